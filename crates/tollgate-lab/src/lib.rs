@@ -1,0 +1,1 @@
+//! What a rate limit would do to real traffic: replay of access logs.

@@ -1,0 +1,1 @@
+//! The oracle, vectors, invariants and store conformance kit of Tollgate.

@@ -1,0 +1,1 @@
+//! The embedded durable store of Tollgate: SQLite, several processes, crash-safe.
