@@ -1,1 +1,3 @@
 //! The oracle, vectors, invariants and store conformance kit of Tollgate.
+
+pub mod oracle;

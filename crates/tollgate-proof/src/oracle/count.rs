@@ -1,0 +1,136 @@
+//! What each strategy must answer about itself, and the search for a wait.
+
+use super::level::{Greedy, Interval};
+use super::rule::Rule;
+use super::windows::{Fixed, Log, Sliding};
+
+/// A backward step of at most this is skew, no step (section 3), in microseconds.
+pub(super) const SKEW_US: i128 = 1_000_000;
+
+/// `used` of section 2, as a fraction: `parts / per_unit` units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Used {
+    pub(super) parts: i128,
+    pub(super) per_unit: i128,
+}
+
+/// One row of each table of the definitions. Times are in microseconds, `t` is a time that
+/// [`Count::settle`] or [`Count::judged`] returned.
+pub(super) trait Count {
+    /// What a fresh subject can take.
+    fn limit(&self) -> i128;
+
+    /// What counts against the limit at `t`.
+    fn used(&self, t: i128) -> Used;
+
+    /// The newest time the state holds; `None` for a fresh one and for the greedy strategies.
+    fn newest(&self) -> Option<i128>;
+
+    /// Section 3: carries what counted at `newest` to `now`.
+    fn repair(&mut self, now: i128);
+
+    /// An event of `cost` at `t`. Forgets what can never count again: from here on, no question is
+    /// judged before `newest`.
+    fn charge(&mut self, t: i128, cost: i128);
+
+    /// Section 4: a receipt of `cost`, counted at `at`.
+    fn refund(&mut self, t: i128, at: i128, cost: i128);
+
+    /// Section 5: gives `units` back, the oldest that count first.
+    fn give_back(&mut self, t: i128, units: i128);
+
+    /// Repairs the state when the clock has stepped back, and returns the time at which a question
+    /// asked at `now` is judged.
+    fn settle(&mut self, now: i128) -> i128 {
+        if self.newest().is_some_and(|newest| newest - now > SKEW_US) {
+            self.repair(now);
+        }
+        self.judged(now)
+    }
+
+    /// The time at which a question at `now` is judged, when no repair is due.
+    fn judged(&self, now: i128) -> i128 {
+        self.newest().map_or(now, |newest| newest.max(now))
+    }
+}
+
+/// The state of a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    Greedy(Greedy),
+    Interval(Interval),
+    Fixed(Fixed),
+    Log(Log),
+    Sliding(Sliding),
+}
+
+impl Held {
+    pub(super) fn fresh(rule: Rule, grouped: bool) -> Self {
+        match rule {
+            Rule::Greedy { n, d_us, burst } => Self::Greedy(Greedy {
+                n: n.into(),
+                d: d_us.into(),
+                burst: burst.into(),
+                debt: None,
+            }),
+            Rule::Interval { n, d_us, burst } => Self::Interval(Interval {
+                n: n.into(),
+                d: d_us.into(),
+                burst: burst.into(),
+                missing: None,
+            }),
+            Rule::FixedEpoch { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, false, grouped)),
+            Rule::FixedFirstHit { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, true, grouped)),
+            Rule::Log { n, d_us } => Self::Log(Log::fresh(n, d_us)),
+            Rule::Window { n, d_us, precision_us, rounding } => {
+                Self::Sliding(Sliding::fresh(n, d_us, precision_us, rounding, grouped))
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> &dyn Count {
+        match self {
+            Self::Greedy(it) => it,
+            Self::Interval(it) => it,
+            Self::Fixed(it) => it,
+            Self::Log(it) => it,
+            Self::Sliding(it) => it,
+        }
+    }
+
+    pub(super) fn count_mut(&mut self) -> &mut dyn Count {
+        match self {
+            Self::Greedy(it) => it,
+            Self::Interval(it) => it,
+            Self::Fixed(it) => it,
+            Self::Log(it) => it,
+            Self::Sliding(it) => it,
+        }
+    }
+}
+
+/// No wait of an accepted rule reaches this: the longest is an interval refill below 2^63 us, and
+/// skew adds a second.
+const LONGEST_WAIT_US: i128 = 1 << 64;
+
+/// The least wait, in whole microseconds from 0 up, after which `holds` is true. Without other
+/// events `used` only falls, so once true it stays true: double until true, then halve the gap.
+pub(super) fn least_wait(holds: impl Fn(i128) -> bool) -> i128 {
+    if holds(0) {
+        return 0;
+    }
+    let (mut not_yet, mut enough) = (0, 1);
+    while enough < LONGEST_WAIT_US && !holds(enough) {
+        not_yet = enough;
+        enough *= 2;
+    }
+    while enough - not_yet > 1 {
+        let middle = not_yet + (enough - not_yet) / 2;
+        if holds(middle) {
+            enough = middle;
+        } else {
+            not_yet = middle;
+        }
+    }
+    enough
+}

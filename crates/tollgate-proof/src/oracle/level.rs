@@ -1,0 +1,148 @@
+//! The strategies whose state is a level: greedy refill (`uniform`, `gcra`, `token_bucket`) and
+//! `token_bucket` with `refill interval`.
+
+use super::count::{Count, SKEW_US, Used};
+
+/// `debt / T` units are used; `debt` shrinks by 1 us each us. Kept as `debt * n`, which is `used`
+/// in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each microsecond.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Greedy {
+    pub(super) n: i128,
+    pub(super) d: i128,
+    pub(super) burst: i128,
+    pub(super) debt: Option<Debt>,
+}
+
+/// A debt of `parts` at the time `as_of`, when it was last written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Debt {
+    parts: i128,
+    as_of: i128,
+}
+
+impl Greedy {
+    fn parts(&self, t: i128) -> i128 {
+        self.debt.map_or(0, |debt| (debt.parts - (t - debt.as_of) * self.n).max(0))
+    }
+}
+
+impl Count for Greedy {
+    fn limit(&self) -> i128 {
+        self.burst
+    }
+
+    fn used(&self, t: i128) -> Used {
+        Used { parts: self.parts(t), per_unit: self.d }
+    }
+
+    fn newest(&self) -> Option<i128> {
+        None
+    }
+
+    fn settle(&mut self, now: i128) -> i128 {
+        if self.debt.is_some_and(|debt| debt.as_of > now) {
+            self.repair(now);
+        }
+        now
+    }
+
+    /// A step back by J makes the debt larger by J, up to `B*T`.
+    fn repair(&mut self, now: i128) {
+        if let Some(debt) = &mut self.debt {
+            let grown = debt.parts + (debt.as_of - now) * self.n;
+            *debt = Debt { parts: grown.min(self.burst * self.d), as_of: now };
+        }
+    }
+
+    fn charge(&mut self, t: i128, cost: i128) {
+        self.debt = Some(Debt { parts: self.parts(t) + cost * self.d, as_of: t });
+    }
+
+    /// `cost*T - (now - at)`. A receipt from more than a second ahead of the clock was counted
+    /// before a step back, and how much of it has come back since is not known: it gives nothing.
+    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+        if at - t > SKEW_US {
+            return;
+        }
+        let still_counts = cost * self.d - (t - at).max(0) * self.n;
+        let given = still_counts.min(self.parts(t));
+        if given > 0 {
+            self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
+        }
+    }
+
+    fn give_back(&mut self, t: i128, units: i128) {
+        let given = (units * self.d).min(self.parts(t));
+        if given > 0 {
+            self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
+        }
+    }
+}
+
+/// `missing` units are used; at each multiple of `d` it shrinks by `n`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) n: i128,
+    pub(super) d: i128,
+    pub(super) burst: i128,
+    pub(super) missing: Option<Missing>,
+}
+
+/// `units` were missing after the refill at the multiple `refilled * d`, when last written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    units: i128,
+    refilled: i128,
+}
+
+impl Interval {
+    fn missing(&self, t: i128) -> i128 {
+        self.missing.map_or(0, |missing| {
+            let refills = t.div_euclid(self.d) - missing.refilled;
+            (missing.units - refills * self.n).max(0)
+        })
+    }
+
+    fn write(&mut self, t: i128, units: i128) {
+        self.missing = Some(Missing { units, refilled: t.div_euclid(self.d) });
+    }
+}
+
+impl Count for Interval {
+    fn limit(&self) -> i128 {
+        self.burst
+    }
+
+    fn used(&self, t: i128) -> Used {
+        Used { parts: self.missing(t), per_unit: 1 }
+    }
+
+    fn newest(&self) -> Option<i128> {
+        self.missing.map(|missing| missing.refilled * self.d)
+    }
+
+    fn repair(&mut self, now: i128) {
+        if let Some(missing) = &mut self.missing {
+            missing.refilled = now.div_euclid(self.d);
+        }
+    }
+
+    fn charge(&mut self, t: i128, cost: i128) {
+        self.write(t, self.missing(t) + cost);
+    }
+
+    /// Only within the interval of the charge. (A receipt from a later interval was counted before
+    /// a step back: refills since then are not known, so it gives nothing.)
+    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+        if at.div_euclid(self.d) == t.div_euclid(self.d) {
+            self.give_back(t, cost);
+        }
+    }
+
+    fn give_back(&mut self, t: i128, units: i128) {
+        let given = units.min(self.missing(t));
+        if given > 0 {
+            self.write(t, self.missing(t) - given);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The oracle: every strategy written a second time, from `docs/definitions.md` alone.
+//!
+//! It is exact, slow and meant to be read side by side with that page; the engine and every store
+//! are tested against it. It shares no code and no representation with them: it keeps levels and
+//! lists of events, and asks the definition again at every question. Waits are not calculated: they
+//! are searched for, by asking "would it be admitted then?".
+//!
+//! All arithmetic is on `i128`. [`Rule`] is checked when an [`Oracle`] is built, which keeps every
+//! product below 2^105 (time < 2^64 times a count of at most 2^40), far from 2^127.
+//!
+//! ```
+//! use tollgate_proof::oracle::{Oracle, Rule};
+//!
+//! let mut bucket = Oracle::new(Rule::Greedy { n: 1, d_us: 1_000_000, burst: 5 })?;
+//! assert_eq!(bucket.check(0, 5).fields.remaining, 0);
+//! assert_eq!(bucket.check(0, 2).fields.retry_after_us, Some(2_000_000));
+//! # Ok::<(), tollgate_proof::oracle::RuleError>(())
+//! ```
+
+mod count;
+mod events;
+mod level;
+mod rule;
+mod several;
+mod windows;
+
+#[cfg(test)]
+mod tests;
+
+pub use rule::{Rounding, Rule, RuleError};
+pub use several::{AskError, MultiAnswer, MultiOracle};
+
+use count::{Count, Held, least_wait};
+
+/// The fields of a decision for one limit (section 2).
+#[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fields {
+    /// The largest cost that would be admitted now, in whole units, rounded down.
+    pub remaining: u64,
+    /// The least wait in microseconds until the cost is admitted; 0 when it would be admitted now;
+    /// `None` for *never*: the cost is above the limit.
+    pub retry_after_us: Option<u64>,
+    /// The least wait in microseconds until `remaining` is the limit.
+    pub reset_after_us: u64,
+}
+
+/// What one limit answers.
+#[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Answer {
+    /// Whether the cost was admitted (a peek: would be admitted).
+    pub admitted: bool,
+    /// Units charged: the cost, or for a partial check the part that was granted. 0 on a denial,
+    /// and for every peek.
+    pub granted: u64,
+    /// `remaining`, `retry_after` and `reset_after`.
+    pub fields: Fields,
+}
+
+/// One subject under one limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Oracle {
+    held: Held,
+    charged_at: i128,
+}
+
+impl Oracle {
+    /// A fresh subject under `rule`. It keeps one entry per event.
+    ///
+    /// # Errors
+    ///
+    /// When the rule is outside section 7 of the definitions; the message names the number.
+    pub fn new(rule: Rule) -> Result<Self, RuleError> {
+        rule.verify()?;
+        Ok(Self { held: Held::fresh(rule, false), charged_at: 0 })
+    }
+
+    /// The same, for long runs: events of one window or one bucket are kept as a single event at
+    /// its start. The definitions cannot tell the difference, and a property test holds this form
+    /// equal to the one of [`Oracle::new`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Oracle::new`].
+    pub fn grouped(rule: Rule) -> Result<Self, RuleError> {
+        rule.verify()?;
+        Ok(Self { held: Held::fresh(rule, true), charged_at: 0 })
+    }
+
+    /// What a fresh subject can take at once, in units.
+    pub fn limit(&self) -> u64 {
+        whole(self.count().limit())
+    }
+
+    /// The time at which the last admitted check was recorded, in microseconds (a receipt's `at`).
+    /// It differs from that check's `now` only under skew (section 3). 0 before the first.
+    pub fn charged_at(&self) -> u64 {
+        whole(self.charged_at)
+    }
+
+    /// Asks for `cost` at `now_us`, and charges it if it is admitted. A cost of 0 is no check: it
+    /// is answered as [`Oracle::peek`] does.
+    pub fn check(&mut self, now_us: u64, cost: u64) -> Answer {
+        if cost == 0 {
+            return self.peek(now_us, cost);
+        }
+        let at = self.count_mut().settle(i128::from(now_us)); // a denial keeps this
+        if !self.admits(at, cost) {
+            return Answer { admitted: false, granted: 0, fields: self.fields(now_us, cost) };
+        }
+        let remaining = whole(i128::from(self.remaining(at)) - i128::from(cost));
+        self.count_mut().charge(at, i128::from(cost));
+        self.charged_at = at;
+        let reset_after_us = self.reset_after(now_us);
+        let fields = Fields { remaining, retry_after_us: Some(0), reset_after_us };
+        Answer { admitted: true, granted: cost, fields }
+    }
+
+    /// The same question, changing nothing: no charge, and no repair. All three fields are those
+    /// of the state without the charge.
+    pub fn peek(&self, now_us: u64, cost: u64) -> Answer {
+        let mut copy = self.clone();
+        let at = copy.count_mut().settle(i128::from(now_us));
+        let admitted = copy.admits(at, cost);
+        Answer { admitted, granted: 0, fields: copy.fields(now_us, cost) }
+    }
+
+    /// Asks for `cost` and takes as much of it as remains; nothing at all is a denial with the
+    /// fields of a check for 1. A cost of 0 is answered as [`Oracle::peek`] does.
+    pub fn partial(&mut self, now_us: u64, cost: u64) -> Answer {
+        let grant = cost.min(self.peek(now_us, 1).fields.remaining);
+        if cost == 0 { self.peek(now_us, 0) } else { self.check(now_us, grant.max(1)) }
+    }
+
+    /// Gives back a charge of `cost` that was counted at `at_us` ([`Oracle::charged_at`]), as far
+    /// as it still counts (section 4). Returns by how many whole units `remaining` rose. That a
+    /// receipt is refunded once is the caller's to see to.
+    pub fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
+        let now = self.count_mut().settle(i128::from(now_us));
+        let before = self.remaining(now);
+        self.count_mut().refund(now, i128::from(at_us), i128::from(cost));
+        self.remaining(now).saturating_sub(before)
+    }
+
+    /// An administrator's correction (section 5): a positive `delta` gives units back, a negative
+    /// one takes units, at most what remains.
+    pub fn adjust(&mut self, now_us: u64, delta: i64) {
+        let now = self.count_mut().settle(i128::from(now_us));
+        let units = delta.unsigned_abs();
+        if delta > 0 {
+            self.count_mut().give_back(now, i128::from(units));
+        } else {
+            let taken = units.min(self.remaining(now));
+            if taken > 0 {
+                self.count_mut().charge(now, i128::from(taken));
+            }
+        }
+    }
+
+    fn count(&self) -> &dyn Count {
+        self.held.count()
+    }
+
+    fn count_mut(&mut self) -> &mut dyn Count {
+        self.held.count_mut()
+    }
+
+    /// `used + cost <= limit`, at the time at which the question is judged.
+    fn admits(&self, at: i128, cost: u64) -> bool {
+        let limit = self.count().limit();
+        let cost = i128::from(cost);
+        // The first test is implied by the second, and keeps its product small.
+        cost <= limit && {
+            let used = self.count().used(at);
+            used.parts + cost * used.per_unit <= limit * used.per_unit
+        }
+    }
+
+    /// `floor(limit - used)`, never below 0.
+    fn remaining(&self, at: i128) -> u64 {
+        let used = self.count().used(at);
+        let left = self.count().limit() * used.per_unit - used.parts;
+        whole(left.div_euclid(used.per_unit).max(0))
+    }
+
+    /// The fields when nothing is charged, from a settled state.
+    fn fields(&self, now_us: u64, cost: u64) -> Fields {
+        let now = i128::from(now_us);
+        let never = i128::from(cost) > self.count().limit();
+        let admitted_after = |wait| self.admits(self.count().judged(now + wait), cost);
+        Fields {
+            remaining: self.remaining(self.count().judged(now)),
+            retry_after_us: if never { None } else { Some(whole(least_wait(admitted_after))) },
+            reset_after_us: self.reset_after(now_us),
+        }
+    }
+
+    fn reset_after(&self, now_us: u64) -> u64 {
+        let now = i128::from(now_us);
+        let full = |wait| self.remaining(self.count().judged(now + wait)) == self.limit();
+        whole(least_wait(full))
+    }
+}
+
+/// A number that is known to be in range, as the public type. Out of range it stops at the end
+/// of the range; `Rule::verify` keeps it from getting there.
+fn whole(number: i128) -> u64 {
+    u64::try_from(number.max(0)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,233 @@
+//! The strategies whose state is a list of events: `fixed_window`, `sliding_log` and
+//! `sliding_window`.
+
+use std::ops::Range;
+
+use super::count::{Count, Used};
+use super::events::Events;
+use super::rule::Rounding;
+
+/// `fixed_window`: the events of one window of length `d`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fixed {
+    n: i128,
+    d: i128,
+    first_hit: bool,
+    grouped: bool,
+    /// The start of the window that was last written; it stays when its charges are given back.
+    start: Option<i128>,
+    events: Events,
+}
+
+impl Fixed {
+    pub(super) fn fresh(n: u64, d_us: u64, first_hit: bool, grouped: bool) -> Self {
+        let (n, d) = (n.into(), d_us.into());
+        Self { n, d, first_hit, grouped, start: None, events: Events::default() }
+    }
+
+    /// The window that a first event at `t` falls into.
+    fn start_at(&self, t: i128) -> i128 {
+        if self.first_hit { t } else { t.div_euclid(self.d) * self.d }
+    }
+
+    /// The window that holds `t`, if one was written and is not over.
+    fn window(&self, t: i128) -> Option<Range<i128>> {
+        self.start.map(|start| start..start + self.d).filter(|window| window.contains(&t))
+    }
+
+    fn count_at(&self, t: i128) -> i128 {
+        self.window(t).map_or(0, |window| self.events.cost(window))
+    }
+}
+
+impl Count for Fixed {
+    fn limit(&self) -> i128 {
+        self.n
+    }
+
+    fn used(&self, t: i128) -> Used {
+        Used { parts: self.count_at(t), per_unit: 1 }
+    }
+
+    fn newest(&self) -> Option<i128> {
+        self.start
+    }
+
+    fn repair(&mut self, now: i128) {
+        if let Some(newest) = self.start {
+            let carried = self.count_at(newest).min(self.n);
+            self.events = Events::one(now, carried);
+            self.start = Some(self.start_at(now));
+        }
+    }
+
+    fn charge(&mut self, t: i128, cost: i128) {
+        if self.window(t).is_none() {
+            self.events = Events::default();
+            self.start = Some(self.start_at(t));
+        }
+        if let (true, Some(start)) = (self.grouped, self.start) {
+            self.events.record_merged(start, cost);
+        } else {
+            self.events.record(t, cost);
+        }
+    }
+
+    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+        if self.window(t).is_some_and(|window| window.contains(&at)) {
+            self.give_back(t, cost);
+        }
+    }
+
+    fn give_back(&mut self, t: i128, units: i128) {
+        if let Some(window) = self.window(t) {
+            self.events.take(window, units);
+        }
+    }
+}
+
+/// `sliding_log`: the events in `(t-d, t]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Log {
+    n: i128,
+    d: i128,
+    events: Events,
+}
+
+impl Log {
+    pub(super) fn fresh(n: u64, d_us: u64) -> Self {
+        Self { n: n.into(), d: d_us.into(), events: Events::default() }
+    }
+
+    /// `(t-d, t]`, in whole microseconds.
+    fn window(&self, t: i128) -> Range<i128> {
+        t - self.d + 1..t + 1
+    }
+}
+
+impl Count for Log {
+    fn limit(&self) -> i128 {
+        self.n
+    }
+
+    fn used(&self, t: i128) -> Used {
+        Used { parts: self.events.cost(self.window(t)), per_unit: 1 }
+    }
+
+    fn newest(&self) -> Option<i128> {
+        self.events.newest()
+    }
+
+    fn repair(&mut self, now: i128) {
+        if let Some(newest) = self.newest() {
+            let carried = self.events.cost(self.window(newest)).min(self.n);
+            self.events = Events::one(now, carried);
+        }
+    }
+
+    fn charge(&mut self, t: i128, cost: i128) {
+        self.events.forget_before(self.window(t).start);
+        self.events.record(t, cost);
+    }
+
+    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+        if self.window(t).contains(&at) {
+            self.events.take_own(at, cost);
+        }
+    }
+
+    fn give_back(&mut self, t: i128, units: i128) {
+        self.events.take(self.window(t), units);
+    }
+}
+
+/// `sliding_window`: the events by sub-buckets of length `p`, of which `b` make a window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sliding {
+    n: i128,
+    p: i128,
+    b: i128,
+    rounding: Rounding,
+    grouped: bool,
+    events: Events,
+}
+
+impl Sliding {
+    pub(super) fn fresh(n: u64, d_us: u64, p_us: u64, rounding: Rounding, grouped: bool) -> Self {
+        let (n, p) = (n.into(), i128::from(p_us));
+        let b = i128::from(d_us) / p;
+        Self { n, p, b, rounding, grouped, events: Events::default() }
+    }
+
+    /// The times of the buckets `first` to `last`, both included.
+    fn buckets(&self, first: i128, last: i128) -> Range<i128> {
+        first * self.p..(last + 1) * self.p
+    }
+
+    fn bucket_of(&self, t: i128) -> i128 {
+        t.div_euclid(self.p)
+    }
+
+    /// The times of the buckets that count at `t`, in full or in part.
+    fn counting(&self, t: i128) -> Range<i128> {
+        let k = self.bucket_of(t);
+        match self.rounding {
+            Rounding::Conservative | Rounding::Interpolate => self.buckets(k - self.b, k),
+            Rounding::Truncate => self.buckets(k - self.b + 1, k),
+        }
+    }
+}
+
+impl Count for Sliding {
+    fn limit(&self) -> i128 {
+        self.n
+    }
+
+    fn used(&self, t: i128) -> Used {
+        let k = self.bucket_of(t);
+        let s = self.events.cost(self.buckets(k - self.b + 1, k));
+        let o = self.events.cost(self.buckets(k - self.b, k - self.b));
+        let into_bucket = t - k * self.p; // f, times p
+        match self.rounding {
+            Rounding::Conservative => Used { parts: s + o, per_unit: 1 },
+            Rounding::Interpolate => {
+                Used { parts: s * self.p + o * (self.p - into_bucket), per_unit: self.p }
+            }
+            Rounding::Truncate => Used { parts: s, per_unit: 1 },
+        }
+    }
+
+    /// The start of the newest bucket with a cost.
+    fn newest(&self) -> Option<i128> {
+        self.events.newest().map(|time| self.bucket_of(time) * self.p)
+    }
+
+    fn repair(&mut self, now: i128) {
+        if let Some(newest) = self.newest() {
+            let used = self.used(newest); // whole: newest is the start of a bucket
+            let carried = (used.parts / used.per_unit).min(self.n);
+            self.events = Events::one(self.bucket_of(now) * self.p, carried);
+        }
+    }
+
+    fn charge(&mut self, t: i128, cost: i128) {
+        let k = self.bucket_of(t);
+        self.events.forget_before((k - self.b) * self.p);
+        if self.grouped {
+            self.events.record_merged(k * self.p, cost);
+        } else {
+            self.events.record(t, cost);
+        }
+    }
+
+    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+        if self.counting(t).contains(&at) {
+            let bucket = self.bucket_of(at);
+            self.events.take(self.buckets(bucket, bucket), cost);
+        }
+    }
+
+    fn give_back(&mut self, t: i128, units: i128) {
+        self.events.take(self.counting(t), units);
+    }
+}
