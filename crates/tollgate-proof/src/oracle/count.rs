@@ -42,10 +42,15 @@ pub(super) trait Count {
     /// Repairs the state when the clock has stepped back, and returns the time at which a question
     /// asked at `now` is judged.
     fn settle(&mut self, now: i128) -> i128 {
-        if self.newest().is_some_and(|newest| newest - now > SKEW_US) {
+        if self.repair_due(now) {
             self.repair(now);
         }
         self.judged(now)
+    }
+
+    /// Whether the clock has stepped back.
+    fn repair_due(&self, now: i128) -> bool {
+        self.newest().is_some_and(|newest| newest - now > SKEW_US)
     }
 
     /// The time at which a question at `now` is judged, when no repair is due.
@@ -81,7 +86,7 @@ impl Held {
             }),
             Rule::FixedEpoch { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, false, grouped)),
             Rule::FixedFirstHit { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, true, grouped)),
-            Rule::Log { n, d_us } => Self::Log(Log::fresh(n, d_us)),
+            Rule::Log { n, d_us } => Self::Log(Log::fresh(n, d_us, grouped)),
             Rule::Window { n, d_us, precision_us, rounding } => {
                 Self::Sliding(Sliding::fresh(n, d_us, precision_us, rounding, grouped))
             }

@@ -8,49 +8,83 @@ use std::ops::Range;
 struct Event {
     time: i128,
     cost: i128,
+    /// The cost of all events up to this one, itself included. Only the indexed form reads it.
+    total: i128,
 }
 
 /// The list. No event in it has a cost of 0.
+///
+/// The plain form looks at every event at every question. The indexed form, for long runs, finds
+/// the ends of a range by halving, and subtracts two totals; its times must never go back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Events {
     list: VecDeque<Event>,
+    indexed: bool,
 }
 
 impl Events {
-    /// The list that holds one event, or none when its cost is 0.
-    pub(super) fn one(time: i128, cost: i128) -> Self {
-        let mut events = Self::default();
-        events.record(time, cost);
-        events
+    pub(super) fn empty(indexed: bool) -> Self {
+        Self { list: VecDeque::new(), indexed }
+    }
+
+    /// Forgets everything but one event; that too when its cost is 0.
+    pub(super) fn become_one(&mut self, time: i128, cost: i128) {
+        self.list.clear();
+        self.record(time, cost);
     }
 
     pub(super) fn record(&mut self, time: i128, cost: i128) {
         if cost > 0 {
-            self.list.push_back(Event { time, cost });
+            let total = self.list.back().map_or(0, |last| last.total) + cost;
+            self.list.push_back(Event { time, cost, total });
         }
     }
 
     /// Records in the last event when that has the same time.
     pub(super) fn record_merged(&mut self, time: i128, cost: i128) {
         match self.list.back_mut() {
-            Some(last) if last.time == time => last.cost += cost,
+            Some(last) if last.time == time => {
+                last.cost += cost;
+                last.total += cost;
+            }
             _ => self.record(time, cost),
         }
     }
 
     /// The cost of the events whose time is in `times`.
     pub(super) fn cost(&self, times: Range<i128>) -> i128 {
+        if self.indexed {
+            return self.total_before(times.end) - self.total_before(times.start);
+        }
         self.list.iter().filter(|event| times.contains(&event.time)).map(|event| event.cost).sum()
+    }
+
+    /// The total of the events before `time`, counted from the same start for every `time`.
+    fn total_before(&self, time: i128) -> i128 {
+        let position = self.list.partition_point(|event| event.time < time);
+        match (self.list.get(position), self.list.back()) {
+            (Some(next), _) => next.total - next.cost,
+            (None, Some(last)) => last.total,
+            (None, None) => 0,
+        }
     }
 
     /// The newest time.
     pub(super) fn newest(&self) -> Option<i128> {
+        if self.indexed {
+            return self.list.back().map(|event| event.time);
+        }
         self.list.iter().map(|event| event.time).max()
     }
 
     /// Forgets the events before `time`.
     pub(super) fn forget_before(&mut self, time: i128) {
-        self.list.retain(|event| event.time >= time);
+        if self.indexed {
+            let position = self.list.partition_point(|event| event.time < time);
+            self.list.drain(..position);
+        } else {
+            self.list.retain(|event| event.time >= time);
+        }
     }
 
     /// Takes up to `units` from the events whose time is in `times`, the first recorded first.
@@ -61,7 +95,7 @@ impl Events {
             event.cost -= taken;
             left -= taken;
         }
-        self.list.retain(|event| event.cost > 0);
+        self.tidy();
     }
 
     /// Takes `cost` from one event at `time`: one of exactly that cost, else the first of at least
@@ -74,6 +108,16 @@ impl Events {
         } else if let Some(event) = self.list.iter_mut().find(covers) {
             event.cost -= cost;
         }
+        self.tidy();
+    }
+
+    /// Forgets the events that nothing is left of, and adds up the totals again.
+    fn tidy(&mut self) {
         self.list.retain(|event| event.cost > 0);
+        let mut total = 0;
+        for event in &mut self.list {
+            total += event.cost;
+            event.total = total;
+        }
     }
 }

@@ -39,11 +39,8 @@ impl Count for Greedy {
         None
     }
 
-    fn settle(&mut self, now: i128) -> i128 {
-        if self.debt.is_some_and(|debt| debt.as_of > now) {
-            self.repair(now);
-        }
-        now
+    fn repair_due(&self, now: i128) -> bool {
+        self.debt.is_some_and(|debt| debt.as_of > now)
     }
 
     /// A step back by J makes the debt larger by J, up to `B*T`.

@@ -77,8 +77,8 @@ impl Oracle {
     }
 
     /// The same, for long runs: events of one window or one bucket are kept as a single event at
-    /// its start. The definitions cannot tell the difference, and a property test holds this form
-    /// equal to the one of [`Oracle::new`].
+    /// its start, and lists are searched by halving. The definitions cannot tell the difference,
+    /// and a property test holds this form equal to the one of [`Oracle::new`].
     ///
     /// # Errors
     ///
@@ -120,10 +120,14 @@ impl Oracle {
     /// The same question, changing nothing: no charge, and no repair. All three fields are those
     /// of the state without the charge.
     pub fn peek(&self, now_us: u64, cost: u64) -> Answer {
-        let mut copy = self.clone();
-        let at = copy.count_mut().settle(i128::from(now_us));
-        let admitted = copy.admits(at, cost);
-        Answer { admitted, granted: 0, fields: copy.fields(now_us, cost) }
+        let now = i128::from(now_us);
+        if self.count().repair_due(now) {
+            let mut repaired = self.clone();
+            repaired.count_mut().settle(now);
+            return repaired.peek(now_us, cost);
+        }
+        let admitted = self.admits(self.count().judged(now), cost);
+        Answer { admitted, granted: 0, fields: self.fields(now_us, cost) }
     }
 
     /// Asks for `cost` and takes as much of it as remains; nothing at all is a denial with the

@@ -62,7 +62,7 @@ impl MultiOracle {
     ///
     /// When a rule is outside section 7 of the definitions.
     pub fn new(rules: &[Rule]) -> Result<Self, RuleError> {
-        let fresh = rules.iter().map(|&rule| Oracle::new(rule)).collect::<Result<_, _>>()?;
+        let fresh = rules.iter().map(|&rule| Oracle::grouped(rule)).collect::<Result<_, _>>()?;
         Ok(Self { fresh, held: BTreeMap::new() })
     }
 
@@ -83,28 +83,23 @@ impl MultiOracle {
         asked: &[(&str, usize)],
         cost: u64,
     ) -> Result<MultiAnswer, AskError> {
-        let mut oracles = self.asked(asked)?;
-        let peeks: Vec<_> = oracles.iter().map(|oracle| oracle.peek(now_us, cost)).collect();
-        let admitted = peeks.iter().all(|peek| peek.admitted);
+        let before = self.peek(now_us, asked, cost)?;
         if cost == 0 {
-            return Ok(summarize(admitted, 0, peeks.iter().map(|peek| peek.fields), &oracles));
+            return Ok(before);
         }
-        let mut each = Vec::new();
-        for (oracle, peek) in oracles.iter_mut().zip(&peeks) {
-            if admitted {
-                each.push(oracle.check(now_us, cost).fields);
+        let mut answer = before;
+        for (&(key, rule), fields) in asked.iter().zip(&mut answer.each) {
+            let held = self.held.entry((key.to_owned(), rule));
+            let oracle = held.or_insert_with(|| self.fresh[rule].clone());
+            if answer.admitted {
+                *fields = oracle.check(now_us, cost).fields;
             } else {
                 // A peek has the fields of an uncharged limit; its repair is kept.
                 oracle.count_mut().settle(i128::from(now_us));
-                each.push(peek.fields);
             }
         }
-        let granted = if admitted { cost } else { 0 };
-        let answer = summarize(admitted, granted, each.into_iter(), &oracles);
-        for (&(key, rule), oracle) in asked.iter().zip(oracles) {
-            self.held.insert((key.to_owned(), rule), oracle);
-        }
-        Ok(answer)
+        let granted = if answer.admitted { cost } else { 0 };
+        Ok(summarize(answer.admitted, granted, answer.each, &self.limits(asked)))
     }
 
     /// The same question, changing nothing.
@@ -118,10 +113,11 @@ impl MultiOracle {
         asked: &[(&str, usize)],
         cost: u64,
     ) -> Result<MultiAnswer, AskError> {
-        let oracles = self.asked(asked)?;
-        let peeks: Vec<_> = oracles.iter().map(|oracle| oracle.peek(now_us, cost)).collect();
+        let peeks = self.asked(asked)?.into_iter().map(|oracle| oracle.peek(now_us, cost));
+        let peeks: Vec<_> = peeks.collect();
         let admitted = peeks.iter().all(|peek| peek.admitted);
-        Ok(summarize(admitted, 0, peeks.iter().map(|peek| peek.fields), &oracles))
+        let each = peeks.iter().map(|peek| peek.fields).collect();
+        Ok(summarize(admitted, 0, each, &self.limits(asked)))
     }
 
     /// Takes as much of `cost` as the least `remaining` allows; nothing at all is a denial with
@@ -143,8 +139,13 @@ impl MultiOracle {
         self.check(now_us, asked, cost.min(least).max(1))
     }
 
-    /// Copies of the counts asked for, fresh ones where a subject has none yet.
-    fn asked(&self, asked: &[(&str, usize)]) -> Result<Vec<Oracle>, AskError> {
+    /// The limit of each rule asked, all of them known.
+    fn limits(&self, asked: &[(&str, usize)]) -> Vec<u64> {
+        asked.iter().map(|&(_, rule)| self.fresh[rule].limit()).collect()
+    }
+
+    /// The counts asked for, fresh ones where a subject has none yet.
+    fn asked(&self, asked: &[(&str, usize)]) -> Result<Vec<&Oracle>, AskError> {
         if asked.is_empty() {
             return Err(AskError::Empty);
         }
@@ -155,7 +156,7 @@ impl MultiOracle {
             if !seen.insert((key, rule)) {
                 return Err(AskError::Twice(key.to_owned(), rule));
             }
-            oracles.push(self.held.get(&(key.to_owned(), rule)).unwrap_or(fresh).clone());
+            oracles.push(self.held.get(&(key.to_owned(), rule)).unwrap_or(fresh));
         }
         Ok(oracles)
     }
@@ -163,13 +164,7 @@ impl MultiOracle {
 
 /// The binding limit is, on Deny, the one with the largest `retry_after`, on Allow the one with
 /// the least `remaining`; ties go to the first.
-fn summarize(
-    admitted: bool,
-    granted: u64,
-    each: impl Iterator<Item = Fields>,
-    oracles: &[Oracle],
-) -> MultiAnswer {
-    let each: Vec<Fields> = each.collect();
+fn summarize(admitted: bool, granted: u64, each: Vec<Fields>, limits: &[u64]) -> MultiAnswer {
     // `None` is *never*, the longest wait of all.
     let wait = |fields: &Fields| fields.retry_after_us.map_or(u128::MAX, u128::from);
     let mut binding = 0;
@@ -188,5 +183,5 @@ fn summarize(
         retry_after_us: if admitted { Some(0) } else { each[binding].retry_after_us },
         reset_after_us: each[binding].reset_after_us,
     };
-    MultiAnswer { admitted, granted, each, summary, binding, limit: oracles[binding].limit() }
+    MultiAnswer { admitted, granted, each, summary, binding, limit: limits[binding] }
 }

@@ -22,7 +22,7 @@ pub(super) struct Fixed {
 impl Fixed {
     pub(super) fn fresh(n: u64, d_us: u64, first_hit: bool, grouped: bool) -> Self {
         let (n, d) = (n.into(), d_us.into());
-        Self { n, d, first_hit, grouped, start: None, events: Events::default() }
+        Self { n, d, first_hit, grouped, start: None, events: Events::empty(grouped) }
     }
 
     /// The window that a first event at `t` falls into.
@@ -56,14 +56,15 @@ impl Count for Fixed {
     fn repair(&mut self, now: i128) {
         if let Some(newest) = self.start {
             let carried = self.count_at(newest).min(self.n);
-            self.events = Events::one(now, carried);
-            self.start = Some(self.start_at(now));
+            let start = self.start_at(now);
+            self.events.become_one(if self.grouped { start } else { now }, carried);
+            self.start = Some(start);
         }
     }
 
     fn charge(&mut self, t: i128, cost: i128) {
         if self.window(t).is_none() {
-            self.events = Events::default();
+            self.events = Events::empty(self.grouped);
             self.start = Some(self.start_at(t));
         }
         if let (true, Some(start)) = (self.grouped, self.start) {
@@ -95,8 +96,8 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn fresh(n: u64, d_us: u64) -> Self {
-        Self { n: n.into(), d: d_us.into(), events: Events::default() }
+    pub(super) fn fresh(n: u64, d_us: u64, grouped: bool) -> Self {
+        Self { n: n.into(), d: d_us.into(), events: Events::empty(grouped) }
     }
 
     /// `(t-d, t]`, in whole microseconds.
@@ -121,7 +122,7 @@ impl Count for Log {
     fn repair(&mut self, now: i128) {
         if let Some(newest) = self.newest() {
             let carried = self.events.cost(self.window(newest)).min(self.n);
-            self.events = Events::one(now, carried);
+            self.events.become_one(now, carried);
         }
     }
 
@@ -156,7 +157,7 @@ impl Sliding {
     pub(super) fn fresh(n: u64, d_us: u64, p_us: u64, rounding: Rounding, grouped: bool) -> Self {
         let (n, p) = (n.into(), i128::from(p_us));
         let b = i128::from(d_us) / p;
-        Self { n, p, b, rounding, grouped, events: Events::default() }
+        Self { n, p, b, rounding, grouped, events: Events::empty(grouped) }
     }
 
     /// The times of the buckets `first` to `last`, both included.
@@ -206,7 +207,7 @@ impl Count for Sliding {
         if let Some(newest) = self.newest() {
             let used = self.used(newest); // whole: newest is the start of a bucket
             let carried = (used.parts / used.per_unit).min(self.n);
-            self.events = Events::one(self.bucket_of(now) * self.p, carried);
+            self.events.become_one(self.bucket_of(now) * self.p, carried);
         }
     }
 

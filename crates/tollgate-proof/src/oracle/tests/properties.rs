@@ -326,3 +326,31 @@ proptest! {
 fn refund_is_exact(rule: Rule) -> bool {
     matches!(rule, Rule::FixedEpoch { .. } | Rule::Log { .. } | Rule::Window { .. })
 }
+
+/// The generated histories reach every outcome, so that the properties above are about something.
+#[test]
+fn generated_histories_reach_every_outcome() {
+    use proptest::strategy::ValueTree;
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let case = (rules(), prop::collection::vec(any_step(), 1..40));
+    // Allow, not yet, never, asked after a step back.
+    let (mut outcomes, mut all) = ([0; 4], 0);
+    for _ in 0..500 {
+        let ((rule, unit), steps) = case.new_tree(&mut runner).unwrap().current();
+        let mut run = Run::new(fresh(rule), unit);
+        for step in &steps {
+            let late = run.oracle.clone();
+            if let Some((answer, _)) = run.step(step) {
+                let outcome = match answer.fields.retry_after_us {
+                    Some(0) => 0,
+                    Some(_) => 1,
+                    None => 2,
+                };
+                outcomes[outcome] += 1;
+                outcomes[3] += u32::from(late.count().repair_due(i128::from(run.now)));
+                all += 1;
+            }
+        }
+    }
+    assert!(outcomes.iter().all(|&share| share * 100 >= all), "{outcomes:?} of {all}");
+}
