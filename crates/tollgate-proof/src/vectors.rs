@@ -1,0 +1,323 @@
+//! Time lines as data: the reader for the files in `vectors/`, described in its README.
+//!
+//! ```
+//! use tollgate_proof::vectors::parse;
+//!
+//! let text = "# The second of two in a second waits.\n\
+//!             limit: 1/s via gcra\n\
+//!             0     | 1 | yes | 0 | 0     | 1s\n\
+//!             400ms | 1 | no  | 0 | 600ms | 600ms\n";
+//! let lines = parse(text)?;
+//! assert_eq!(lines[0].lines[1].expect.fields.retry_after_us, Some(600_000));
+//! # Ok::<(), tollgate_proof::vectors::VectorError>(())
+//! ```
+
+use std::fmt;
+
+use crate::oracle::{Answer, Fields, Oracle, Rounding, Rule};
+
+/// One fresh subject under one limit, and what it is asked.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimeLine {
+    /// The limit as written.
+    pub limit: String,
+    /// The same for the oracle.
+    pub rule: Rule,
+    /// The questions, in order.
+    pub lines: Vec<Line>,
+}
+
+/// How a line asks.
+#[allow(clippy::exhaustive_enums, reason = "a runner must handle every one")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Charge it if all of it is admitted.
+    Check,
+    /// Charge nothing.
+    Peek,
+    /// Take what remains of it.
+    Partial,
+}
+
+/// One question and its answer.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Its line number in the file, from 1.
+    pub number: usize,
+    /// The comment above it: the case it belongs to.
+    pub case: String,
+    /// The time, in microseconds.
+    pub at_us: u64,
+    /// Check, peek or partial.
+    pub ask: Ask,
+    /// The cost asked, in units.
+    pub cost: u64,
+    /// What must be answered.
+    pub expect: Answer,
+}
+
+/// Where a file is wrong, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VectorError {
+    line: usize,
+    message: String,
+}
+
+impl fmt::Display for VectorError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for VectorError {}
+
+/// Reads a file of time lines.
+///
+/// # Errors
+///
+/// The first line that cannot be read, with its number.
+pub fn parse(text: &str) -> Result<Vec<TimeLine>, VectorError> {
+    let mut found: Vec<TimeLine> = Vec::new();
+    let mut case = String::new();
+    for (index, raw) in text.lines().enumerate() {
+        let (number, line) = (index + 1, raw.trim());
+        let at_line = |message| VectorError { line: number, message };
+        if line.is_empty() {
+            continue;
+        } else if let Some(comment) = line.strip_prefix('#') {
+            comment.trim().clone_into(&mut case);
+        } else if let Some(limit) = line.strip_prefix("limit:") {
+            let limit = limit.trim().to_owned();
+            let rule = parse_limit(&limit).map_err(at_line)?;
+            found.push(TimeLine { limit, rule, lines: Vec::new() });
+        } else if let Some(time_line) = found.last_mut() {
+            let line = parse_line(number, &case, line).map_err(at_line)?;
+            time_line.lines.push(line);
+        } else {
+            return Err(at_line("a `limit: ...` line must come first".to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+impl TimeLine {
+    /// Asks the oracle every line; the lines it answers otherwise, with what it answered.
+    ///
+    /// # Errors
+    ///
+    /// When the rule was changed since [`parse`] to one that the oracle refuses.
+    pub fn run(&self) -> Result<Vec<(&Line, Answer)>, crate::oracle::RuleError> {
+        let mut oracle = Oracle::new(self.rule)?;
+        let answers = self.lines.iter().map(|line| {
+            let answer = match line.ask {
+                Ask::Check => oracle.check(line.at_us, line.cost),
+                Ask::Peek => oracle.peek(line.at_us, line.cost),
+                Ask::Partial => oracle.partial(line.at_us, line.cost),
+            };
+            (line, answer)
+        });
+        Ok(answers.filter(|(line, answer)| line.expect != *answer).collect())
+    }
+}
+
+/// `at | cost | allow | remaining | retry | reset`
+fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
+    let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+    let &[at, cost, allow, remaining, retry, reset] = columns.as_slice() else {
+        let count = columns.len();
+        return Err(format!(
+            "{count} columns; write six: at | cost | allow | remaining | retry | reset"
+        ));
+    };
+    let (ask, cost) = match cost.split_once(' ') {
+        None => (Ask::Check, cost),
+        Some(("peek", cost)) => (Ask::Peek, cost),
+        Some(("partial", cost)) => (Ask::Partial, cost),
+        Some((word, _)) => return Err(format!("{word:?} is not `peek` or `partial`")),
+    };
+    let cost = parse_number(cost)?;
+    let (admitted, granted) = match (ask, allow) {
+        (Ask::Partial, granted) => {
+            let granted = parse_number(granted)?;
+            (granted > 0, granted)
+        }
+        (Ask::Check, "yes") => (true, cost),
+        (Ask::Peek, "yes") => (true, 0),
+        (_, "no" | "never") => (false, 0),
+        _ => return Err(format!("allow is {allow:?}; write yes, no or never")),
+    };
+    let retry_after_us = if retry == "-" { None } else { Some(parse_duration(retry)?) };
+    let waits = match retry_after_us {
+        None => allow == "never",
+        Some(0) => admitted,
+        Some(_) => !admitted && allow != "never",
+    };
+    if !waits {
+        return Err(format!(
+            "retry {retry:?} does not fit allow {allow:?}; write 0 for yes, a wait for no, - for never"
+        ));
+    }
+    let fields = Fields {
+        remaining: parse_number(remaining)?,
+        retry_after_us,
+        reset_after_us: parse_duration(reset)?,
+    };
+    let expect = Answer { admitted, granted, fields };
+    Ok(Line { number, case: case.to_owned(), at_us: parse_duration(at)?, ask, cost, expect })
+}
+
+/// `N/D [burst B] [precision P] [rounding R] [refill interval] [anchor first-hit] [via STRATEGY]`,
+/// after an optional `NAME:`. A reader for vectors: it trusts the options to fit the strategy.
+fn parse_limit(text: &str) -> Result<Rule, String> {
+    let quota = text.split_once(':').map_or(text, |(_name, quota)| quota);
+    let mut words = quota.split_whitespace();
+    let (n, d) = words
+        .next()
+        .and_then(|word| word.split_once('/'))
+        .ok_or_else(|| format!("the limit {text:?} does not begin with a quota such as 5/10s"))?;
+    let one_of_it = d.starts_with(|first: char| first.is_ascii_alphabetic());
+    let (n, d_us) = (
+        parse_number(n)?,
+        if one_of_it { parse_duration(&format!("1{d}"))? } else { parse_duration(d)? },
+    );
+    let (mut burst, mut precision_us, mut strategy) = (n, d_us / 10, "sliding_log");
+    let (mut rounding, mut interval, mut first_hit) = (Rounding::Conservative, false, false);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word:?} wants a value"))?;
+        match (word, value) {
+            ("burst", _) => burst = parse_number(value)?,
+            ("precision", _) => precision_us = parse_duration(value)?,
+            ("rounding", "conservative") => rounding = Rounding::Conservative,
+            ("rounding", "interpolate") => rounding = Rounding::Interpolate,
+            ("rounding", "truncate") => rounding = Rounding::Truncate,
+            ("refill", "greedy" | "interval") => interval = value == "interval",
+            ("anchor", "epoch" | "first-hit") => first_hit = value == "first-hit",
+            ("via", _) => strategy = value,
+            _ => return Err(format!("{word:?} {value:?} is not an option of a limit")),
+        }
+    }
+    let rule = match strategy {
+        "uniform" => Rule::Greedy { n, d_us, burst: 1 },
+        "token_bucket" if interval => Rule::Interval { n, d_us, burst },
+        "gcra" | "token_bucket" => Rule::Greedy { n, d_us, burst },
+        "fixed_window" if first_hit => Rule::FixedFirstHit { n, d_us },
+        "fixed_window" => Rule::FixedEpoch { n, d_us },
+        "sliding_log" => Rule::Log { n, d_us },
+        "sliding_window" => Rule::Window { n, d_us, precision_us, rounding },
+        _ => return Err(format!("{strategy:?} is not a strategy")),
+    };
+    Oracle::new(rule).map(|_| rule).map_err(|error| error.to_string())
+}
+
+/// A number with a unit, in microseconds; without a unit they are microseconds.
+fn parse_duration(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|last: char| last.is_ascii_alphabetic());
+    let factor: u64 = match &text[digits.len()..] {
+        "" | "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        "d" => 86_400_000_000,
+        unit => return Err(format!("{unit:?} in {text:?} is not one of us, ms, s, m, h, d")),
+    };
+    let number = parse_number(digits)?;
+    number.checked_mul(factor).ok_or_else(|| format!("{text:?} is more than 2^64 us"))
+}
+
+/// A whole number; `_` may separate its digits.
+fn parse_number(text: &str) -> Result<u64, String> {
+    let digits = text.replace('_', "");
+    digits.parse().map_err(|_| format!("{text:?} is not a whole number below 2^64"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+    use std::path::Path;
+
+    const STRATEGIES: [&str; 6] =
+        ["fixed_window", "gcra", "sliding_log", "sliding_window", "token_bucket", "uniform"];
+
+    #[test]
+    fn the_oracle_agrees_with_every_line() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
+        let mut wrong = Vec::new();
+        for strategy in STRATEGIES {
+            let mut files = 0;
+            for entry in std::fs::read_dir(folder.join(strategy)).unwrap() {
+                let path = entry.unwrap().path();
+                let text = std::fs::read_to_string(&path).unwrap();
+                let time_lines = parse(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+                assert!(time_lines.iter().all(|it| !it.lines.is_empty()), "{path:?} asks nothing");
+                for time_line in &time_lines {
+                    assert!(time_line.limit.contains(strategy), "{path:?}");
+                    for (line, answer) in time_line.run().unwrap() {
+                        let (number, case) = (line.number, &line.case);
+                        wrong.push(format!("{path:?}:{number}: {case}\n  {answer:?}"));
+                    }
+                }
+                files += 1;
+            }
+            assert!(files >= 3, "{strategy} has {files} files");
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn a_wrong_line_is_found() {
+        let time_line = |retry: &str| {
+            let text = format!("limit: 1/s via gcra\n0|1|yes|0|0|1s\n0|1|no|0|{retry}|1s\n");
+            parse(&text).unwrap().remove(0)
+        };
+        assert_eq!(time_line("1s").run().unwrap(), []);
+        let wrong = time_line("999999");
+        assert_eq!(wrong.run().unwrap()[0].0.number, 3);
+    }
+
+    #[test]
+    fn limits_are_read() {
+        let second = 1_000_000;
+        let rule = Rule::Greedy { n: 100, d_us: second, burst: 200 };
+        assert_eq!(parse_limit("api: 100/s burst 200 via token_bucket"), Ok(rule));
+        let rule = Rule::Interval { n: 5, d_us: 1_500_000, burst: 5 };
+        assert_eq!(parse_limit("5/1500ms refill interval via token_bucket"), Ok(rule));
+        assert_eq!(parse_limit("5/10s"), Ok(Rule::Log { n: 5, d_us: 10 * second }));
+        let rule = Rule::Window {
+            n: 240,
+            d_us: 3_600 * second,
+            precision_us: 60 * second,
+            rounding: Rounding::Truncate,
+        };
+        let text = "240/h precision 60s rounding truncate via sliding_window";
+        assert_eq!(parse_limit(text), Ok(rule));
+    }
+
+    #[test]
+    fn bad_files_are_refused_with_their_line() {
+        for (text, message) in [
+            ("# x\n0|1|yes|0|0|0", "line 2: a `limit: ...` line"),
+            ("limit: 5 via gcra", "line 1: the limit \"5 via gcra\""),
+            ("limit: 5/s via leaky", "line 1: \"leaky\" is not a strategy"),
+            ("limit: 5/s burst", "line 1: \"burst\" wants a value"),
+            ("limit: 5/s colour red", "line 1: \"colour\" \"red\""),
+            ("limit: 0/s via gcra", "line 1: n is 0"),
+            ("limit: 5/s\n0|1|yes", "line 2: 3 columns"),
+            ("limit: 5/s\n0|steal 1|yes|0|0|0", "line 2: \"steal\""),
+            ("limit: 5/s\n0|1|maybe|0|0|0", "line 2: allow is \"maybe\""),
+            ("limit: 5/s\n0|1|no|0|0|0", "line 2: retry \"0\""),
+            ("limit: 5/s\n0|1|no|0|-|0", "line 2: retry \"-\""),
+            ("limit: 5/s\n0|1|never|0|5|0", "line 2: retry \"5\""),
+            ("limit: 5/s\n0y|1|yes|0|0|0", "line 2: \"y\" in \"0y\""),
+            ("limit: 5/s\n-1|1|yes|0|0|0", "line 2: \"-1\""),
+            ("limit: 5/s\n300000000d|1|yes|0|0|0", "line 2: \"300000000d\""),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{text:?}: {error}");
+        }
+    }
+}
