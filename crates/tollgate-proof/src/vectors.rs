@@ -156,7 +156,8 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
     };
     if !waits {
         return Err(format!(
-            "retry {retry:?} does not fit allow {allow:?}; write 0 for yes, a wait for no, - for never"
+            "retry {retry:?} does not fit allow {allow:?}; write 0 for yes, a wait for no, \
+             - for never"
         ));
     }
     let fields = Fields {

@@ -321,6 +321,61 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None,
+        ..ProptestConfig::default() })]
+
+    /// Several limits in one check are that many subjects asked at once: all are charged or none,
+    /// each answers as it would alone, and the longest wait is exact for all of them together.
+    #[test]
+    fn several_limits_are_all_or_nothing(
+        rules in prop::collection::vec(rules(), 1..4),
+        steps in prop::collection::vec((0..9_u64, 0..20_u64, 1..7_u64, any::<bool>()), 1..25),
+    ) {
+        let unit = rules[0].1;
+        let rules: Vec<Rule> = rules.into_iter().map(|(rule, _)| rule).collect();
+        let asked: Vec<_> = (0..rules.len()).map(|index| ("a", index)).collect();
+        let mut several = crate::oracle::MultiOracle::new(&rules).unwrap();
+        let mut alone: Vec<Oracle> = rules.iter().map(|&rule| fresh(rule)).collect();
+        let mut now = 100 * unit;
+        for (after, back, cost, partial) in steps {
+            // One step in five goes back.
+            now = if back < 4 { now - (back * unit).min(now) } else { now + after * unit };
+            let least = alone.iter().map(|it| it.peek(now, 1).fields.remaining).min().unwrap();
+            let peek = several.peek(now, &asked, cost).unwrap();
+            let (answer, cost) = if partial {
+                (several.partial(now, &asked, cost).unwrap(), cost.min(least).max(1))
+            } else {
+                (several.check(now, &asked, cost).unwrap(), cost)
+            };
+            prop_assert_eq!(answer.admitted, cost <= least);
+            prop_assert_eq!(answer.granted, if answer.admitted { cost } else { 0 });
+            prop_assert!(partial || peek.admitted == answer.admitted);
+            for (index, oracle) in alone.iter_mut().enumerate() {
+                let fields = if answer.admitted {
+                    oracle.check(now, cost).fields
+                } else {
+                    let uncharged = oracle.peek(now, cost).fields;
+                    oracle.check(now, u64::MAX); // a denial, which keeps the repair
+                    uncharged
+                };
+                prop_assert_eq!(answer.each[index], fields);
+            }
+            let summary = answer.summary;
+            let remaining = answer.each.iter().map(|fields| fields.remaining).min();
+            prop_assert_eq!(Some(summary.remaining), remaining);
+            prop_assert_eq!(summary.reset_after_us, answer.each[answer.binding].reset_after_us);
+            if let Some(retry @ 1..) = summary.retry_after_us {
+                prop_assert!(several.peek(now + retry, &asked, cost).unwrap().admitted);
+                prop_assert!(!several.peek(now + retry - 1, &asked, cost).unwrap().admitted);
+            } else {
+                let never = alone.iter().any(|oracle| cost > oracle.limit());
+                prop_assert_eq!(summary.retry_after_us.is_none(), never);
+            }
+        }
+    }
+}
+
 /// Whether a refund is the same as never having charged: where charges are counted one by one and
 /// nothing comes back by itself before they expire.
 fn refund_is_exact(rule: Rule) -> bool {
