@@ -47,6 +47,19 @@ fn a_denial_charges_nothing_and_names_the_longest_wait() {
 }
 
 #[test]
+fn ties_go_to_the_first_declared() {
+    let rules = [Rule::Log { n: 3, d_us: 10 * S }, Rule::Greedy { n: 3, d_us: 30 * S, burst: 3 }];
+    for (first, second) in [(0, 1), (1, 0)] {
+        let mut limits = MultiOracle::new(&rules).unwrap();
+        let both = [("a", first), ("a", second)];
+        let answer = limits.check(0, &both, 3).unwrap();
+        assert_eq!((answer.binding, answer.summary), (0, answer.each[0]));
+        let answer = limits.check(0, &both, 1).unwrap(); // both wait 10 s
+        assert_eq!((answer.binding, answer.summary), (0, answer.each[0]));
+    }
+}
+
+#[test]
 fn partial_takes_the_least_remaining() {
     let rules = [Rule::Log { n: 5, d_us: 10 * S }, Rule::Greedy { n: 1, d_us: S, burst: 3 }];
     let mut limits = MultiOracle::new(&rules).unwrap();

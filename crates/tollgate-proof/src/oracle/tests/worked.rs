@@ -217,7 +217,30 @@ fn a_refund_of_a_log_takes_its_own_event() {
     assert_eq!(log.refund(2 * S, 0, 5), 0); // at 0 there is only 4
     assert_eq!(log.refund(2 * S, S, 5), 5);
     assert_eq!(log.check(2 * S, 7), not_yet(6, 8 * S, 8 * S)); // the event of 0 s is still there
-    assert_eq!(log.refund(10 * S, 0, 4), 0); // gone by itself
+    assert_eq!(log.refund(10 * S, 0, 4), 0); // gone by itself,
+    assert_eq!(log.peek(9 * S, 1).fields.remaining, 6); // and not taken out either
+
+    let mut log = fresh(Rule::Log { n: 10, d_us: 10 * S });
+    log.check(0, 5);
+    log.check(0, 3);
+    assert_eq!(log.refund(S, 0, 3), 3); // the 3, not a part of the 5
+    assert_eq!(log.refund(S, 0, 5), 5);
+}
+
+/// What no longer counts at an admitted check is forgotten there, and does not come back when that
+/// check is refunded and the clock then steps back.
+#[test]
+fn an_admitted_check_forgets_what_no_longer_counts() {
+    for rule in [
+        Rule::Log { n: 10, d_us: 10 * S },
+        Rule::Window { n: 10, d_us: 10 * S, precision_us: S, rounding: Rounding::Conservative },
+    ] {
+        let mut oracle = fresh(rule);
+        oracle.check(0, 4);
+        oracle.check(20 * S, 1);
+        assert_eq!(oracle.refund(20 * S, 20 * S, 1), 1);
+        assert_eq!(oracle.peek(5 * S, 10).fields.remaining, 10, "{rule:?}");
+    }
 }
 
 #[test]
@@ -246,6 +269,11 @@ fn adjust_gives_to_the_oldest_and_takes_what_remains() {
     assert_eq!(log.peek(6 * S, 1), not_yet(0, 9 * S, 10 * S));
     log.adjust(6 * S, i64::MAX);
     assert_eq!(log.peek(6 * S, 10).fields, allow(10, 10, 0).fields);
+    let mut truncate = sliding(Rounding::Truncate);
+    truncate.check(0, 4);
+    truncate.check(5 * S, 4);
+    truncate.adjust(10 * S, 3); // the bucket of 0 s no longer counts
+    assert_eq!(truncate.peek(10 * S, 1).fields.remaining, 9);
     let mut bucket = greedy(1, S, 5);
     bucket.adjust(0, i64::MIN);
     assert_eq!(bucket.peek(0, 1), not_yet(0, S, 5 * S));
