@@ -98,17 +98,11 @@ impl Events {
         self.tidy();
     }
 
-    /// Takes `cost` from one event at `time`: one of exactly that cost, else the first of at least
-    /// that cost, else nothing.
+    /// Takes `cost` from the events of the microsecond `time`, if they hold that much.
     pub(super) fn take_own(&mut self, time: i128, cost: i128) {
-        let own = |event: &&mut Event| event.time == time && event.cost == cost;
-        let covers = |event: &&mut Event| event.time == time && event.cost >= cost;
-        if let Some(event) = self.list.iter_mut().find(own) {
-            event.cost = 0;
-        } else if let Some(event) = self.list.iter_mut().find(covers) {
-            event.cost -= cost;
+        if self.cost(time..time + 1) >= cost {
+            self.take(time..time + 1, cost);
         }
-        self.tidy();
     }
 
     /// Forgets the events that nothing is left of, and adds up the totals again.

@@ -61,6 +61,8 @@ pub struct Answer {
 /// One subject under one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oracle {
+    rule: Rule,
+    grouped: bool,
     held: Held,
     charged_at: i128,
 }
@@ -72,8 +74,7 @@ impl Oracle {
     ///
     /// When the rule is outside section 7 of the definitions; the message names the number.
     pub fn new(rule: Rule) -> Result<Self, RuleError> {
-        rule.verify()?;
-        Ok(Self { held: Held::fresh(rule, false), charged_at: 0 })
+        Self::build(rule, false)
     }
 
     /// The same, for long runs: events of one window or one bucket are kept as a single event at
@@ -84,8 +85,12 @@ impl Oracle {
     ///
     /// As [`Oracle::new`].
     pub fn grouped(rule: Rule) -> Result<Self, RuleError> {
+        Self::build(rule, true)
+    }
+
+    fn build(rule: Rule, grouped: bool) -> Result<Self, RuleError> {
         rule.verify()?;
-        Ok(Self { held: Held::fresh(rule, true), charged_at: 0 })
+        Ok(Self { rule, grouped, held: Held::fresh(rule, grouped), charged_at: 0 })
     }
 
     /// What a fresh subject can take at once, in units.
@@ -144,7 +149,9 @@ impl Oracle {
         let now = self.count_mut().settle(i128::from(now_us));
         let before = self.remaining(now);
         self.count_mut().refund(now, i128::from(at_us), i128::from(cost));
-        self.remaining(now).saturating_sub(before)
+        let rose = self.remaining(now).saturating_sub(before);
+        self.forget_if_free(now);
+        rose
     }
 
     /// An administrator's correction (section 5): a positive `delta` gives units back, a negative
@@ -159,6 +166,14 @@ impl Oracle {
             if taken > 0 {
                 self.count_mut().charge(now, i128::from(taken));
             }
+        }
+        self.forget_if_free(now);
+    }
+
+    /// "When all of a state has been given back, it is fresh."
+    fn forget_if_free(&mut self, now: i128) {
+        if self.count().used(now).parts == 0 {
+            self.held = Held::fresh(self.rule, self.grouped);
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Fixed {
     d: i128,
     first_hit: bool,
     grouped: bool,
-    /// The start of the window that was last written; it stays when its charges are given back.
+    /// The start of the window that was last written.
     start: Option<i128>,
     events: Events,
 }

@@ -1,0 +1,199 @@
+//! What is asked of a limiter: whose, how much, under which limits.
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+
+use crate::error::{Error, ParseError};
+use crate::limit::{LimitSet, MAX_COST};
+use crate::subject::Subject;
+
+/// The most subjects in one check.
+pub const MAX_PARTS: usize = 16;
+
+/// One question: one or several subjects, a cost, and limits other than the limiter's own.
+///
+/// A string converts into an ask of cost 1; so does a list of (subject, limits).
+///
+/// ```
+/// use tollgate::{Ask, LimitSet, Limiter};
+///
+/// let limiter = Limiter::memory("10/s".parse()?);
+/// limiter.check_now("user:42")?;
+/// limiter.check_now(Ask::new("user:42").cost(5))?;
+///
+/// let shared: LimitSet = "5/10s".parse()?;
+/// let own: LimitSet = "3/10s".parse()?;
+/// limiter.check_now([("resource:12", &shared), ("consumer:1", &own)])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    pub(crate) parts: SmallVec<[AskPart<'a>; 1]>,
+    pub(crate) cost: u64,
+    pub(crate) partial: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct AskPart<'a> {
+    pub(crate) subject: SubjectText<'a>,
+    pub(crate) limits: Option<&'a LimitSet>,
+}
+
+/// A subject as a caller gives it: text to be taken literally, or a [`Subject`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SubjectText<'a> {
+    /// `user:42`: what follows the first colon is literal.
+    Literal(&'a str),
+    /// The same, owned.
+    Owned(String),
+    /// A subject that was already built.
+    Built(Subject),
+}
+
+impl SubjectText<'_> {
+    /// The subject, or what is wrong with the text.
+    ///
+    /// # Errors
+    /// As [`Subject::literal`].
+    pub fn resolve(self) -> Result<Subject, ParseError> {
+        match self {
+            Self::Literal(text) => Subject::literal(text),
+            Self::Owned(text) => Subject::literal(&text),
+            Self::Built(subject) => Ok(subject),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for SubjectText<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Literal(text)
+    }
+}
+
+impl<'a> From<&'a String> for SubjectText<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::Literal(text)
+    }
+}
+
+impl From<String> for SubjectText<'_> {
+    fn from(text: String) -> Self {
+        Self::Owned(text)
+    }
+}
+
+impl From<Subject> for SubjectText<'_> {
+    fn from(subject: Subject) -> Self {
+        Self::Built(subject)
+    }
+}
+
+impl From<&Subject> for SubjectText<'_> {
+    fn from(subject: &Subject) -> Self {
+        Self::Built(subject.clone())
+    }
+}
+
+impl From<IpAddr> for SubjectText<'_> {
+    fn from(ip: IpAddr) -> Self {
+        Self::Built(ip.into())
+    }
+}
+
+impl<'a> Ask<'a> {
+    /// Asks for one unit of the limiter's own limits.
+    pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
+        let part = AskPart { subject: subject.into(), limits: None };
+        Self { parts: SmallVec::from_buf([part]), cost: 1, partial: false }
+    }
+
+    /// Asks for `cost` units: from 1 to [`MAX_COST`].
+    #[must_use]
+    pub fn cost(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// Puts the subjects that have no limits of their own so far under `limits`, as a plan does.
+    #[must_use]
+    pub fn under(mut self, limits: &'a LimitSet) -> Self {
+        for part in &mut self.parts {
+            part.limits = part.limits.or(Some(limits));
+        }
+        self
+    }
+
+    /// Adds another subject, under the limiter's own limits: all admit, or nothing is charged.
+    #[must_use]
+    pub fn and(mut self, subject: impl Into<SubjectText<'a>>) -> Self {
+        self.parts.push(AskPart { subject: subject.into(), limits: None });
+        self
+    }
+
+    /// Adds another subject under limits of its own.
+    #[must_use]
+    pub fn and_under(mut self, subject: impl Into<SubjectText<'a>>, limits: &'a LimitSet) -> Self {
+        self.parts.push(AskPart { subject: subject.into(), limits: Some(limits) });
+        self
+    }
+
+    /// Takes as much of the cost as remains, rather than all or nothing.
+    #[must_use]
+    pub fn partial(self) -> Self {
+        Self { partial: true, ..self }
+    }
+
+    pub(crate) fn checked(self) -> Result<Self, Error> {
+        check_cost(self.cost)?;
+        if self.parts.is_empty() || self.parts.len() > MAX_PARTS {
+            return Err(Error::Ask(format!(
+                "a check is over 1 to {MAX_PARTS} subjects, not {}",
+                self.parts.len()
+            )));
+        }
+        Ok(self)
+    }
+}
+
+/// Refuses a cost that no check can have.
+pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
+    if cost == 0 {
+        return Err(Error::Ask(
+            "a check costs at least 1: to look without charging, use `peek`".to_owned(),
+        ));
+    }
+    if cost > MAX_COST {
+        return Err(Error::Ask(format!(
+            "a cost of {cost} is too large: the largest is 2^40 = {MAX_COST}"
+        )));
+    }
+    Ok(())
+}
+
+impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {
+    fn from(subject: S) -> Self {
+        Self::new(subject)
+    }
+}
+
+impl<'a, S: Into<SubjectText<'a>>, const N: usize> From<[(S, &'a LimitSet); N]> for Ask<'a> {
+    fn from(parts: [(S, &'a LimitSet); N]) -> Self {
+        Self { parts: collect_parts(parts), cost: 1, partial: false }
+    }
+}
+
+impl<'a, S: Into<SubjectText<'a>>> From<Vec<(S, &'a LimitSet)>> for Ask<'a> {
+    fn from(parts: Vec<(S, &'a LimitSet)>) -> Self {
+        Self { parts: collect_parts(parts), cost: 1, partial: false }
+    }
+}
+
+fn collect_parts<'a, S: Into<SubjectText<'a>>>(
+    parts: impl IntoIterator<Item = (S, &'a LimitSet)>,
+) -> SmallVec<[AskPart<'a>; 1]> {
+    parts
+        .into_iter()
+        .map(|(subject, limits)| AskPart { subject: subject.into(), limits: Some(limits) })
+        .collect()
+}

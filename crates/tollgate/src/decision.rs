@@ -1,0 +1,360 @@
+//! What a limiter answers.
+
+use core::fmt;
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::engine::{Carried, Fields, Outcome};
+use crate::limit::{Limit, LimitSet};
+use crate::subject::Subject;
+use crate::time::Time;
+
+/// Who decided.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Authority {
+    /// The store that keeps the counts.
+    Store,
+}
+
+/// The answer in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)] // there is no fourth answer
+pub enum Verdict {
+    /// Admitted and charged.
+    Allow,
+    /// Not now; the same question is admitted after this wait, if nothing else happens.
+    NotYet(Duration),
+    /// The cost is above the capacity of a limit: waiting does not help.
+    Never,
+}
+
+/// The limits a decision was made under: borrowed from the limiter or the ask, or shared.
+#[derive(Clone, Debug)]
+enum Under<'l> {
+    Borrowed(&'l LimitSet),
+    Shared(LimitSet),
+}
+
+impl Under<'_> {
+    fn get(&self) -> &LimitSet {
+        match self {
+            Self::Borrowed(limits) => limits,
+            Self::Shared(limits) => limits,
+        }
+    }
+}
+
+/// What a limiter answers: Allow with a [`Receipt`], or Deny: not yet or never.
+///
+/// Fields are exact as `docs/definitions.md` defines them. It borrows the limits;
+/// [`Decision::into_owned`] makes it last.
+///
+/// ```
+/// use tollgate::{Limiter, Verdict};
+/// let limiter = Limiter::memory("1/10s via uniform".parse()?);
+/// let first = limiter.check_now("bob")?;
+/// assert_eq!((first.is_allowed(), first.remaining()), (true, 0));
+/// let second = limiter.check_now("bob")?;
+/// assert!(matches!(second.verdict(), Verdict::NotYet(_)));
+/// assert_eq!(second.binding().limit().to_string(), "1/10s via uniform");
+/// # Ok::<(), tollgate::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a decision that nobody looks at limits nothing"]
+pub struct Decision<'l> {
+    parts: SmallVec<[(Subject, Under<'l>); 1]>,
+    outcome: Outcome,
+    store: u64,
+}
+
+impl<'l> Decision<'l> {
+    pub(crate) fn new(
+        parts: impl Iterator<Item = (Subject, &'l LimitSet)>,
+        outcome: Outcome,
+        store: u64,
+    ) -> Self {
+        let parts = parts.map(|(subject, limits)| (subject, Under::Borrowed(limits))).collect();
+        Self { parts, outcome, store }
+    }
+
+    /// The answer in one word.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        if self.is_allowed() {
+            return Verdict::Allow;
+        }
+        self.retry_after().map_or(Verdict::Never, Verdict::NotYet)
+    }
+
+    /// True when the cost was admitted (for a peek: would be).
+    #[must_use]
+    #[inline]
+    pub fn is_allowed(&self) -> bool {
+        self.outcome.granted > 0
+    }
+
+    /// True when the cost is above a limit's capacity, so that waiting does not help.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        self.verdict() == Verdict::Never
+    }
+
+    /// The units admitted: the cost, or less for a partial ask; 0 on a denial.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.outcome.granted
+    }
+
+    /// The wait after which the same question is admitted, if nothing else happens. None when it
+    /// was admitted, and none when it never will be.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        if self.is_allowed() {
+            return None;
+        }
+        self.binding().retry_after()
+    }
+
+    /// The largest cost that every limit would admit now.
+    #[must_use]
+    #[inline]
+    pub fn remaining(&self) -> u64 {
+        self.outcome.fields.iter().map(|fields| fields.remaining).min().unwrap_or(0)
+    }
+
+    /// The capacity of the binding limit.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.binding().limit().capacity()
+    }
+
+    /// The least wait until the binding limit is fresh.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        self.binding().reset_after()
+    }
+
+    /// The limit that binds: on a denial the one with the longest wait, on an Allow the one with
+    /// the least remaining; ties go to the first declared.
+    #[must_use]
+    pub fn binding(&self) -> Report<'_> {
+        let fields = &self.outcome.fields;
+        let mut best = 0;
+        for (i, field) in fields.iter().enumerate().skip(1) {
+            let better = if self.is_allowed() {
+                field.remaining < fields[best].remaining
+            } else {
+                // None is never, and wins over every wait.
+                field.retry_after_us.unwrap_or(u64::MAX)
+                    > fields[best].retry_after_us.unwrap_or(u64::MAX)
+            };
+            if better {
+                best = i;
+            }
+        }
+        self.report(best)
+    }
+
+    /// Every limit's own fields, in the order of the subjects and of their limits.
+    pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
+        (0..self.outcome.fields.len()).map(|index| self.report(index))
+    }
+
+    fn report(&self, index: usize) -> Report<'_> {
+        let mut first = 0;
+        for (subject, under) in &self.parts {
+            let limits = under.get().limits();
+            if let Some(limit) = limits.get(index - first) {
+                return Report { subject, limit, fields: self.outcome.fields[index] };
+            }
+            first += limits.len();
+        }
+        unreachable!("a decision has one report per limit")
+    }
+
+    /// What was charged, to be given back; none on a denial and for a peek.
+    #[must_use]
+    pub fn receipt(&self) -> Option<Receipt> {
+        if self.outcome.receipt == 0 {
+            return None;
+        }
+        let mut times = self.outcome.fields.iter().map(|fields| fields.charged_at_us);
+        let charges = self
+            .parts
+            .iter()
+            .map(|(subject, under)| Charges {
+                subject: subject.clone(),
+                limits: under.get().clone(),
+                at_us: times.by_ref().take(under.get().limits().len()).collect(),
+            })
+            .collect();
+        Some(Receipt {
+            store: self.store,
+            number: self.outcome.receipt,
+            cost: self.outcome.granted,
+            at: self.outcome.now,
+            charges,
+        })
+    }
+
+    /// The store's time of the decision.
+    #[must_use]
+    pub fn at(&self) -> Time {
+        self.outcome.now
+    }
+
+    /// Who decided.
+    #[must_use]
+    pub fn authority(&self) -> Authority {
+        Authority::Store
+    }
+
+    /// The same, no longer borrowing from the limiter.
+    pub fn into_owned(self) -> Decision<'static> {
+        let parts = self
+            .parts
+            .into_iter()
+            .map(|(subject, under)| (subject, Under::Shared(under.get().clone())))
+            .collect();
+        Decision { parts, outcome: self.outcome, store: self.store }
+    }
+}
+
+/// One limit's part in a decision.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'d> {
+    subject: &'d Subject,
+    limit: &'d Limit,
+    fields: Fields,
+}
+
+impl<'d> Report<'d> {
+    /// Whose count.
+    #[must_use]
+    pub fn subject(&self) -> &'d Subject {
+        self.subject
+    }
+
+    /// Which limit.
+    #[must_use]
+    pub fn limit(&self) -> &'d Limit {
+        self.limit
+    }
+
+    /// True when this limit would admit the cost.
+    #[must_use]
+    pub fn admits(&self) -> bool {
+        self.fields.retry_after_us == Some(0)
+    }
+
+    /// The largest cost this limit would admit now.
+    #[must_use]
+    pub fn remaining(&self) -> u64 {
+        self.fields.remaining
+    }
+
+    /// The least wait until this limit admits the cost: zero now, none never.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.fields.retry_after_us.map(Duration::from_micros)
+    }
+
+    /// The least wait until this limit is fresh.
+    #[must_use]
+    pub fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.fields.reset_after_us)
+    }
+
+    /// What became of the count, when the limit's numbers had changed.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        self.fields.carried
+    }
+}
+
+/// What was charged: a number unique in the store, the store's time, the cost, the limits and
+/// their subjects. [`crate::Limiter::refund`] takes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Receipt {
+    /// Which store charged; a refund elsewhere is an error.
+    pub store: u64,
+    /// The charge's number in that store.
+    pub number: u64,
+    /// The units charged.
+    pub cost: u64,
+    /// The store's time of the charge.
+    pub at: Time,
+    /// What was charged to whom.
+    pub charges: SmallVec<[Charges; 1]>,
+}
+
+/// One subject's part of a [`Receipt`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Charges {
+    /// Whose count.
+    pub subject: Subject,
+    /// Under which limits.
+    pub limits: LimitSet,
+    /// When each of them recorded the charge, in microseconds since the epoch.
+    pub at_us: SmallVec<[u64; 2]>,
+}
+
+/// What a refund did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Refund {
+    /// True when this receipt had been refunded before: nothing was given.
+    pub already: bool,
+    /// By how many units `remaining` rose, per limit in the order of the receipt.
+    pub given: Vec<u64>,
+}
+
+impl Refund {
+    /// What a store answers.
+    #[must_use]
+    pub fn new(already: bool, given: Vec<u64>) -> Self {
+        Self { already, given }
+    }
+}
+
+impl fmt::Display for Decision<'_> {
+    /// One line for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let binding = self.binding();
+        let (subject, limit) = (binding.subject(), binding.limit());
+        match self.verdict() {
+            Verdict::Allow => {
+                write!(
+                    f,
+                    "allow {subject}: {} of {} left ({limit})",
+                    self.remaining(),
+                    self.limit()
+                )
+            }
+            Verdict::NotYet(wait) => {
+                write!(f, "deny {subject}: retry in {} ({limit})", Seconds(wait))
+            }
+            Verdict::Never => {
+                write!(f, "deny {subject}: never, the cost is above {} ({limit})", self.limit())
+            }
+        }
+    }
+}
+
+/// A wait in seconds without rounding, as `1.5s`.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, micros) = (self.0.as_secs(), self.0.subsec_micros());
+        if micros == 0 {
+            return write!(f, "{whole}s");
+        }
+        let digits = format!("{micros:06}");
+        write!(f, "{whole}.{}s", digits.trim_end_matches('0'))
+    }
+}

@@ -1,0 +1,413 @@
+//! One check over the states of one or several sets: the part that every store shares.
+//!
+//! A store finds the states, hands them to [`decide`], and keeps what it says has changed. It
+//! never looks into a state, and the strategies never see a store.
+
+use smallvec::SmallVec;
+
+use crate::limit::{LimitSet, Place};
+use crate::strategy::{Cell, Charge, Entry, Judgement, Log, NEVER_US, Step};
+use crate::time::Time;
+
+/// The state of a set for one subject, wherever it lives.
+pub trait States {
+    /// The state that lies at `place`.
+    fn cell(&mut self, place: Place) -> Cell<'_>;
+}
+
+/// One (subject, set) of a check.
+#[allow(missing_debug_implementations)] // borrows whatever the store has
+pub struct Part<'a> {
+    limits: &'a LimitSet,
+    states: &'a mut dyn States,
+    carried: Carries,
+}
+
+impl<'a> Part<'a> {
+    /// The state of a subject under the limits it was written under.
+    pub fn new(limits: &'a LimitSet, states: &'a mut dyn States) -> Self {
+        Self { limits, states, carried: Carries::new() }
+    }
+
+    /// The same, after [`inherit`] said what it carried over.
+    #[must_use]
+    pub fn carrying(mut self, carried: Carries) -> Self {
+        self.carried = carried;
+        self
+    }
+}
+
+/// What became of each limit's count, in declared order; empty when nothing changed.
+pub type Carries = SmallVec<[Carried; 2]>;
+
+/// What became of a limit's count when its numbers changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Carried {
+    /// The numbers are those that the state was counted under.
+    #[default]
+    Same,
+    /// The count was carried over to new numbers.
+    Over,
+    /// Another strategy, or a limit that was not there: it started fresh.
+    Fresh,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Mode {
+    /// All of the cost or nothing.
+    Whole,
+    /// As much of the cost as remains.
+    Partial,
+    /// As `Whole`, changing nothing.
+    Peek,
+    /// As `Partial`, changing nothing.
+    PeekPartial,
+}
+
+impl Mode {
+    /// True when nothing may change.
+    #[must_use]
+    pub const fn is_peek(self) -> bool {
+        matches!(self, Self::Peek | Self::PeekPartial)
+    }
+}
+
+/// One limit's four fields, as `docs/definitions.md` defines them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Fields {
+    /// The largest cost that would be admitted now, after an Allow's charge.
+    pub remaining: u64,
+    /// The least wait until the cost is admitted; 0 where it would be now, `None` for never.
+    pub retry_after_us: Option<u64>,
+    /// The least wait until `remaining` is the limit.
+    pub reset_after_us: u64,
+    /// When the charge was recorded: the store's now, or the newest stored time under skew.
+    pub charged_at_us: u64,
+    /// What became of the count when the numbers changed.
+    pub carried: Carried,
+}
+
+impl Fields {
+    fn uncharged(judgement: &Judgement, now: Time) -> Self {
+        let retry = judgement.retry_after_us;
+        Self {
+            remaining: judgement.remaining,
+            retry_after_us: (retry != NEVER_US).then_some(retry),
+            reset_after_us: judgement.reset_after_us,
+            charged_at_us: now.as_micros(),
+            carried: Carried::Same,
+        }
+    }
+}
+
+/// What a store answers: who was judged is the caller's to know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The units admitted; 0 is a denial.
+    pub granted: u64,
+    /// The fields of each part's limits, in declared order.
+    pub fields: SmallVec<[Fields; 1]>,
+    /// True when the states must be written back, also after a denial (a repaired clock step).
+    pub changed: bool,
+    /// The charge's number in the store, 0 when nothing was charged. The store sets it.
+    pub receipt: u64,
+    /// The store's time of the decision.
+    pub now: Time,
+}
+
+/// Judges one limit over two words: the shortest path, the same meaning as [`decide`].
+#[inline]
+pub(crate) fn decide_pair(
+    step: &impl Step,
+    words: &mut [u64; 2],
+    now: Time,
+    cost: u64,
+    mode: Mode,
+) -> Outcome {
+    let mut cell = Cell::Words(words);
+    let judgement = step.judge(&mut cell, now, cost);
+    if judgement.retry_after_us == 0 && !mode.is_peek() {
+        let charged = step.charge(&mut cell, now, cost);
+        let fields = Fields {
+            remaining: judgement.remaining - cost,
+            retry_after_us: Some(0),
+            reset_after_us: charged.reset_after_us,
+            charged_at_us: charged.at_us,
+            carried: Carried::Same,
+        };
+        let fields = SmallVec::from_buf([fields]);
+        return Outcome { granted: cost, fields, changed: true, receipt: 0, now };
+    }
+    let changed = judgement.stepped_back && !mode.is_peek();
+    if changed {
+        step.repair(&mut cell, now);
+    }
+    let granted = if judgement.retry_after_us == 0 { cost } else { 0 };
+    let fields = SmallVec::from_buf([Fields::uncharged(&judgement, now)]);
+    Outcome { granted, fields, changed, receipt: 0, now }
+}
+
+/// Judges every limit of every part at one time, and charges all of them or none.
+///
+/// `cost` is 1 and up. After an Allow, or when [`Outcome::changed`] says so, the states have
+/// changed and must be kept; otherwise they are as they were.
+pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+    let cost = match mode {
+        Mode::Whole | Mode::Peek => cost,
+        Mode::Partial | Mode::PeekPartial => {
+            let least = judge_all(parts, now, 1).iter().map(|j| j.remaining).min().unwrap_or(0);
+            // Nothing left is a denial, as for cost 1.
+            cost.min(least).max(1)
+        }
+    };
+    let judgements = judge_all(parts, now, cost);
+    let admitted = judgements.iter().all(|j| j.retry_after_us == 0);
+    let mut fields: SmallVec<[Fields; 1]> =
+        judgements.iter().map(|j| Fields::uncharged(j, now)).collect();
+    let mut changed = false;
+    let mut index = 0;
+    for part in parts.iter_mut() {
+        for (i, (limit, place)) in part.limits.limits().iter().zip(part.limits.places()).enumerate()
+        {
+            let mut cell = part.states.cell(*place);
+            let field = &mut fields[index];
+            field.carried = part.carried.get(i).copied().unwrap_or_default();
+            if admitted && !mode.is_peek() {
+                let charged = limit.step().charge(&mut cell, now, cost);
+                field.remaining -= cost;
+                field.reset_after_us = charged.reset_after_us;
+                field.charged_at_us = charged.at_us;
+                changed = true;
+            } else if judgements[index].stepped_back && !mode.is_peek() {
+                limit.step().repair(&mut cell, now);
+                changed = true;
+            }
+            index += 1;
+        }
+    }
+    Outcome { granted: if admitted { cost } else { 0 }, fields, changed, receipt: 0, now }
+}
+
+fn judge_all(parts: &mut [Part<'_>], now: Time, cost: u64) -> SmallVec<[Judgement; 2]> {
+    let mut judgements = SmallVec::new();
+    for part in parts {
+        for (limit, place) in part.limits.limits().iter().zip(part.limits.places()) {
+            judgements.push(limit.step().judge(&mut part.states.cell(*place), now, cost));
+        }
+    }
+    judgements
+}
+
+/// When the state of a set means the same as a fresh one, in microseconds since the epoch. A
+/// store may forget it then, and keeps it [`crate::SKEW_US`] longer.
+pub fn fresh_at_us(limits: &LimitSet, states: &mut dyn States) -> u64 {
+    let each = limits.limits().iter().zip(limits.places());
+    each.map(|(limit, place)| limit.step().fresh_at_us(&mut states.cell(*place))).max().unwrap_or(0)
+}
+
+/// Gives back what still counts of a charge of `cost`, recorded at `charged_at_us` (one time per
+/// limit of `charged`, in declared order). The state may have been written under other numbers,
+/// `limits`, since: limits are matched by identity, and one whose strategy changed gives nothing.
+///
+/// Answers by how many units `remaining` rose, per limit of `charged`.
+pub fn give_back(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    charged: &LimitSet,
+    charged_at_us: &[u64],
+    cost: u64,
+    now: Time,
+) -> SmallVec<[u64; 2]> {
+    let mut given = SmallVec::new();
+    for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
+        let found = limits.limits().iter().zip(limits.places()).find(|(held, _)| {
+            held.identity() == limit.identity() && held.strategy() == limit.strategy()
+        });
+        let Some((held, place)) = found else {
+            given.push(0);
+            continue;
+        };
+        let mut cell = states.cell(*place);
+        held.step().repair(&mut cell, now);
+        let before = held.step().judge(&mut cell, now, 1).remaining;
+        held.step().give_back(&mut cell, now, Charge { at_us: *at_us, cost });
+        let after = held.step().judge(&mut cell, now, 1).remaining;
+        forget_if_free(held.step(), &mut cell, now);
+        given.push(after.saturating_sub(before));
+    }
+    given
+}
+
+/// Until when a charge could still be given back, in microseconds since the epoch: how long its
+/// mark must be kept once it was.
+#[must_use]
+pub fn spent_until_us(limits: &LimitSet, charged_at_us: &[u64], cost: u64) -> u64 {
+    let each = limits.limits().iter().zip(charged_at_us);
+    each.map(|(limit, at_us)| limit.step().spent_until_us(Charge { at_us: *at_us, cost }))
+        .max()
+        .unwrap_or(0)
+}
+
+/// Gives `delta` units back to every limit, the oldest first, or takes them when it is negative,
+/// at most what remains. An administrator's correction.
+///
+/// Answers the change of `remaining` per limit, in declared order.
+pub fn adjust(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    delta: i64,
+    now: Time,
+) -> SmallVec<[i64; 2]> {
+    let mut changes = SmallVec::new();
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let mut cell = states.cell(*place);
+        let step = limit.step();
+        step.repair(&mut cell, now);
+        let before = step.judge(&mut cell, now, 1).remaining;
+        if delta > 0 {
+            step.grant(&mut cell, now, delta.unsigned_abs());
+        } else {
+            let taken = delta.unsigned_abs().min(before);
+            if taken > 0 {
+                step.charge(&mut cell, now, taken);
+            }
+        }
+        let after = step.judge(&mut cell, now, 1).remaining;
+        forget_if_free(step, &mut cell, now);
+        // Both are at most 2^40.
+        changes.push(after.cast_signed() - before.cast_signed());
+    }
+    changes
+}
+
+/// When all of a state has been given back, it is fresh.
+fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
+    if step.judge(cell, now, 1).reset_after_us == 0 {
+        match cell {
+            Cell::Words(words) => words.fill(0),
+            Cell::Log(log) => log.replace(&[]),
+        }
+    }
+}
+
+/// Carries a state `old`, counted under `was`, into the fresh `states` of `limits`. Limits are
+/// matched by identity.
+pub fn inherit(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    was: &LimitSet,
+    old: &mut dyn States,
+    now: Time,
+) -> Carries {
+    let mut carries = Carries::new();
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let before = was.limits().iter().zip(was.places());
+        let found = before.into_iter().find(|(held, _)| held.identity() == limit.identity());
+        carries.push(match found {
+            Some((held, from)) if held.strategy() == limit.strategy() => {
+                let mut cell = states.cell(*place);
+                limit.step().inherit(&mut cell, held.step(), &mut old.cell(*from), now);
+                if held.step() == limit.step() { Carried::Same } else { Carried::Over }
+            }
+            _ => Carried::Fresh,
+        });
+    }
+    carries
+}
+
+/// A log in memory: what simple stores and tests use.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VecLog {
+    base: u64,
+    entries: std::collections::VecDeque<Entry>,
+}
+
+impl VecLog {
+    /// A log of these entries, after `base`.
+    #[must_use]
+    pub fn new(base: u64, entries: impl IntoIterator<Item = Entry>) -> Self {
+        Self { base, entries: entries.into_iter().collect() }
+    }
+}
+
+impl Log for VecLog {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        self.entries.get(index).copied().unwrap_or(Entry { at_us: 0, total: self.base })
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        if let Some(last) = count.checked_sub(1).and_then(|i| self.entries.get(i)) {
+            self.base = last.total;
+            self.entries.drain(..count);
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+    }
+
+    fn amend(&mut self, entry: Entry) {
+        if let Some(last) = self.entries.back_mut() {
+            *last = entry;
+        }
+    }
+
+    fn replace(&mut self, entries: &[Entry]) {
+        self.base = 0;
+        self.entries = entries.iter().copied().collect();
+    }
+}
+
+/// The state of a set in memory: what simple stores and tests use. Fresh by default.
+///
+/// ```
+/// use tollgate::engine::{Held, Mode, Part, decide};
+/// use tollgate::{LimitSet, Time};
+///
+/// let limits: LimitSet = "2/10s, 3/1m via fixed_window".parse()?;
+/// let mut held = Held::fresh(&limits);
+/// let now = Time::from_micros(0);
+/// for granted in [1, 1, 0] {
+///     let mut parts = [Part::new(&limits, &mut held)];
+///     assert_eq!(decide(&mut parts, now, 1, Mode::Whole).granted, granted);
+/// }
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Held {
+    /// The words of all limits.
+    pub words: Vec<u64>,
+    /// The logs of all limits.
+    pub logs: Vec<VecLog>,
+}
+
+impl Held {
+    /// The state of a subject that nothing was charged to.
+    #[must_use]
+    pub fn fresh(limits: &LimitSet) -> Self {
+        Self { words: vec![0; limits.words()], logs: vec![VecLog::default(); limits.logs()] }
+    }
+}
+
+impl States for Held {
+    fn cell(&mut self, place: Place) -> Cell<'_> {
+        match place {
+            Place::Words { start, end } => Cell::Words(&mut self.words[start..end]),
+            Place::Log(index) => Cell::Log(&mut self.logs[index]),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What can go wrong, who is at fault, and what would be right instead.
+
+use core::fmt;
+use core::ops::Range;
+
+/// A text that is not what it should be: what is wrong, where, and what would be right.
+///
+/// Displays with a caret under the word:
+///
+/// ```
+/// let error = "10/s via gcr".parse::<tollgate::LimitSet>().unwrap_err();
+/// let lines: Vec<String> = error.to_string().lines().map(String::from).collect();
+/// assert_eq!(lines[0], "unknown strategy `gcr`");
+/// assert_eq!(lines[1], "  10/s via gcr");
+/// assert!(lines[2].starts_with("           ^^^ did you mean `gcra`?"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError {
+    text: String,
+    at: Range<usize>,
+    what: String,
+    remedy: String,
+}
+
+/// The most characters of a text that an error shows.
+const SHOWN_CHARS: usize = 200;
+
+impl ParseError {
+    /// An error about the part of `text` at the bytes `at`.
+    #[must_use]
+    pub fn at(
+        text: &str,
+        at: Range<usize>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { text: text.to_owned(), at, what: what.into(), remedy: remedy.into() }
+    }
+
+    /// An error about the whole of `text`.
+    #[must_use]
+    pub fn whole(text: &str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::at(text, 0..text.len(), what, remedy)
+    }
+
+    /// What is wrong, in one line.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
+    /// The bytes of the text that the error is about.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.at.clone()
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, at, what, remedy } = self;
+        if text.is_empty() || text.chars().count() > SHOWN_CHARS {
+            return write!(f, "{what}: {remedy}");
+        }
+        // One column per character, so that the caret stands under its word.
+        let shown: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        let column = |byte: usize| text.char_indices().take_while(|(i, _)| *i < byte).count();
+        let start = column(at.start);
+        let carets = column(at.end).saturating_sub(start).max(1);
+        write!(f, "{what}\n  {shown}\n  {:start$}{:^<carets$} {remedy}", "", "")
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Why a question got no decision. A denial is a [`crate::Decision`], not an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A limit or a subject that cannot be read or built: the caller's.
+    #[error(transparent)]
+    Parse(#[from] ParseError),
+    /// A question that makes no sense, with what would: the caller's.
+    #[error("{0}")]
+    Ask(String),
+    /// The store could not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Error {
+    /// True when asking again later may succeed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Store(e) if e.is_transient())
+    }
+}
+
+/// A store that could not answer: what happened, what to do, and whether it may pass.
+#[derive(Debug)]
+pub struct StoreError {
+    what: String,
+    transient: bool,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl StoreError {
+    /// A fault that asking again will not mend.
+    #[must_use]
+    pub fn permanent(what: impl Into<String>) -> Self {
+        Self { what: what.into(), transient: false, source: None }
+    }
+
+    /// A fault that may pass: busy, unreachable, timed out.
+    #[must_use]
+    pub fn transient(what: impl Into<String>) -> Self {
+        Self { what: what.into(), transient: true, source: None }
+    }
+
+    /// The same, with the error that caused it.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// True when asking again later may succeed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.transient
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_deref().map(|e| e as _)
+    }
+}

@@ -1,0 +1,290 @@
+//! The limiter: limits over a store.
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::ask::Ask;
+use crate::decision::{Decision, Receipt, Refund};
+use crate::engine::{Mode, Outcome};
+use crate::error::Error;
+use crate::limit::LimitSet;
+use crate::memory::MemoryStore;
+use crate::store::{Counted, Inspection, Question, Store};
+use crate::subject::Subject;
+
+/// Limits over a store: the thing to ask. Share it by reference or in an `Arc`.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use tollgate::{Ask, LimitSet, Limiter};
+///
+/// let limiter = Limiter::memory("10/s, 240/h".parse()?);
+/// let decision = limiter.check("user:42").await?;
+/// if let Some(wait) = decision.retry_after() { println!("wait {wait:?}"); }
+/// limiter.check(Ask::new("user:42").cost(5)).await?;
+/// let (shared, own): (LimitSet, LimitSet) = ("5/10s".parse()?, "3/10s".parse()?);
+/// limiter.check([("resource:12", &shared), ("consumer:1", &own)]).await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter<S = MemoryStore> {
+    limits: LimitSet,
+    store: S,
+}
+
+/// The subjects and limits of an ask, ready for a store.
+type Parts<'l> = SmallVec<[(Subject, &'l LimitSet); 1]>;
+
+impl Limiter<MemoryStore> {
+    /// Limits that are counted in this process.
+    #[must_use]
+    pub fn memory(limits: LimitSet) -> Self {
+        Self::new(limits, MemoryStore::new())
+    }
+
+    /// [`Limiter::check`] without waiting for anything: memory answers at once.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    #[inline]
+    pub fn check_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
+        let (parts, cost, mode) = self.read(ask.into(), false)?;
+        let outcome = self.store.answer(&question(&parts, cost, mode));
+        Ok(self.decision(parts, outcome))
+    }
+
+    /// [`Limiter::peek`] without waiting for anything.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub fn peek_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
+        let (parts, cost, mode) = self.read(ask.into(), true)?;
+        let outcome = self.store.answer(&question(&parts, cost, mode));
+        Ok(self.decision(parts, outcome))
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Limits that are counted in `store`.
+    #[must_use]
+    pub fn new(limits: LimitSet, store: S) -> Self {
+        Self { limits, store }
+    }
+
+    /// The limits that count where an ask names none.
+    #[must_use]
+    pub fn limits(&self) -> &LimitSet {
+        &self.limits
+    }
+
+    /// Where the counts live.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Asks, and charges when every limit admits. A denial is a decision, not an error.
+    ///
+    /// # Errors
+    /// A subject that is none, a cost of 0 or over 2^40, the same count twice in one ask; or the
+    /// store could not answer.
+    pub async fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
+        self.answer(ask.into(), false).await
+    }
+
+    /// Asks the same question, with its cost, and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn peek<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
+        self.answer(ask.into(), true).await
+    }
+
+    async fn answer<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        let (parts, cost, mode) = self.read(ask, peek)?;
+        let outcome = self.store.check(&question(&parts, cost, mode)).await?;
+        Ok(self.decision(parts, outcome))
+    }
+
+    /// Gives back what still counts of a charge, once: never more than full, never into a later
+    /// window, never a newer event in place of the charged one.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::memory("1/h".parse()?);
+    /// let receipt = limiter.check("bob").await?.receipt().expect("admitted");
+    /// assert_eq!(limiter.refund(&receipt).await?.given, [1]);
+    /// assert!(limiter.refund(&receipt).await?.already);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A receipt of another store; or the store could not answer.
+    pub async fn refund(&self, receipt: &Receipt) -> Result<Refund, Error> {
+        if receipt.store != self.store.identity() {
+            return Err(Error::Ask(
+                "this receipt is from another store: refund it where it was charged".to_owned(),
+            ));
+        }
+        Ok(self.store.refund(receipt).await?)
+    }
+
+    /// Gives `delta` units back to every limit of a subject, the oldest first, or takes them when
+    /// negative, at most what remains: an administrator's correction, without a receipt. In any
+    /// window that holds it, `+n` admits at most `n` more than the limit's own bound.
+    ///
+    /// Answers the change of `remaining` per limit.
+    ///
+    /// # Errors
+    /// A delta of 0 or beyond 2^40, more than one subject; or the store could not answer.
+    pub async fn adjust<'l>(
+        &'l self,
+        subject: impl Into<Ask<'l>>,
+        delta: i64,
+    ) -> Result<Vec<i64>, Error> {
+        let (subject, limits) = self.read_one(subject.into())?;
+        if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
+            return Err(Error::Ask(format!(
+                "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
+                 units back, or negative to take them"
+            )));
+        }
+        Ok(self.store.adjust(Counted { subject: &subject, limits }, delta).await?)
+    }
+
+    /// Forgets a subject's count. True when there was one.
+    ///
+    /// # Errors
+    /// A subject that is none; or the store could not answer.
+    pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
+        let (subject, limits) = self.read_one(subject.into())?;
+        Ok(self.store.reset(Counted { subject: &subject, limits }).await?)
+    }
+
+    /// Shows what the store holds for a subject; nothing when it is fresh.
+    ///
+    /// # Errors
+    /// A subject that is none; or the store could not answer.
+    pub async fn inspect<'l>(
+        &'l self,
+        subject: impl Into<Ask<'l>>,
+    ) -> Result<Option<Inspection>, Error> {
+        let (subject, limits) = self.read_one(subject.into())?;
+        Ok(self.store.inspect(Counted { subject: &subject, limits }).await?)
+    }
+
+    fn read<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<(Parts<'l>, u64, Mode), Error> {
+        let ask = ask.checked()?;
+        let mode = match (peek, ask.partial) {
+            (false, false) => Mode::Whole,
+            (false, true) => Mode::Partial,
+            (true, false) => Mode::Peek,
+            (true, true) => Mode::PeekPartial,
+        };
+        let mut parts = Parts::new();
+        for part in ask.parts {
+            let limits = part.limits.unwrap_or(&self.limits);
+            parts.push((part.subject.resolve()?, limits));
+        }
+        for (i, (subject, limits)) in parts.iter().enumerate().skip(1) {
+            let twice =
+                |(s, l): &(Subject, &LimitSet)| s == subject && l.identity() == limits.identity();
+            if parts[..i].iter().any(twice) {
+                return Err(Error::Ask(format!(
+                    "`{subject}` is asked twice under the same limits: ask once, with a larger cost"
+                )));
+            }
+        }
+        Ok((parts, ask.cost, mode))
+    }
+
+    fn read_one<'l>(&'l self, ask: Ask<'l>) -> Result<(Subject, &'l LimitSet), Error> {
+        let (mut parts, ..) = self.read(ask, true)?;
+        match (parts.pop(), parts.pop()) {
+            (Some(one), None) => Ok(one),
+            _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
+        }
+    }
+
+    #[inline]
+    fn decision<'l>(&'l self, parts: Parts<'l>, outcome: Outcome) -> Decision<'l> {
+        Decision::new(parts.into_iter(), outcome, self.store.identity())
+    }
+}
+
+#[inline]
+fn question<'q>(parts: &'q Parts<'_>, cost: u64, mode: Mode) -> Question<'q> {
+    let parts = parts.iter().map(|(subject, limits)| Counted { subject, limits }).collect();
+    Question::new(parts, cost, mode)
+}
+
+/// How [`Limiter::until_ready`] waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// The longest time to wait in all.
+    pub deadline: Duration,
+    /// At most this much is added to each wait, at random, so that waiters do not come back all
+    /// at once. Jitter only ever adds.
+    pub jitter: Duration,
+}
+
+impl From<Duration> for Waiting {
+    fn from(deadline: Duration) -> Self {
+        Self { deadline, jitter: Duration::ZERO }
+    }
+}
+
+impl Waiting {
+    /// Adds up to `jitter` to each wait.
+    #[must_use]
+    pub fn jitter(self, jitter: Duration) -> Self {
+        Self { jitter, ..self }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<S: Store> Limiter<S> {
+    /// Waits until every limit admits, and charges; or answers the denial when it would take
+    /// longer than the deadline, at once. Give a [`Duration`] as the deadline, or a [`Waiting`].
+    ///
+    /// It is not fair: nothing is reserved while waiting and there is no order among waiters, so
+    /// a newcomer may go first. Cancel-safe: dropped while waiting, it has charged nothing.
+    /// Needs a tokio runtime with its timer on.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn until_ready<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        waiting: impl Into<Waiting>,
+    ) -> Result<Decision<'l>, Error> {
+        let (ask, waiting) = (ask.into(), waiting.into());
+        let start = tokio::time::Instant::now();
+        loop {
+            let decision = self.answer(ask.clone(), false).await?;
+            let Some(wait) = decision.retry_after() else { return Ok(decision) };
+            let left = waiting.deadline.saturating_sub(start.elapsed());
+            if wait > left {
+                return Ok(decision);
+            }
+            // Timers have a granularity of a millisecond; the store decides again anyway.
+            tokio::time::sleep((wait + spread(waiting.jitter)).min(left)).await;
+        }
+    }
+}
+
+/// A random part of `jitter`.
+#[cfg(feature = "tokio")]
+fn spread(jitter: Duration) -> Duration {
+    match u64::try_from(jitter.as_micros()) {
+        Ok(0) | Err(_) => Duration::ZERO,
+        Ok(us) => Duration::from_micros(rand::random_range(0..=us)),
+    }
+}

@@ -1,0 +1,425 @@
+//! The memory store: sharded, bounded in bytes, and without a thread of its own.
+
+use core::fmt;
+use core::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use crate::clock::{Clock, MonotonicClock};
+use crate::decision::{Receipt, Refund};
+use crate::engine::{self, Mode, Outcome, Part, decide, decide_pair};
+use crate::error::StoreError;
+use crate::limit::LimitSet;
+use crate::store::{Counted, Inspection, Question, Store};
+use crate::subject::Subject;
+use crate::time::Time;
+
+mod shard;
+mod state;
+
+use shard::{Key, Shard, Taken};
+use state::Budget;
+
+/// How many shards a store has. A power of two: a shard is some bits of a subject's hash.
+const SHARDS: usize = 256;
+
+/// What a store holds when nothing else is said: 256 MiB.
+pub const DEFAULT_BYTES: usize = 256 << 20;
+
+/// How subjects are hashed.
+#[derive(Clone, Debug)]
+enum KeyHash {
+    Fold(foldhash::quality::RandomState),
+    Sip(std::hash::RandomState),
+}
+
+/// A clock that costs no indirection when it is the usual one.
+#[derive(Clone, Debug)]
+enum StoreClock {
+    Monotonic(MonotonicClock),
+    Given(Arc<dyn Clock>),
+}
+
+impl StoreClock {
+    #[inline]
+    fn now(&self) -> Time {
+        match self {
+            Self::Monotonic(clock) => clock.now(),
+            Self::Given(clock) => clock.now(),
+        }
+    }
+}
+
+/// A shard on cache lines of its own.
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
+
+/// Counts in this process. Cheap to clone: clones share the counts.
+///
+/// It holds at most a bound of bytes (256 MiB unless said otherwise), counted as they are
+/// allocated. When it is full, expired entries go first; then new subjects share one state per
+/// shard and limit set, under the same limits, until there is room. A subject that finds room
+/// while such a shared state still counts starts with a copy of it. An entry that still counts
+/// is never dropped: nobody gets a free reset by flooding the store with subjects. A log that
+/// finds no room for another event moves its newest one to now instead, which counts longer than
+/// it must and never less.
+///
+/// No thread is needed: every new subject pays for looking at a few others. [`MemoryStore::sweep`]
+/// gives memory back at a time of your choosing.
+///
+/// ```
+/// use tollgate::{Limiter, MemoryStore};
+/// let store = MemoryStore::builder().max_bytes(64 << 20).build();
+/// let limiter = Limiter::new("100/s via gcra".parse()?, store.clone());
+/// limiter.check_now("user:42")?;
+/// assert_eq!(store.subjects(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    shards: Box<[Padded]>,
+    hash: KeyHash,
+    clock: StoreClock,
+    budget: Arc<Budget>,
+    identity: u64,
+    sweep_next: AtomicUsize,
+}
+
+/// What a [`MemoryStore`] is made of.
+#[derive(Clone, Debug)]
+pub struct MemoryStoreBuilder {
+    max_bytes: usize,
+    clock: StoreClock,
+    sip: bool,
+}
+
+impl MemoryStoreBuilder {
+    /// The bytes the store may hold, counted as they are allocated.
+    #[must_use]
+    pub fn max_bytes(self, bytes: usize) -> Self {
+        Self { max_bytes: bytes, ..self }
+    }
+
+    /// Takes the time from `clock` instead of the monotonic one: for tests and simulations.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        Self { clock: StoreClock::Given(Arc::new(clock)), ..self }
+    }
+
+    /// Hashes subjects with SipHash: slower, for subjects that an attacker may choose freely and
+    /// probe for collisions. The usual hash is seeded per store, which makes that hard already.
+    #[must_use]
+    pub fn sip_hash(self) -> Self {
+        Self { sip: true, ..self }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        let budget = Arc::new(Budget::new(self.max_bytes));
+        let hash = if self.sip {
+            KeyHash::Sip(std::hash::RandomState::new())
+        } else {
+            KeyHash::Fold(foldhash::quality::RandomState::default())
+        };
+        let identity = std::hash::RandomState::new().hash_one(0);
+        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(Shard::new(&budget)))).collect();
+        MemoryStore(Arc::new(Inner {
+            shards,
+            hash,
+            clock: self.clock,
+            budget,
+            identity,
+            sweep_next: AtomicUsize::new(0),
+        }))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl MemoryStore {
+    /// A store with the bound of [`DEFAULT_BYTES`] and the monotonic clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A store of your own making.
+    #[must_use]
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder {
+            max_bytes: DEFAULT_BYTES,
+            clock: StoreClock::Monotonic(MonotonicClock::new()),
+            sip: false,
+        }
+    }
+
+    /// The bytes held now.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.0.budget.used()
+    }
+
+    /// How many subjects have an entry of their own. Looks at every shard.
+    #[must_use]
+    pub fn subjects(&self) -> usize {
+        self.0.shards.iter().map(|shard| shard.0.lock().len()).sum()
+    }
+
+    /// Removes what has expired and gives memory back. Answers how many entries went. Each shard
+    /// is locked for as long as its own part takes.
+    pub fn sweep(&self) -> usize {
+        (0..SHARDS).map(|index| self.sweep_shard(index)).sum()
+    }
+
+    /// Sweeps one shard of 256, another each time: for those who spread the work themselves.
+    pub fn sweep_some(&self) -> usize {
+        self.sweep_shard(self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS)
+    }
+
+    fn sweep_shard(&self, index: usize) -> usize {
+        let mut shard = self.0.shards[index].0.lock();
+        let gone = shard.sweep(self.0.clock.now());
+        shard.shrink(&|bytes, limits| self.hash(bytes, limits));
+        gone
+    }
+
+    /// The store's time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+
+    #[inline]
+    fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
+        fn mix(mut hasher: impl Hasher, subject: &[u8], set: u64) -> u64 {
+            hasher.write(subject);
+            hasher.write_u64(set);
+            hasher.finish()
+        }
+        match &self.0.hash {
+            KeyHash::Fold(state) => mix(state.build_hasher(), subject, limits.identity_hash()),
+            KeyHash::Sip(state) => mix(state.build_hasher(), subject, limits.identity_hash()),
+        }
+    }
+
+    /// The shard of a hash: bits that the shard's table does not use itself.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // eight bits
+    fn shard_of(hash: u64) -> usize {
+        (hash >> 40) as usize % SHARDS
+    }
+
+    fn lock(&self, index: usize) -> MutexGuard<'_, Shard> {
+        self.0.shards[index].0.lock()
+    }
+
+    /// A receipt's number: the shard's own count, and which shard.
+    fn number(charge: u64, shard: usize) -> u64 {
+        charge * SHARDS as u64 + shard as u64
+    }
+
+    /// Answers a question, at once.
+    pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
+        if let ([part], Mode::Whole | Mode::Peek) = (&question.parts[..], question.mode)
+            && let Some(limit) = part.limits.single_pair()
+        {
+            let bytes = part.subject.as_str().as_bytes();
+            let key = Key::new(bytes, self.hash(bytes, part.limits));
+            let index = Self::shard_of(key.hash);
+            let mut shard = self.lock(index);
+            let now = self.0.clock.now();
+            let found = shard.with_pair(&key, part.limits, |words| {
+                let outcome = decide_pair(limit.step(), words, now, question.cost, question.mode);
+                let changed = outcome.changed;
+                (outcome, changed)
+            });
+            if let Some(mut outcome) = found {
+                if outcome.granted > 0 && question.mode == Mode::Whole {
+                    outcome.receipt = Self::number(shard.next_charge(), index);
+                }
+                return outcome;
+            }
+            return self.answer_general(question, now, &mut [(index, shard)]);
+        }
+        let mut indices: SmallVec<[usize; 4]> = question
+            .parts
+            .iter()
+            .map(|part| Self::shard_of(self.hash(part.subject.as_str().as_bytes(), part.limits)))
+            .collect();
+        // Always in the same order, so that two checks never wait for each other.
+        indices.sort_unstable();
+        indices.dedup();
+        let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
+            indices.iter().map(|index| (*index, self.lock(*index))).collect();
+        let now = self.0.clock.now();
+        self.answer_general(question, now, &mut shards)
+    }
+
+    fn answer_general(
+        &self,
+        question: &Question<'_>,
+        now: Time,
+        shards: &mut [(usize, MutexGuard<'_, Shard>)],
+    ) -> Outcome {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let keys: SmallVec<[Key<'_>; 2]> = question
+            .parts
+            .iter()
+            .map(|part| {
+                let bytes = part.subject.as_str().as_bytes();
+                Key::new(bytes, self.hash(bytes, part.limits))
+            })
+            .collect();
+        let looking = question.mode.is_peek();
+        let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
+        for (part, key) in question.parts.iter().zip(&keys) {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            taken.push(shard.take(key, part.limits, now, &rehash, looking));
+        }
+        let mut outcome = {
+            let mut parts: SmallVec<[Part<'_>; 2]> = question
+                .parts
+                .iter()
+                .zip(&mut taken)
+                .map(|(part, taken)| {
+                    let carried = taken.carried.clone();
+                    Part::new(part.limits, &mut taken.state).carrying(carried)
+                })
+                .collect();
+            decide(&mut parts, now, question.cost, question.mode)
+        };
+        let charged = outcome.granted > 0 && !looking;
+        for ((part, key), taken) in question.parts.iter().zip(&keys).zip(taken) {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
+        }
+        if charged && let Some((index, shard)) = shards.first_mut() {
+            outcome.receipt = Self::number(shard.next_charge(), *index);
+        }
+        outcome
+    }
+
+    /// Runs `work` on a subject's state and keeps the result.
+    fn with_state<T>(
+        &self,
+        counted: Counted<'_>,
+        work: impl FnOnce(&mut state::State, Time) -> T,
+    ) -> T {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let bytes = counted.subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, counted.limits));
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        let mut taken = shard.take(&key, counted.limits, now, &rehash, false);
+        let answer = work(&mut taken.state, now);
+        let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
+        shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
+        answer
+    }
+
+    pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        let index = usize::try_from(receipt.number).unwrap_or(0) % SHARDS;
+        let until_us = receipt
+            .charges
+            .iter()
+            .map(|c| engine::spent_until_us(&c.limits, &c.at_us, receipt.cost))
+            .max()
+            .unwrap_or(0);
+        let first = {
+            let mut shard = self.lock(index);
+            let now = self.0.clock.now();
+            // A charge that no longer counts needs no mark: it gives nothing, however often.
+            until_us <= now.as_micros() || shard.spend(receipt.number, until_us, now)
+        };
+        let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
+        if !first {
+            return Ok(Refund::new(true, vec![0; limits]));
+        }
+        let mut given = Vec::with_capacity(limits);
+        for charge in &receipt.charges {
+            let counted = Counted { subject: &charge.subject, limits: &charge.limits };
+            given.extend(self.with_state(counted, |state, now| {
+                engine::give_back(
+                    &charge.limits,
+                    state,
+                    &charge.limits,
+                    &charge.at_us,
+                    receipt.cost,
+                    now,
+                )
+            }));
+        }
+        Ok(Refund::new(false, given))
+    }
+
+    pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
+        self.with_state(counted, |state, now| engine::adjust(counted.limits, state, delta, now))
+            .into_vec()
+    }
+
+    pub(crate) fn reset_now(&self, counted: Counted<'_>) -> bool {
+        let bytes = counted.subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, counted.limits));
+        self.lock(Self::shard_of(key.hash)).reset(&key, counted.limits)
+    }
+
+    pub(crate) fn inspect_now(&self, subject: &Subject, limits: &LimitSet) -> Option<Inspection> {
+        let bytes = subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, limits));
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        shard.inspect(&key, limits, now, |written_under, state, shared| {
+            let fresh_at = Time::from_micros(engine::fresh_at_us(written_under, state));
+            let (words, logs) = (state.words().to_vec(), state.logs());
+            Inspection::new(written_under.full_text().to_owned(), words, logs, fresh_at, shared)
+        })
+    }
+}
+
+/// The locked shard of an index; every index of a question was locked.
+fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> &'g mut Shard {
+    let found = shards.iter_mut().find(|(held, _)| *held == index);
+    found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
+}
+
+impl Store for MemoryStore {
+    fn identity(&self) -> u64 {
+        self.0.identity
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        Ok(self.answer(question))
+    }
+
+    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        self.refund_now(receipt)
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        Ok(self.adjust_now(counted, delta))
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        Ok(self.reset_now(counted))
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        Ok(self.inspect_now(counted.subject, counted.limits))
+    }
+}

@@ -1,0 +1,290 @@
+//! What a subject's state weighs: the byte budget, and states too large for a slot.
+
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::engine::States;
+use crate::limit::{LimitSet, Place};
+use crate::strategy::{Cell, Entry, Log};
+
+/// The bytes a store may hold, counted as they are allocated.
+#[derive(Debug)]
+pub(super) struct Budget {
+    used: AtomicUsize,
+    bound: usize,
+}
+
+impl Budget {
+    pub(super) fn new(bound: usize) -> Self {
+        Self { used: AtomicUsize::new(0), bound }
+    }
+
+    /// Takes `bytes` if that stays within the bound.
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|sum| *sum <= self.bound)
+        });
+        taken.is_ok()
+    }
+
+    /// Takes `bytes` that are already allocated, past the bound if need be.
+    pub(super) fn take(&self, bytes: usize) {
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// A log that pays for its entries. When the budget has no room for another it moves its newest
+/// entry to now instead: that counts longer than it must, and never less.
+#[derive(Debug)]
+pub(super) struct BoundedLog {
+    base: u64,
+    entries: VecDeque<Entry>,
+    budget: Arc<Budget>,
+    paid: usize,
+}
+
+/// The entries a log starts with room for.
+const FIRST_ENTRIES: usize = 4;
+
+impl BoundedLog {
+    fn new(budget: &Arc<Budget>) -> Self {
+        Self { base: 0, entries: VecDeque::new(), budget: Arc::clone(budget), paid: 0 }
+    }
+
+    /// Pays for the capacity as it is now.
+    fn settle(&mut self) {
+        let owed = self.entries.capacity() * size_of::<Entry>();
+        if owed > self.paid {
+            self.budget.take(owed - self.paid);
+        } else {
+            self.budget.give(self.paid - owed);
+        }
+        self.paid = owed;
+    }
+
+    fn has_room(&mut self) -> bool {
+        if self.entries.len() < self.entries.capacity() {
+            return true;
+        }
+        let more = self.entries.capacity().max(FIRST_ENTRIES);
+        if !self.budget.try_take(more * size_of::<Entry>()) {
+            return false;
+        }
+        self.paid += more * size_of::<Entry>();
+        self.entries.reserve_exact(more);
+        self.settle();
+        true
+    }
+
+    /// A copy that pays for itself, or nothing when there is no room for it.
+    fn copy(&self) -> Option<Self> {
+        let bytes = self.entries.len() * size_of::<Entry>();
+        if !self.budget.try_take(bytes) {
+            return None;
+        }
+        let mut copy = Self {
+            base: self.base,
+            entries: self.entries.clone(),
+            budget: Arc::clone(&self.budget),
+            paid: bytes,
+        };
+        copy.settle();
+        Some(copy)
+    }
+
+    /// Each entry's time and own cost.
+    pub(super) fn events(&self) -> Vec<(u64, u64)> {
+        let mut before = self.base;
+        let own = |entry: &Entry| {
+            let cost = entry.total - before;
+            before = entry.total;
+            (entry.at_us, cost)
+        };
+        self.entries.iter().map(own).collect()
+    }
+}
+
+impl Drop for BoundedLog {
+    fn drop(&mut self) {
+        self.budget.give(self.paid);
+    }
+}
+
+impl Log for BoundedLog {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        self.entries.get(index).copied().unwrap_or(Entry { at_us: 0, total: self.base })
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        if let Some(last) = count.checked_sub(1).and_then(|i| self.entries.get(i)) {
+            self.base = last.total;
+            self.entries.drain(..count);
+        }
+        // A log that was long once gives its room back.
+        if self.entries.capacity() > FIRST_ENTRIES
+            && self.entries.len() < self.entries.capacity() / 4
+        {
+            self.entries.shrink_to((self.entries.len() * 2).max(FIRST_ENTRIES));
+            self.settle();
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.has_room() {
+            self.entries.push_back(entry);
+        } else if self.entries.is_empty() {
+            // The first entry is always paid for: a state without it would forget the charge.
+            self.entries.reserve_exact(1);
+            self.entries.push_back(entry);
+            self.settle();
+        } else {
+            self.amend(entry);
+        }
+    }
+
+    fn amend(&mut self, entry: Entry) {
+        if let Some(last) = self.entries.back_mut() {
+            *last = entry;
+        }
+    }
+
+    fn replace(&mut self, entries: &[Entry]) {
+        self.base = 0;
+        self.entries.clear();
+        self.entries.extend(entries.iter().copied());
+        self.entries.shrink_to(FIRST_ENTRIES);
+        self.settle();
+    }
+}
+
+/// A state that does not fit into a slot.
+#[derive(Debug)]
+pub(super) struct Large {
+    pub(super) words: Box<[u64]>,
+    pub(super) logs: Box<[BoundedLog]>,
+    budget: Arc<Budget>,
+}
+
+impl Large {
+    /// A fresh state, or nothing when there is no room for it.
+    pub(super) fn fresh(limits: &LimitSet, budget: &Arc<Budget>) -> Option<Self> {
+        let (words, logs) = (limits.words(), limits.logs());
+        if !budget.try_take(Self::bytes(words, logs)) {
+            return None;
+        }
+        Some(Self::built(vec![0; words], (0..logs).map(|_| BoundedLog::new(budget)), budget))
+    }
+
+    /// A fresh state that is paid for even when there is no room: shared slots, of which there
+    /// are few, and states that only live while a check looks at them.
+    pub(super) fn fresh_anyway(limits: &LimitSet, budget: &Arc<Budget>) -> Self {
+        budget.take(Self::bytes(limits.words(), limits.logs()));
+        let logs = (0..limits.logs()).map(|_| BoundedLog::new(budget));
+        Self::built(vec![0; limits.words()], logs, budget)
+    }
+
+    fn built(
+        words: Vec<u64>,
+        logs: impl Iterator<Item = BoundedLog>,
+        budget: &Arc<Budget>,
+    ) -> Self {
+        Self { words: words.into(), logs: logs.collect(), budget: Arc::clone(budget) }
+    }
+
+    /// A copy that pays for itself, or nothing when there is no room for it.
+    pub(super) fn copy(&self) -> Option<Self> {
+        if !self.budget.try_take(Self::bytes(self.words.len(), self.logs.len())) {
+            return None;
+        }
+        let logs: Option<Vec<BoundedLog>> = self.logs.iter().map(BoundedLog::copy).collect();
+        let Some(logs) = logs else {
+            self.budget.give(Self::bytes(self.words.len(), self.logs.len()));
+            return None;
+        };
+        Some(Self::built(self.words.to_vec(), logs.into_iter(), &self.budget))
+    }
+
+    fn bytes(words: usize, logs: usize) -> usize {
+        words * size_of::<u64>() + logs * size_of::<BoundedLog>()
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.budget.give(Self::bytes(self.words.len(), self.logs.len()));
+    }
+}
+
+impl States for Large {
+    fn cell(&mut self, place: Place) -> Cell<'_> {
+        match place {
+            Place::Words { start, end } => Cell::Words(&mut self.words[start..end]),
+            Place::Log(index) => Cell::Log(&mut self.logs[index]),
+        }
+    }
+}
+
+/// A subject's state, taken out of its slot.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Two words: one limit of any strategy but the log and the sliding window.
+    Pair([u64; 2]),
+    Large(Large),
+}
+
+impl State {
+    pub(super) fn fresh_anyway(limits: &LimitSet, budget: &Arc<Budget>) -> Self {
+        if limits.single_pair().is_some() {
+            Self::Pair([0; 2])
+        } else {
+            Self::Large(Large::fresh_anyway(limits, budget))
+        }
+    }
+
+    pub(super) fn copy(&self) -> Option<Self> {
+        match self {
+            Self::Pair(words) => Some(Self::Pair(*words)),
+            Self::Large(large) => large.copy().map(Self::Large),
+        }
+    }
+
+    pub(super) fn words(&self) -> &[u64] {
+        match self {
+            Self::Pair(words) => words,
+            Self::Large(large) => &large.words,
+        }
+    }
+
+    pub(super) fn logs(&self) -> Vec<Vec<(u64, u64)>> {
+        match self {
+            Self::Pair(_) => Vec::new(),
+            Self::Large(large) => large.logs.iter().map(BoundedLog::events).collect(),
+        }
+    }
+}
+
+impl States for State {
+    fn cell(&mut self, place: Place) -> Cell<'_> {
+        match self {
+            Self::Pair(words) => Cell::Words(&mut words[place.words()]),
+            Self::Large(large) => large.cell(place),
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! Limits as people write them: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R]
+//! [anchor A] [via STRATEGY]`, joined by `,` or `;`.
+
+use core::ops::Range;
+
+use crate::error::ParseError;
+use crate::limit::{
+    Anchor, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS, Quota, Refill, Rounding, Word,
+};
+use crate::strategy::Strategy;
+use crate::time::{Period, parse_duration_us};
+
+/// The longest name of a limit, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// The longest text of limits that is read, in bytes.
+const MAX_TEXT_BYTES: usize = 8_192;
+
+const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, as in `10/s` or \
+                     `100/s burst 200 via token_bucket`";
+
+/// The words of the notation that take a value, and what they take.
+const OPTIONS: [(&str, &str); 6] = [
+    ("burst", "a whole number, as in `burst 200`"),
+    ("precision", "a duration, as in `precision 60s`"),
+    ("rounding", "conservative, interpolate or truncate"),
+    ("refill", "greedy or interval"),
+    ("anchor", "epoch or first-hit"),
+    ("via", "a strategy, as in `via gcra`"),
+];
+
+pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseError> {
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(ParseError::whole(
+            "",
+            format!("the text of the limits has {} bytes", text.len()),
+            format!("at most {MAX_TEXT_BYTES} are read"),
+        ));
+    }
+    let mut limits = Vec::new();
+    let mut start = 0;
+    for part in text.split([',', ';']) {
+        limits.push(parse_limit(text, start..start + part.len(), strategy)?);
+        start += part.len() + 1;
+    }
+    LimitSet::new(limits).map_err(|error| ParseError::whole(text, error.what(), error.remedy()))
+}
+
+/// A word of the text and where it stands.
+#[derive(Clone, Copy)]
+struct Token<'a> {
+    text: &'a str,
+    start: usize,
+}
+
+impl Token<'_> {
+    fn span(self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+}
+
+/// Reads the limit at `range` of `text`; `strategy` is the one given beside it.
+pub(crate) fn parse_limit(
+    text: &str,
+    range: Range<usize>,
+    strategy: Option<Strategy>,
+) -> Result<Limit, ParseError> {
+    Reader { text, range }.limit(strategy)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    range: Range<usize>,
+}
+
+/// Where the numbers of a limit stand, for errors that come later.
+struct Spans {
+    units: Range<usize>,
+    period: Range<usize>,
+    burst: Option<Range<usize>>,
+    precision: Option<Range<usize>>,
+}
+
+impl<'a> Reader<'a> {
+    fn fail<T>(
+        &self,
+        at: Range<usize>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<T, ParseError> {
+        Err(ParseError::at(self.text, at, what, remedy))
+    }
+
+    fn tokens(&self) -> Vec<Token<'a>> {
+        let part = &self.text[self.range.clone()];
+        let base = part.as_ptr() as usize - self.text.as_ptr() as usize;
+        part.split_whitespace()
+            .map(|word| Token {
+                text: word,
+                start: base + (word.as_ptr() as usize - part.as_ptr() as usize),
+            })
+            .collect()
+    }
+
+    fn limit(&self, strategy: Option<Strategy>) -> Result<Limit, ParseError> {
+        let mut tokens = self.tokens().into_iter().peekable();
+        let Some(mut first) = tokens.next() else {
+            let at = self.range.start..self.range.end.max(self.range.start + 1);
+            return self.fail(at, "a limit is missing", SHAPE);
+        };
+        let mut name = None;
+        if let Some(colon) = first.text.find(':') {
+            let given = &first.text[..colon];
+            check_name(self.text, given, first.start..first.start + colon.max(1))?;
+            name = Some(given.to_owned());
+            let rest = &first.text[colon + 1..];
+            first = if rest.is_empty() {
+                match tokens.next() {
+                    Some(next) => next,
+                    None => return self.fail(first.span(), "the quota is missing", SHAPE),
+                }
+            } else {
+                Token { text: rest, start: first.start + colon + 1 }
+            };
+        }
+        let (mut quota, mut spans) = self.quota(first)?;
+        let mut via = None;
+        let mut given: Vec<Token<'a>> = Vec::new();
+        while let Some(word) = tokens.next() {
+            let Some((option, takes)) = OPTIONS.iter().find(|(name, _)| *name == word.text) else {
+                return self.unknown_word(word);
+            };
+            if given.iter().any(|earlier| earlier.text == word.text) {
+                return self.fail(
+                    word.span(),
+                    format!("`{option}` is given twice"),
+                    "once is enough",
+                );
+            }
+            given.push(word);
+            let Some(value) = tokens.next() else {
+                return self.fail(
+                    word.span(),
+                    format!("`{option}` needs a value"),
+                    format!("it takes {takes}"),
+                );
+            };
+            self.option(word.text, takes, value, &mut quota, &mut spans, &mut via)?;
+        }
+        self.build(name, quota, via, strategy, &given, &spans)
+    }
+
+    fn unknown_word<T>(&self, word: Token<'_>) -> Result<T, ParseError> {
+        let names = OPTIONS.map(|(name, _)| name);
+        if let Some(strategy) = Strategy::named(word.text) {
+            return self.fail(
+                word.span(),
+                "a strategy is written after `via`",
+                format!("write `via {strategy}`"),
+            );
+        }
+        self.fail(
+            word.span(),
+            format!("unknown word `{}`", word.text.escape_default()),
+            format!("{}the options are {}", did_you_mean(word.text, names), list(names)),
+        )
+    }
+
+    fn quota(&self, token: Token<'a>) -> Result<(Quota, Spans), ParseError> {
+        let Some(slash) = token.text.find('/') else {
+            return self.fail(token.span(), "this is no quota", SHAPE);
+        };
+        let units_span = token.start..token.start + slash;
+        let period_span = token.start + slash + 1..token.start + token.text.len();
+        let units = self.number(&token.text[..slash], units_span.clone(), "a quota")?;
+        let us = self.duration(&token.text[slash + 1..], period_span.clone(), true)?;
+        let Some(period) = Period::from_micros(us) else {
+            let what = if us == 0 {
+                "a quota over no time at all means nothing"
+            } else {
+                "the duration is longer than 366 days"
+            };
+            return self.fail(period_span, what, "durations go from 1us to 366d");
+        };
+        let spans = Spans { units: units_span, period: period_span, burst: None, precision: None };
+        Ok((Quota::new(units, period), spans))
+    }
+
+    /// A whole number of units, from 1 up.
+    fn number(&self, text: &str, at: Range<usize>, what: &str) -> Result<u64, ParseError> {
+        let at = at.start..at.end.max(at.start + 1);
+        if text.is_empty() {
+            return self.fail(at, "the number is missing", SHAPE);
+        }
+        if text.starts_with('-') {
+            return self.fail(
+                at,
+                format!("{what} cannot be negative"),
+                "give a whole number from 1 up",
+            );
+        }
+        if text.contains(['.', 'e', 'E']) && text.parse::<f64>().is_ok() {
+            return self.fail(
+                at,
+                format!("{what} is a whole number"),
+                "use a longer duration: `3/10s` instead of `0.3/s`",
+            );
+        }
+        if !text.bytes().all(|b| b.is_ascii_digit()) {
+            return self.fail(at, "this is no whole number", "write digits only, as in `1000/h`");
+        }
+        match text.parse::<u64>() {
+            Ok(0) => {
+                self.fail(at, format!("{what} of 0 would never admit anything"), "give at least 1")
+            }
+            Ok(number) if number <= MAX_UNITS => Ok(number),
+            _ => self.fail(
+                at,
+                format!("{what} of this size is too large"),
+                format!("the largest is 2^40 = {MAX_UNITS}"),
+            ),
+        }
+    }
+
+    fn duration(&self, text: &str, at: Range<usize>, bare: bool) -> Result<u64, ParseError> {
+        if text.starts_with('-') {
+            return self.fail(at, "a duration cannot be negative", "durations go from 1us to 366d");
+        }
+        parse_duration_us(text, bare).or_else(|fault| {
+            let (what, remedy) = fault.explain();
+            self.fail(at.start..at.end.max(at.start + 1), what, remedy)
+        })
+    }
+
+    fn option(
+        &self,
+        option: &str,
+        takes: &str,
+        value: Token<'_>,
+        quota: &mut Quota,
+        spans: &mut Spans,
+        via: &mut Option<(Strategy, Range<usize>)>,
+    ) -> Result<(), ParseError> {
+        let wrong = || {
+            ParseError::at(
+                self.text,
+                value.span(),
+                format!("`{}` is nothing that `{option}` takes", value.text.escape_default()),
+                format!("it takes {takes}"),
+            )
+        };
+        match option {
+            "burst" => {
+                quota.burst = Some(self.number(value.text, value.span(), "a burst")?);
+                spans.burst = Some(value.span());
+            }
+            "precision" => {
+                let us = self.duration(value.text, value.span(), false)?;
+                quota.precision = Some(Period::from_micros(us).ok_or_else(wrong)?);
+                spans.precision = Some(value.span());
+            }
+            "rounding" => {
+                quota.rounding = Some(match value.text {
+                    "conservative" => Rounding::Conservative,
+                    "interpolate" => Rounding::Interpolate,
+                    "truncate" => Rounding::Truncate,
+                    _ => return Err(wrong()),
+                });
+            }
+            "refill" => {
+                quota.refill = Some(match value.text {
+                    "greedy" => Refill::Greedy,
+                    "interval" => Refill::Interval,
+                    _ => return Err(wrong()),
+                });
+            }
+            "anchor" => {
+                quota.anchor = Some(match value.text {
+                    "epoch" => Anchor::Epoch,
+                    "first-hit" => Anchor::FirstHit,
+                    _ => return Err(wrong()),
+                });
+            }
+            _ => {
+                let strategy = self.strategy(value)?;
+                *via = Some((strategy, value.span()));
+            }
+        }
+        Ok(())
+    }
+
+    fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
+        Strategy::named(value.text).map_or_else(
+            || {
+                let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
+                let hint = did_you_mean(value.text, names.iter().copied());
+                let intro = if hint.is_empty() { "the" } else { "The" };
+                self.fail(
+                    value.span(),
+                    format!("unknown strategy `{}`", value.text.escape_default()),
+                    format!("{}{intro} strategies are {}", hint.replace("; ", " "), list(names)),
+                )
+            },
+            Ok,
+        )
+    }
+
+    fn build(
+        &self,
+        name: Option<String>,
+        quota: Quota,
+        via: Option<(Strategy, Range<usize>)>,
+        beside: Option<Strategy>,
+        given: &[Token<'a>],
+        spans: &Spans,
+    ) -> Result<Limit, ParseError> {
+        let strategy = match (via, beside) {
+            (Some((_, span)), Some(beside)) => {
+                return self.fail(
+                    span,
+                    "the strategy is given twice",
+                    format!("leave out this `via`, or the `{beside}` given beside the limit"),
+                );
+            }
+            (Some((strategy, _)), None) | (None, Some(strategy)) => strategy,
+            (None, None) if quota.units > MAX_BARE_UNITS && given.is_empty() => {
+                return self.fail(
+                    spans.units.start..spans.period.end,
+                    format!(
+                        "a bare quota above {MAX_BARE_UNITS} would remember every event of each \
+                         subject"
+                    ),
+                    format!("say what you want with `via`:\n{}", choices(&quota)),
+                );
+            }
+            (None, None) => Strategy::SlidingLog,
+        };
+        for word in given.iter().filter(|word| word.text != "via") {
+            if !strategy.options().contains(&word.text) {
+                let takers: Vec<_> = Strategy::ALL
+                    .iter()
+                    .filter(|s| s.options().contains(&word.text))
+                    .map(|s| s.name())
+                    .collect();
+                return self.fail(
+                    word.span(),
+                    format!("`{strategy}` takes no `{}`", word.text),
+                    format!("`via` one that does: {}", list(takers)),
+                );
+            }
+        }
+        Limit::build(name, quota, strategy).map_err(|(_, refusal)| {
+            let at = match refusal.word {
+                Word::Units => spans.units.clone(),
+                Word::Period => spans.period.clone(),
+                Word::Burst => spans.burst.clone().unwrap_or_else(|| spans.units.clone()),
+                Word::Precision => spans.precision.clone().unwrap_or_else(|| spans.period.clone()),
+            };
+            ParseError::at(self.text, at, refusal.what, refusal.remedy)
+        })
+    }
+}
+
+/// One line per strategy: what `quota` would mean under it.
+fn choices(quota: &Quota) -> String {
+    let lines: Vec<String> = Strategy::ALL
+        .iter()
+        .map(|strategy| match strategy.compile(quota) {
+            Ok(_) => {
+                let traits = strategy.traits(quota);
+                format!(
+                    "    via {:<15} at most {} in any {}; sustained {}; {} bytes per subject",
+                    strategy.name(),
+                    traits.worst_window,
+                    quota.period,
+                    traits.sustained,
+                    traits.bytes
+                )
+            }
+            Err(refusal) => format!("    via {:<15} not here: {}", strategy.name(), refusal.what),
+        })
+        .collect();
+    lines.join("\n")
+}
+
+/// A name is a letter followed by letters, digits, `_`, `-` or `.`.
+pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(), ParseError> {
+    let mut bytes = name.bytes();
+    let sound = bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+        && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+        && name.len() <= MAX_NAME_CHARS;
+    if sound {
+        return Ok(());
+    }
+    Err(ParseError::at(
+        text,
+        at,
+        "this is no name of a limit",
+        format!(
+            "a name is a letter, then letters, digits, `_`, `-` or `.`, at most {MAX_NAME_CHARS}"
+        ),
+    ))
+}
+
+/// `did you mean `x`?; ` when a name is near, else nothing.
+fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+    names
+        .into_iter()
+        .map(|name| (strsim::damerau_levenshtein(word, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
+        .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`?; "))
+}
+
+/// `a, b and c`.
+fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let names: Vec<_> = names.into_iter().collect();
+    match names.split_last() {
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

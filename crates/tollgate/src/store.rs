@@ -1,0 +1,106 @@
+//! Where state lives and whose clock counts.
+
+use core::future::Future;
+
+use smallvec::SmallVec;
+
+use crate::decision::{Receipt, Refund};
+use crate::engine::{Mode, Outcome};
+use crate::error::StoreError;
+use crate::limit::LimitSet;
+use crate::subject::Subject;
+use crate::time::Time;
+
+/// One (subject, limits) of a question.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // two fields, and no third is thinkable
+pub struct Counted<'a> {
+    /// Whose count.
+    pub subject: &'a Subject,
+    /// Under which limits.
+    pub limits: &'a LimitSet,
+}
+
+/// What a store is asked: every part at one time, all or nothing.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Question<'a> {
+    /// The subjects and their limits; no two of them are the same count.
+    pub parts: SmallVec<[Counted<'a>; 1]>,
+    /// The units, from 1 to 2^40.
+    pub cost: u64,
+    /// All or nothing, partial, or a peek.
+    pub mode: Mode,
+}
+
+impl<'a> Question<'a> {
+    /// A question.
+    #[must_use]
+    pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
+        Self { parts, cost, mode }
+    }
+}
+
+/// What a store holds for one subject under one set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The full form of the limits that the state was written under.
+    pub written_under: String,
+    /// The words of all limits.
+    pub words: Vec<u64>,
+    /// The events of every log: time in microseconds since the epoch, and cost.
+    pub logs: Vec<Vec<(u64, u64)>>,
+    /// When the state means the same as a fresh one.
+    pub fresh_at: Time,
+    /// True when the subject has no state of its own because the store is full, and what is
+    /// shown is the one it shares with others.
+    pub shared: bool,
+}
+
+impl Inspection {
+    /// What a store shows.
+    #[must_use]
+    pub fn new(
+        written_under: String,
+        words: Vec<u64>,
+        logs: Vec<Vec<(u64, u64)>>,
+        fresh_at: Time,
+        shared: bool,
+    ) -> Self {
+        Self { written_under, words, logs, fresh_at, shared }
+    }
+}
+
+/// Where state lives. A store owns the time, finds states, and runs [`crate::engine`] over them
+/// in one atomic step; the conformance kit of `tollgate-proof` says whether it does.
+pub trait Store: Send + Sync {
+    /// A number that tells this store's receipts from another's.
+    fn identity(&self) -> u64;
+
+    /// Answers a question.
+    fn check(
+        &self,
+        question: &Question<'_>,
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Gives back what still counts of a charge, once.
+    fn refund(&self, receipt: &Receipt) -> impl Future<Output = Result<Refund, StoreError>> + Send;
+
+    /// Gives `delta` units back, or takes them when negative. Answers the change of `remaining`
+    /// per limit.
+    fn adjust(
+        &self,
+        counted: Counted<'_>,
+        delta: i64,
+    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+
+    /// Forgets a count. True when there was one.
+    fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Shows what is held, or nothing.
+    fn inspect(
+        &self,
+        counted: Counted<'_>,
+    ) -> impl Future<Output = Result<Option<Inspection>, StoreError>> + Send;
+}

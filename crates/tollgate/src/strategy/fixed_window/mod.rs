@@ -1,0 +1,149 @@
+//! Fixed windows: a count that starts again at each window.
+//!
+//! Two words: the start of the window, and what was admitted in it. Windows start at multiples of
+//! `D` since the epoch, or at the first admitted check.
+
+use crate::limit::{Anchor, Quota, Refusal};
+use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::time::{SKEW_US, Time};
+
+pub(crate) const CARD: Card = Card {
+    name: "fixed_window",
+    summary: "N in each window, counted from the epoch or from the first hit",
+    page: include_str!("fixed_window.md"),
+    options: &["anchor"],
+    traits,
+};
+
+/// `units` in each window of `period_us`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    units: u64,
+    period_us: u64,
+    anchor: Anchor,
+}
+
+/// The window that counts at a time.
+struct View {
+    start_us: u64,
+    count: u64,
+    /// The time that counts: now, or the window's start under skew.
+    at_us: u64,
+    stepped_back: bool,
+}
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    Ok(Step {
+        units: quota.units,
+        period_us: quota.period.as_micros(),
+        anchor: quota.anchor.unwrap_or_default(),
+    })
+}
+
+impl Step {
+    /// Where the window that a charge at `us` opens or joins begins.
+    fn start(&self, us: u64) -> u64 {
+        match self.anchor {
+            Anchor::Epoch => us - us % self.period_us,
+            Anchor::FirstHit => us,
+        }
+    }
+
+    fn view(&self, cell: &mut Cell<'_>, now: Time) -> View {
+        let words = cell.words();
+        let (start_us, count) = (words[0], words[1]);
+        let now = now.as_micros();
+        let fresh = View { start_us: self.start(now), count: 0, at_us: now, stepped_back: false };
+        if count == 0 || now >= start_us + self.period_us {
+            return fresh;
+        }
+        if start_us <= now {
+            return View { start_us, count, ..fresh };
+        }
+        if start_us - now <= SKEW_US {
+            return View { start_us, count, at_us: start_us, stepped_back: false };
+        }
+        View { count: count.min(self.units), stepped_back: true, ..fresh }
+    }
+
+    fn store(cell: &mut Cell<'_>, start_us: u64, count: u64) {
+        let words = cell.words();
+        words[0] = if count == 0 { 0 } else { start_us };
+        words[1] = count;
+    }
+}
+
+impl super::Step for Step {
+    fn shape(&self) -> Shape {
+        Shape::Words(2)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.units
+    }
+
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        let view = self.view(cell, now);
+        let remaining = self.units.saturating_sub(view.count);
+        let wait_us = view.start_us + self.period_us - now.as_micros();
+        let retry_after_us = if cost <= remaining {
+            0
+        } else if cost > self.units {
+            NEVER_US
+        } else {
+            wait_us
+        };
+        let reset_after_us = if view.count == 0 { 0 } else { wait_us };
+        Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
+    }
+
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        let view = self.view(cell, now);
+        Self::store(cell, view.start_us, view.count + cost);
+        let reset_after_us = view.start_us + self.period_us - now.as_micros();
+        Charged { at_us: view.at_us, reset_after_us }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        let view = self.view(cell, now);
+        Self::store(cell, view.start_us, view.count);
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        let words = cell.words();
+        if words[1] == 0 { 0 } else { words[0] + self.period_us }
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        let view = self.view(cell, now);
+        let holds = charge.at_us >= view.start_us && charge.at_us < view.start_us + self.period_us;
+        let given = if holds { charge.cost } else { 0 };
+        Self::store(cell, view.start_us, view.count.saturating_sub(given));
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        self.start(charge.at_us) + self.period_us
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        let view = self.view(cell, now);
+        Self::store(cell, view.start_us, view.count.saturating_sub(units));
+    }
+
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        let view = was.view(old, now);
+        let same = self.period_us == was.period_us && self.anchor == was.anchor;
+        let start_us = if same { view.start_us } else { self.start(view.at_us) };
+        Self::store(cell, start_us, view.count);
+    }
+}
+
+fn traits(quota: &Quota) -> Traits {
+    Traits {
+        worst_window: quota.units * 2,
+        sustained: quota.rate(),
+        bytes: "16".to_owned(),
+        burst: format!("{} at once, and as many again across a window's edge", quota.units),
+        retry: "the end of the window",
+    }
+}

@@ -1,0 +1,174 @@
+//! The generic cell rate algorithm, and the one step that `uniform` and greedy `token_bucket` share.
+//!
+//! The state is the theoretical arrival time (TAT): when everything that was charged has come
+//! back. Two words: whole microseconds, and the fraction's numerator.
+
+use crate::limit::{Quota, Refusal, Word};
+use crate::strategy::period::{Emission, Exact, mul_div_up};
+use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::time::{SKEW_US, Time};
+
+pub(crate) const CARD: Card = Card {
+    name: "gcra",
+    summary: "units come back one by one, a burst is free when it was not used (GCRA)",
+    page: include_str!("gcra.md"),
+    options: &["burst"],
+    traits,
+};
+
+/// A burst of units, each of which takes `emission` to come back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    burst: u64,
+    emission: Emission,
+    /// The debt at which nothing is left: `B*T`.
+    full: Exact,
+}
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    Step::new(quota.units, quota.period.as_micros(), quota.burst.unwrap_or(quota.units))
+}
+
+impl Step {
+    /// `units` per `period_us`, with `burst` of them at once.
+    pub(crate) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
+        let emission = Emission::new(units, period_us);
+        // Every product the Lua twin forms stays below 2^53 under these two bounds.
+        if burst.checked_mul(emission.denominator()).is_none_or(|product| product >= 1 << 53) {
+            return Err(Refusal::new(
+                Word::Units,
+                format!("{units} per this duration cannot be counted exactly"),
+                format!(
+                    "the time of one unit is a fraction with the denominator {}, and burst times \
+                     that must stay below 2^53: choose a number that shares factors with the \
+                     duration in microseconds, or a smaller burst",
+                    emission.denominator()
+                ),
+            ));
+        }
+        let micros = u128::from(burst) * u128::from(period_us) / u128::from(units);
+        if micros > 1 << 51 {
+            return Err(Refusal::new(
+                Word::Burst,
+                format!("a burst of {burst} would take over 71 years to come back"),
+                "lower the burst or raise the rate".to_owned(),
+            ));
+        }
+        Ok(Self { burst, emission, full: emission.times(burst) })
+    }
+
+    /// The debt at `now`: how long until everything has come back. More than `full` never is.
+    #[inline]
+    fn debt(&self, cell: &mut Cell<'_>, now: Time) -> (Exact, bool) {
+        let words = cell.words();
+        let tat = Exact { us: words[0], num: words[1] };
+        let now = now.as_micros();
+        if tat.us < now {
+            return (Exact::default(), false);
+        }
+        let debt = Exact { us: tat.us - now, num: tat.num };
+        if debt > self.full { (self.full, true) } else { (debt, false) }
+    }
+
+    #[inline]
+    fn owe(&self, cell: &mut Cell<'_>, now: Time, debt: Exact) {
+        let words = cell.words();
+        if debt == Exact::default() {
+            words[..2].fill(0);
+        } else {
+            words[0] = now.as_micros() + debt.us;
+            words[1] = debt.num;
+        }
+    }
+}
+
+impl super::Step for Step {
+    #[inline]
+    fn shape(&self) -> Shape {
+        Shape::Words(2)
+    }
+
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    #[inline]
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        let (debt, stepped_back) = self.debt(cell, now);
+        let remaining = self.emission.units_in(self.emission.minus(self.full, debt));
+        let retry_after_us = if cost <= remaining {
+            0
+        } else if cost > self.burst {
+            NEVER_US
+        } else {
+            let wanted = self.emission.add(debt, self.emission.times(cost));
+            self.emission.minus(wanted, self.full).ceil_us()
+        };
+        Judgement { remaining, retry_after_us, reset_after_us: debt.ceil_us(), stepped_back }
+    }
+
+    #[inline]
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        let (debt, _) = self.debt(cell, now);
+        let debt = self.emission.add(debt, self.emission.times(cost));
+        self.owe(cell, now, debt);
+        Charged { at_us: now.as_micros(), reset_after_us: debt.ceil_us() }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        let (debt, _) = self.debt(cell, now);
+        self.owe(cell, now, debt);
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        let words = cell.words();
+        Exact { us: words[0], num: words[1] }.ceil_us()
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        let (debt, _) = self.debt(cell, now);
+        if charge.at_us > now.as_micros() + SKEW_US {
+            // The clock stepped back since: what was refilled for this charge is not known.
+            return;
+        }
+        let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
+        let left = self.emission.minus(self.emission.times(charge.cost), drained);
+        self.owe(cell, now, self.emission.minus(debt, left));
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        charge.at_us + self.emission.times(charge.cost).ceil_us()
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        let (debt, _) = self.debt(cell, now);
+        let given = self.emission.times(units.min(self.burst));
+        self.owe(cell, now, self.emission.minus(debt, given));
+    }
+
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        let (debt, _) = was.debt(old, now);
+        if was.emission == self.emission {
+            self.owe(cell, now, debt.min(self.full));
+            return;
+        }
+        let units = was.emission.units_in(debt);
+        let rest = was.emission.minus(debt, was.emission.times(units)).ceil_us();
+        let (old_us, new_us) = (was.emission.times(1).us.max(1), self.emission.times(1).ceil_us());
+        let rest = Exact { us: mul_div_up(rest, new_us, old_us), num: 0 }.min(self.emission.times(1));
+        let debt = self.emission.add(self.emission.times(units.min(self.burst)), rest);
+        self.owe(cell, now, debt.min(self.full));
+    }
+}
+
+fn traits(quota: &Quota) -> Traits {
+    let burst = quota.burst.unwrap_or(quota.units);
+    Traits {
+        worst_window: burst + quota.units - 1,
+        sustained: quota.rate(),
+        bytes: "16".to_owned(),
+        burst: format!("{burst} at once, then one each {}", quota.gap()),
+        retry: "the exact time at which the missing units are back",
+    }
+}

@@ -1,0 +1,294 @@
+//! The strategies: pure steps over small states.
+//!
+//! A step does no I/O and never fails. It sees a state through a [`Cell`], the store's time and a
+//! cost, and says what would happen ([`Step::judge`]) or makes it happen ([`Step::charge`]).
+//! `docs/definitions.md` says what each means; this is the only code that does it.
+
+use crate::limit::Quota;
+use crate::time::Time;
+
+/// Where one limit's state lives while a step works on it. All zero, or an empty log, is fresh.
+#[derive(Debug)]
+pub enum Cell<'a> {
+    /// The state of every strategy but `sliding_log`: a short row of integers.
+    Words(&'a mut [u64]),
+    /// The state of `sliding_log`, behind what the store supplies.
+    Log(&'a mut dyn Log),
+}
+
+impl Cell<'_> {
+    /// The words; a log has none.
+    #[inline]
+    fn words(&mut self) -> &mut [u64] {
+        match self {
+            Self::Words(words) => words,
+            Self::Log(_) => &mut [],
+        }
+    }
+}
+
+/// One event of a log: its time and the cost of all events up to and with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it
+pub struct Entry {
+    /// When the event was recorded, in microseconds since the epoch.
+    pub at_us: u64,
+    /// The cost of this event and of all before it, counted from the log's beginning.
+    pub total: u64,
+}
+
+/// What a store supplies for `sliding_log`: entries in order of time. A store whose reads can
+/// fail answers with anything, remembers the fault, and throws the step's result away.
+pub trait Log: core::fmt::Debug {
+    /// How many entries are held.
+    fn len(&self) -> usize;
+    /// True when none is held.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Entry `index`, counted from the oldest held.
+    fn entry(&self, index: usize) -> Entry;
+    /// The total of the last entry dropped, 0 when none was.
+    fn base(&self) -> u64;
+    /// Drops the `count` oldest entries; the base becomes the total of the last of them.
+    fn drop_front(&mut self, count: usize);
+    /// Adds an entry after the newest.
+    fn push(&mut self, entry: Entry);
+    /// Replaces the newest entry.
+    fn amend(&mut self, entry: Entry);
+    /// Replaces all entries, with a base of 0: for the rare operations.
+    fn replace(&mut self, entries: &[Entry]);
+}
+
+/// What a step sees at a time, before anything is charged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Judgement {
+    /// The largest cost that would be admitted now.
+    pub(crate) remaining: u64,
+    /// The least wait until the cost is admitted: 0 now, [`NEVER_US`] never.
+    pub(crate) retry_after_us: u64,
+    /// The least wait until everything is free.
+    pub(crate) reset_after_us: u64,
+    /// The state lies in the future by more than a skew: `docs/definitions.md`, section 3.
+    pub(crate) stepped_back: bool,
+}
+
+/// A `retry_after_us` that says *never*.
+pub(crate) const NEVER_US: u64 = u64::MAX;
+
+/// What a charge did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Charged {
+    /// The time at which the charge is recorded: now, or the newest stored time under skew.
+    pub(crate) at_us: u64,
+    /// The least wait until everything is free, after the charge.
+    pub(crate) reset_after_us: u64,
+}
+
+/// A charge that may be given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Charge {
+    pub(crate) at_us: u64,
+    pub(crate) cost: u64,
+}
+
+/// What shape of state a step works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)]
+pub enum Shape {
+    /// This many integers.
+    Words(usize),
+    /// A log.
+    Log,
+}
+
+/// One strategy with its numbers fixed. Costs are 1 and up; `charge` is only called with a cost
+/// that `judge` admits.
+pub(crate) trait Step {
+    /// The shape of its state.
+    fn shape(&self) -> Shape;
+    /// What a fresh subject can take: `limit`.
+    fn capacity(&self) -> u64;
+    /// What a check of `cost` would see at `now`. Changes nothing.
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
+    /// Charges an admitted cost.
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged;
+    /// Mends a state that lies in the future.
+    fn repair(&self, cell: &mut Cell<'_>, now: Time);
+    /// When a state means the same as a fresh one, in microseconds since the epoch.
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64;
+    /// Gives back what still counts of a charge.
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge);
+    /// When a charge can no longer be given back, in microseconds since the epoch.
+    fn spent_until_us(&self, charge: Charge) -> u64;
+    /// Gives back `units` without a receipt, the oldest first.
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
+    /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
+}
+
+/// What a strategy is, for help, docs, charts and tests: everything that iterates over them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Card {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) page: &'static str,
+    pub(crate) options: &'static [&'static str],
+    /// Worst window, sustained rate, bytes per subject and burst behaviour of a quota.
+    pub(crate) traits: fn(&Quota) -> Traits,
+}
+
+/// What a quota means under a strategy: one row of the "which one?" table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Traits {
+    /// The most units admitted in any half-open window as long as the quota's duration.
+    pub worst_window: u64,
+    /// The rate that goes on for ever when demand never ends, in words.
+    pub sustained: String,
+    /// Bytes of state per subject in the memory store, its key apart, in words.
+    pub bytes: String,
+    /// What a burst meets, in words.
+    pub burst: String,
+    /// How a denied caller knows when to come back, in words.
+    pub retry: &'static str,
+}
+
+/// Writes the registry: the public name of each strategy, and a compiled step of any of them.
+macro_rules! strategies {
+    ($($variant:ident = $folder:ident in $path:literal),+ $(,)?) => {
+        $(#[path = $path] pub(crate) mod $folder;)+
+
+        /// The algorithm that counts.
+        ///
+        /// ```
+        /// use tollgate::Strategy;
+        /// assert_eq!(Strategy::Gcra.name(), "gcra");
+        /// assert_eq!(Strategy::named("sliding_log"), Some(Strategy::SlidingLog));
+        /// ```
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[non_exhaustive]
+        pub enum Strategy {
+            $(
+                #[doc = concat!("`", stringify!($folder), "`")]
+                $variant,
+            )+
+        }
+
+        impl Strategy {
+            /// Every strategy, in the order of the registry.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub(crate) const fn card(self) -> &'static Card {
+                match self {
+                    $(Self::$variant => &$folder::CARD,)+
+                }
+            }
+
+            pub(crate) fn compile(self, quota: &Quota) -> Result<Compiled, Refusal> {
+                Ok(match self {
+                    $(Self::$variant => Compiled::$variant($folder::compile(quota)?),)+
+                })
+            }
+        }
+
+        /// A strategy with its numbers fixed.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub(crate) enum Compiled {
+            $($variant($folder::Step),)+
+        }
+
+        impl Step for Compiled {
+            #[inline]
+            fn shape(&self) -> Shape {
+                match self { $(Self::$variant(step) => step.shape(),)+ }
+            }
+            #[inline]
+            fn capacity(&self) -> u64 {
+                match self { $(Self::$variant(step) => step.capacity(),)+ }
+            }
+            #[inline]
+            fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+                match self { $(Self::$variant(step) => step.judge(cell, now, cost),)+ }
+            }
+            #[inline]
+            fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+                match self { $(Self::$variant(step) => step.charge(cell, now, cost),)+ }
+            }
+            fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+                match self { $(Self::$variant(step) => step.repair(cell, now),)+ }
+            }
+            fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+                match self { $(Self::$variant(step) => step.fresh_at_us(cell),)+ }
+            }
+            fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+                match self { $(Self::$variant(step) => step.give_back(cell, now, charge),)+ }
+            }
+            fn spent_until_us(&self, charge: Charge) -> u64 {
+                match self { $(Self::$variant(step) => step.spent_until_us(charge),)+ }
+            }
+            fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+                match self { $(Self::$variant(step) => step.grant(cell, now, units),)+ }
+            }
+            fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+                match (self, was) {
+                    $((Self::$variant(step), Self::$variant(was)) => {
+                        step.inherit(cell, was, old, now);
+                    })+
+                    // Another strategy starts fresh; the engine says so in the decision.
+                    _ => {}
+                }
+            }
+        }
+    };
+}
+
+mod period;
+mod registry;
+
+pub(crate) use registry::Compiled;
+pub use registry::Strategy;
+
+impl Strategy {
+    /// The name, as written after `via`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.card().name
+    }
+
+    /// The strategy of that name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|strategy| strategy.name() == name)
+    }
+
+    /// What it does, in one line.
+    #[must_use]
+    pub const fn summary(self) -> &'static str {
+        self.card().summary
+    }
+
+    /// Its page, in Markdown: what it promises, its worst case and cost, when to choose it.
+    #[must_use]
+    pub const fn page(self) -> &'static str {
+        self.card().page
+    }
+
+    /// The words of the notation that it takes beside `N/D` and `via`.
+    #[must_use]
+    pub const fn options(self) -> &'static [&'static str] {
+        self.card().options
+    }
+
+    /// What `quota` means under this strategy: one row of the "which one?" table.
+    #[must_use]
+    pub fn traits(self, quota: &Quota) -> Traits {
+        (self.card().traits)(quota)
+    }
+}
+
+impl core::fmt::Display for Strategy {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}

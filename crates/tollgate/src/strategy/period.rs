@@ -1,0 +1,153 @@
+//! The exact time one unit takes to come back, and multiples of it.
+
+/// A span or point of time, exact: whole microseconds and a fraction of one.
+///
+/// The fraction is a numerator below the denominator of the [`Emission`] that made it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(crate) struct Exact {
+    pub(crate) us: u64,
+    pub(crate) num: u64,
+}
+
+impl Exact {
+    /// The least number of whole microseconds that is not less.
+    #[inline]
+    pub(crate) const fn ceil_us(self) -> u64 {
+        self.us + (self.num > 0) as u64
+    }
+}
+
+/// `T = D/N` in lowest terms: `numerator / denominator` microseconds for one unit.
+///
+/// Multiples are computed from the whole and the fractional part apart, so that no product
+/// reaches 2^53 and the Lua twin can do the same in doubles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Emission {
+    numerator: u64,
+    denominator: u64,
+    whole_us: u64,
+    part: u64,
+}
+
+const fn gcd(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+impl Emission {
+    /// The time between units of `units` per `period_us`, neither of them 0.
+    pub(crate) const fn new(units: u64, period_us: u64) -> Self {
+        let common = gcd(units, period_us);
+        let (numerator, denominator) = (period_us / common, units / common);
+        Self {
+            numerator,
+            denominator,
+            whole_us: numerator / denominator,
+            part: numerator % denominator,
+        }
+    }
+
+    /// The denominator of every fraction of a microsecond.
+    pub(crate) const fn denominator(self) -> u64 {
+        self.denominator
+    }
+
+    /// The time of `units` units.
+    #[inline]
+    pub(crate) const fn times(self, units: u64) -> Exact {
+        if self.denominator == 1 {
+            return Exact { us: units * self.whole_us, num: 0 };
+        }
+        let parts = units * self.part;
+        Exact {
+            us: units * self.whole_us + parts / self.denominator,
+            num: parts % self.denominator,
+        }
+    }
+
+    /// `a + b`.
+    #[inline]
+    pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
+        let num = a.num + b.num;
+        if num >= self.denominator {
+            Exact { us: a.us + b.us + 1, num: num - self.denominator }
+        } else {
+            Exact { us: a.us + b.us, num }
+        }
+    }
+
+    /// `a - b`, or zero when `b` is more.
+    #[inline]
+    pub(crate) const fn minus(self, a: Exact, b: Exact) -> Exact {
+        let borrow = (a.num < b.num) as u64;
+        if a.us < b.us + borrow {
+            return Exact { us: 0, num: 0 };
+        }
+        Exact { us: a.us - b.us - borrow, num: a.num + borrow * self.denominator - b.num }
+    }
+
+    /// How many whole units fit into `span`.
+    #[inline]
+    pub(crate) fn units_in(self, span: Exact) -> u64 {
+        if self.denominator == 1 {
+            return span.us / self.numerator;
+        }
+        let parts = u128::from(span.us) * u128::from(self.denominator) + u128::from(span.num);
+        // The division of two 64-bit numbers is several times cheaper; most spans allow it.
+        match u64::try_from(parts) {
+            Ok(parts) => parts / self.numerator,
+            Err(_) => u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// `a * b / c` rounded down, without overflow.
+pub(crate) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
+}
+
+/// `a * b / c` rounded up, without overflow.
+pub(crate) fn mul_div_up(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from((u128::from(a) * u128::from(b)).div_ceil(u128::from(c))).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_per_ten_seconds_never_drifts() {
+        let emission = Emission::new(3, 10_000_000);
+        assert_eq!(emission.times(1), Exact { us: 3_333_333, num: 1 });
+        assert_eq!(emission.times(3), Exact { us: 10_000_000, num: 0 });
+        let three = (0..3).fold(Exact::default(), |sum, _| emission.add(sum, emission.times(1)));
+        assert_eq!(three, emission.times(3));
+        assert_eq!(emission.units_in(emission.times(2)), 2);
+        assert_eq!(
+            emission.units_in(emission.minus(emission.times(2), Exact { us: 0, num: 1 })),
+            1
+        );
+        assert_eq!(emission.minus(emission.times(1), emission.times(2)), Exact::default());
+        assert_eq!(emission.times(1).ceil_us(), 3_333_334);
+        assert_eq!(emission.denominator(), 3);
+    }
+
+    #[test]
+    fn large_primes_stay_exact() {
+        let emission = Emission::new(1_000_003, 30 * 86_400_000_000);
+        for units in [1, 2, 999_999, 1_000_003] {
+            assert_eq!(emission.units_in(emission.times(units)), units);
+        }
+        assert_eq!(emission.times(1_000_003), Exact { us: 30 * 86_400_000_000, num: 0 });
+    }
+
+    #[test]
+    fn products_of_large_numbers() {
+        assert_eq!(mul_div(1 << 40, 1 << 45, 1 << 45), 1 << 40);
+        assert_eq!(mul_div(7, 10, 3), 23);
+        assert_eq!(mul_div_up(7, 10, 3), 24);
+        assert_eq!(mul_div_up(6, 10, 3), 20);
+    }
+}

@@ -1,0 +1,14 @@
+//! The strategies. Adding one is a folder beside this file and a line here.
+
+use super::{Card, Cell, Charge, Charged, Judgement, Shape, Step};
+use crate::limit::{Quota, Refusal};
+use crate::time::Time;
+
+strategies! {
+    Uniform = uniform in "uniform/mod.rs",
+    FixedWindow = fixed_window in "fixed_window/mod.rs",
+    SlidingLog = sliding_log in "sliding_log/mod.rs",
+    SlidingWindow = sliding_window in "sliding_window/mod.rs",
+    TokenBucket = token_bucket in "token_bucket/mod.rs",
+    Gcra = gcra in "gcra/mod.rs",
+}

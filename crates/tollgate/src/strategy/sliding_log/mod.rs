@@ -1,0 +1,268 @@
+//! The sliding log: every admitted event is remembered for `D`, so the bound is exact.
+//!
+//! Entries carry the running total of costs, so that what counts is one subtraction and the wait
+//! of a weighted cost is a binary search. Events of the same microsecond share an entry: they
+//! expire together. Nothing is trimmed on a denial.
+
+use crate::limit::{Quota, Refusal};
+use crate::strategy::{Card, Cell, Charge, Charged, Entry, Judgement, Log, NEVER_US, Shape, Traits};
+use crate::time::{SKEW_US, Time};
+
+pub(crate) const CARD: Card = Card {
+    name: "sliding_log",
+    summary: "never more than N in any D, exactly: every event is remembered",
+    page: include_str!("sliding_log.md"),
+    options: &[],
+    traits,
+};
+
+/// `units` in any half-open window of `period_us`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    units: u64,
+    period_us: u64,
+}
+
+/// What counts at a time.
+struct View {
+    /// The first entry that counts.
+    first: usize,
+    /// The running total before it.
+    base: u64,
+    used: u64,
+    newest: Option<Entry>,
+    /// The time that counts: now, or the newest entry's under skew.
+    at_us: u64,
+    stepped_back: bool,
+}
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    Ok(Step { units: quota.units, period_us: quota.period.as_micros() })
+}
+
+/// The first index from `from` on at which `found` holds, `len` when none. `found` must stay true
+/// once it is: the search goes outward from `from` in doubling steps, then halves.
+fn first_index(from: usize, len: usize, found: impl Fn(usize) -> bool) -> usize {
+    let mut reach = 1;
+    let mut low = from;
+    while low + reach <= len && !found(low + reach - 1) {
+        low += reach;
+        reach *= 2;
+    }
+    let mut high = (low + reach).min(len + 1);
+    // Everything below `low` fails; `high` is one past an index that holds, or past the end.
+    while low + 1 < high {
+        let middle = low + (high - low - 1) / 2;
+        if middle < len && !found(middle) {
+            low = middle + 1;
+        } else {
+            high = middle + 1;
+        }
+    }
+    low.min(len)
+}
+
+fn log_of<'a>(cell: &'a mut Cell<'_>) -> Option<&'a mut dyn Log> {
+    match cell {
+        Cell::Log(log) => Some(&mut **log),
+        Cell::Words(_) => None,
+    }
+}
+
+impl Step {
+    fn view(&self, log: &dyn Log, now: Time) -> View {
+        let now_us = now.as_micros();
+        let fresh = View {
+            first: 0,
+            base: log.base(),
+            used: 0,
+            newest: None,
+            at_us: now_us,
+            stepped_back: false,
+        };
+        let Some(last) = log.len().checked_sub(1) else { return fresh };
+        let newest = log.entry(last);
+        let at_us = now_us.max(newest.at_us);
+        let first =
+            first_index(0, log.len(), |i| log.entry(i).at_us + self.period_us > at_us);
+        let base = if first == 0 { log.base() } else { log.entry(first - 1).total };
+        let used = newest.total - base;
+        let view = View { first, base, used, newest: Some(newest), at_us, ..fresh };
+        if newest.at_us > now_us && newest.at_us - now_us > SKEW_US {
+            let used = used.min(self.units);
+            return View {
+                used,
+                newest: Some(Entry { at_us: now_us, total: used }),
+                at_us: now_us,
+                stepped_back: true,
+                ..fresh
+            };
+        }
+        view
+    }
+
+    /// The wait until `freed` units have left the window.
+    fn wait_us(&self, log: &dyn Log, view: &View, now: Time, freed: u64) -> u64 {
+        let leaving_us = if view.stepped_back {
+            view.at_us
+        } else {
+            let index =
+                first_index(view.first, log.len(), |i| log.entry(i).total - view.base >= freed);
+            log.entry(index).at_us
+        };
+        leaving_us + self.period_us - now.as_micros()
+    }
+
+    /// Brings the entries that count into one list, mending a state from the future.
+    fn entries(&self, log: &dyn Log, now: Time) -> Vec<Entry> {
+        let view = self.view(log, now);
+        if view.stepped_back {
+            return vec![Entry { at_us: view.at_us, total: view.used }];
+        }
+        (view.first..log.len())
+            .map(|i| log.entry(i))
+            .map(|entry| Entry { total: entry.total - view.base, ..entry })
+            .collect()
+    }
+}
+
+impl super::Step for Step {
+    fn shape(&self) -> Shape {
+        Shape::Log
+    }
+
+    fn capacity(&self) -> u64 {
+        self.units
+    }
+
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        let Some(log) = log_of(cell) else {
+            return Judgement { remaining: 0, retry_after_us: NEVER_US, ..Judgement::default() };
+        };
+        let view = self.view(log, now);
+        let remaining = self.units.saturating_sub(view.used);
+        let retry_after_us = if cost <= remaining {
+            0
+        } else if cost > self.units {
+            NEVER_US
+        } else {
+            self.wait_us(log, &view, now, view.used + cost - self.units)
+        };
+        let reset_after_us = match view.newest {
+            Some(newest) if view.used > 0 => newest.at_us + self.period_us - now.as_micros(),
+            _ => 0,
+        };
+        Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
+    }
+
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        self.repair(cell, now);
+        let Some(log) = log_of(cell) else {
+            return Charged { at_us: now.as_micros(), reset_after_us: 0 };
+        };
+        let view = self.view(log, now);
+        if view.first > 0 {
+            log.drop_front(view.first);
+        }
+        let at_us = view.at_us;
+        match view.newest {
+            Some(newest) if newest.at_us == at_us && view.used > 0 => {
+                log.amend(Entry { at_us, total: newest.total + cost });
+            }
+            newest => {
+                let total = newest.map_or(log.base(), |newest| newest.total);
+                log.push(Entry { at_us, total: total + cost });
+            }
+        }
+        Charged { at_us, reset_after_us: at_us + self.period_us - now.as_micros() }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        let Some(log) = log_of(cell) else { return };
+        if self.view(log, now).stepped_back {
+            let mended = self.entries(log, now);
+            log.replace(&mended);
+        }
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        let Some(log) = log_of(cell) else { return 0 };
+        log.len().checked_sub(1).map_or(0, |last| log.entry(last).at_us + self.period_us)
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        let Some(log) = log_of(cell) else { return };
+        let mut entries = self.entries(log, now);
+        let Ok(found) = entries.binary_search_by_key(&charge.at_us, |entry| entry.at_us) else {
+            return;
+        };
+        let before = found.checked_sub(1).map_or(0, |i| entries[i].total);
+        let own = entries[found].total - before;
+        if own < charge.cost {
+            return;
+        }
+        for entry in &mut entries[found..] {
+            entry.total -= charge.cost;
+        }
+        if own == charge.cost {
+            entries.remove(found);
+        }
+        log.replace(&entries);
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        charge.at_us + self.period_us
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        let Some(log) = log_of(cell) else { return };
+        let mut entries = self.entries(log, now);
+        entries.retain_mut(|entry| {
+            entry.total = entry.total.saturating_sub(units);
+            entry.total > 0
+        });
+        log.replace(&entries);
+    }
+
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        let (Some(log), Some(old)) = (log_of(cell), log_of(old)) else { return };
+        // A longer window may still count what the shorter one no longer did: keep all that is
+        // held. The entries of a state from the future are mended under the old numbers.
+        if was.view(old, now).stepped_back {
+            log.replace(&was.entries(old, now));
+            return;
+        }
+        let base = old.base();
+        let entries: Vec<Entry> = (0..old.len())
+            .map(|i| old.entry(i))
+            .map(|entry| Entry { total: entry.total - base, ..entry })
+            .collect();
+        log.replace(&entries);
+    }
+}
+
+fn traits(quota: &Quota) -> Traits {
+    Traits {
+        worst_window: quota.units,
+        sustained: quota.rate(),
+        bytes: format!("16 per remembered event, at most {} of them", quota.units),
+        burst: format!("{} at once, then none until they leave the window", quota.units),
+        retry: "the exact time at which enough events leave the window",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_index;
+
+    #[test]
+    fn the_search_finds_the_first_of_every_length() {
+        for len in 0..40 {
+            for from in 0..=len {
+                for answer in from..=len {
+                    assert_eq!(first_index(from, len, |i| i >= answer), answer, "{from} {len}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! The sliding window of sub-buckets: counts of `D/b` each, the straddling one by a rounding.
+//!
+//! Words: the index of the newest bucket with a cost, then `b + 1` counts; bucket `i` is kept at
+//! `i mod (b + 1)`. All zero is fresh.
+
+use crate::limit::{Quota, Refusal, Rounding, Word};
+use crate::strategy::period::{mul_div, mul_div_up};
+use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::time::{SKEW_US, Time};
+
+/// The most sub-buckets a window may have.
+pub(crate) const MAX_BUCKETS: u64 = 1_000;
+
+pub(crate) const CARD: Card = Card {
+    name: "sliding_window",
+    summary: "a window of sub-buckets that moves: small state, with a stated rounding",
+    page: include_str!("sliding_window.md"),
+    options: &["precision", "rounding"],
+    traits,
+};
+
+/// `units` per window of `buckets` sub-buckets of `precision_us`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Step {
+    units: u64,
+    precision_us: u64,
+    buckets: u64,
+    rounding: Rounding,
+}
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    let period_us = quota.period.as_micros();
+    let precision_us = match quota.precision {
+        Some(precision) => precision.as_micros(),
+        None => default_precision_us(period_us).ok_or_else(|| {
+            Refusal::new(
+                Word::Period,
+                format!("{} cannot be cut into 10 equal sub-buckets", quota.period),
+                "give a precision that divides it, as in `precision 1us`".to_owned(),
+            )
+        })?,
+    };
+    if !period_us.is_multiple_of(precision_us) {
+        return Err(Refusal::new(
+            Word::Precision,
+            format!("the precision does not divide {}", quota.period),
+            format!("choose one that does, as in `precision {}`", nearest_divisor(quota)),
+        ));
+    }
+    let buckets = period_us / precision_us;
+    if buckets > MAX_BUCKETS {
+        return Err(Refusal::new(
+            Word::Precision,
+            format!("this precision makes {buckets} sub-buckets"),
+            format!("at most {MAX_BUCKETS}: `via sliding_log` is exact without any"),
+        ));
+    }
+    let rounding = quota.rounding.unwrap_or_default();
+    Ok(Step { units: quota.units, precision_us, buckets, rounding })
+}
+
+/// A tenth of the duration, when that is whole.
+pub(crate) fn default_precision_us(period_us: u64) -> Option<u64> {
+    period_us.is_multiple_of(10).then_some(period_us / 10)
+}
+
+/// A precision near the one that was asked for which divides the duration.
+fn nearest_divisor(quota: &Quota) -> crate::time::Period {
+    let period_us = quota.period.as_micros();
+    let asked = quota.precision.map_or(1, crate::time::Period::as_micros).max(1);
+    let wanted = (period_us / asked).clamp(1, MAX_BUCKETS);
+    let buckets = (1..=wanted).rev().find(|b| period_us.is_multiple_of(*b)).unwrap_or(1);
+    crate::time::Period::from_micros(period_us / buckets).unwrap_or(quota.period)
+}
+
+/// The counts as they stand at a time.
+struct View {
+    /// The bucket that holds the time that counts.
+    bucket: u64,
+    /// The time that counts: now, or the newest bucket's start under skew.
+    at_us: u64,
+    /// What counts in full: the buckets `bucket - b + 1` to `bucket`.
+    inside: u64,
+    /// The straddling bucket `bucket - b`.
+    straddling: u64,
+    /// Set when the state lies in the future: all it counts, to be placed at now.
+    stepped_back: bool,
+}
+
+impl Step {
+    fn slot(&self, bucket: u64) -> usize {
+        // At most 1,001 slots: the remainder fits.
+        1 + usize::try_from(bucket % (self.buckets + 1)).unwrap_or(0)
+    }
+
+    /// The count of a bucket; 0 for one that is not held.
+    fn count(&self, words: &[u64], bucket: u64) -> u64 {
+        let newest = words[0];
+        if bucket > newest || bucket + self.buckets < newest {
+            return 0;
+        }
+        words[self.slot(bucket)]
+    }
+
+    /// The straddling bucket of `bucket`, if there can be one.
+    fn straddling(&self, words: &[u64], bucket: u64) -> u64 {
+        bucket.checked_sub(self.buckets).map_or(0, |oldest| self.count(words, oldest))
+    }
+
+    fn view_at(&self, words: &[u64], at_us: u64) -> View {
+        let bucket = at_us / self.precision_us;
+        let first = (bucket + 1).saturating_sub(self.buckets);
+        let inside = (first..=bucket.min(words[0])).map(|b| self.count(words, b)).sum();
+        let straddling = self.straddling(words, bucket);
+        View { bucket, at_us, inside, straddling, stepped_back: false }
+    }
+
+    fn view(&self, words: &[u64], now: Time) -> View {
+        let now_us = now.as_micros();
+        let newest_us = words[0] * self.precision_us;
+        if newest_us <= now_us {
+            return self.view_at(words, now_us);
+        }
+        let newest = self.view_at(words, newest_us);
+        if newest_us - now_us <= SKEW_US {
+            return newest;
+        }
+        View {
+            bucket: now_us / self.precision_us,
+            at_us: now_us,
+            inside: self.used(&newest).min(self.units),
+            straddling: 0,
+            stepped_back: true,
+        }
+    }
+
+    /// What counts against the limit, rounded up to whole units.
+    fn used(&self, view: &View) -> u64 {
+        let into_us = view.at_us - view.bucket * self.precision_us;
+        view.inside + self.weight(view.straddling, into_us)
+    }
+
+    /// What the straddling bucket counts, `into_us` after the newest bucket began.
+    fn weight(&self, straddling: u64, into_us: u64) -> u64 {
+        match self.rounding {
+            Rounding::Conservative => straddling,
+            Rounding::Interpolate => straddling - mul_div(straddling, into_us, self.precision_us),
+            Rounding::Truncate => 0,
+        }
+    }
+
+    /// When `cost` is first admitted, in microseconds since the epoch, nothing else happening.
+    fn ready_at_us(&self, words: &[u64], view: &View, cost: u64) -> u64 {
+        let fits = |inside: u64, counted: u64| inside + counted + cost <= self.units;
+        let counts = |bucket| if view.stepped_back { 0 } else { self.count(words, bucket) };
+        let (mut inside, mut straddling) = (view.inside, view.straddling);
+        for bucket in view.bucket..=view.bucket + self.buckets + 1 {
+            let start_us = bucket * self.precision_us;
+            let from_us = start_us.max(view.at_us);
+            if fits(inside, self.weight(straddling, from_us - start_us)) {
+                return from_us;
+            }
+            if self.rounding == Rounding::Interpolate && fits(inside, 0) {
+                // Within this bucket: enough of the straddling one has slid out.
+                let surplus = inside + straddling + cost - self.units;
+                return start_us + mul_div_up(surplus, self.precision_us, straddling);
+            }
+            // The next bucket begins: the oldest one inside becomes the straddling one.
+            straddling = if view.stepped_back && bucket + 1 == view.bucket + self.buckets {
+                view.inside
+            } else {
+                (bucket + 1).checked_sub(self.buckets).map_or(0, counts)
+            };
+            inside = inside.saturating_sub(straddling);
+        }
+        view.at_us
+    }
+
+    /// How many buckets after the newest one its cost stops counting.
+    fn lifetime(&self) -> u64 {
+        match self.rounding {
+            Rounding::Truncate => self.buckets,
+            Rounding::Conservative | Rounding::Interpolate => self.buckets + 1,
+        }
+    }
+
+    /// The wait until nothing counts.
+    fn reset_us(&self, newest: u64, now: Time) -> u64 {
+        ((newest + self.lifetime()) * self.precision_us).saturating_sub(now.as_micros())
+    }
+
+    /// Makes `bucket` the newest, forgetting what no longer counts.
+    fn advance(&self, words: &mut [u64], bucket: u64) {
+        let newest = words[0];
+        if bucket > newest + self.buckets {
+            words.fill(0);
+        } else {
+            for passed in newest + 1..=bucket {
+                words[self.slot(passed)] = 0;
+            }
+        }
+        words[0] = words[0].max(bucket);
+    }
+
+    /// Writes the first word anew after counts were taken away.
+    fn settle(&self, words: &mut [u64]) {
+        let held = words[0].saturating_sub(self.buckets)..=words[0];
+        match held.rev().find(|bucket| self.count(words, *bucket) > 0) {
+            // The slots above it are zero, and the ones that it lets in at the bottom must be:
+            // none of them is held any more.
+            Some(newest) => words[0] = newest,
+            None => words.fill(0),
+        }
+    }
+}
+
+impl super::Step for Step {
+    fn shape(&self) -> Shape {
+        // At most 1,002 words.
+        Shape::Words(usize::try_from(self.buckets).unwrap_or(0) + 2)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.units
+    }
+
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        let words = cell.words();
+        let view = self.view(words, now);
+        let remaining = self.units.saturating_sub(self.used(&view));
+        let retry_after_us = if cost <= remaining {
+            0
+        } else if cost > self.units {
+            NEVER_US
+        } else {
+            self.ready_at_us(words, &view, cost) - now.as_micros()
+        };
+        let newest = if view.stepped_back { view.bucket } else { words[0] };
+        let counts = view.inside > 0 || self.weight(view.straddling, 0) > 0;
+        let reset_after_us = if counts { self.reset_us(newest, now) } else { 0 };
+        Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
+    }
+
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        self.repair(cell, now);
+        let words = cell.words();
+        let view = self.view(words, now);
+        self.advance(words, view.bucket);
+        words[self.slot(view.bucket)] += cost;
+        Charged { at_us: view.at_us, reset_after_us: self.reset_us(view.bucket, now) }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        let words = cell.words();
+        let view = self.view(words, now);
+        if view.stepped_back {
+            words.fill(0);
+            if view.inside > 0 {
+                words[0] = view.bucket;
+                words[self.slot(view.bucket)] = view.inside;
+            }
+        }
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        let newest = cell.words()[0];
+        if cell.words()[1..].iter().all(|count| *count == 0) {
+            return 0;
+        }
+        (newest + self.lifetime()) * self.precision_us
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        self.repair(cell, now);
+        let words = cell.words();
+        let bucket = charge.at_us / self.precision_us;
+        let current = self.view(words, now).bucket;
+        if bucket <= words[0] && bucket + self.lifetime() > current {
+            let slot = self.slot(bucket);
+            if self.count(words, bucket) > 0 {
+                words[slot] = words[slot].saturating_sub(charge.cost);
+                self.settle(words);
+            }
+        }
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        (charge.at_us / self.precision_us + self.lifetime()) * self.precision_us
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        self.repair(cell, now);
+        let words = cell.words();
+        let current = self.view(words, now).bucket;
+        let mut left = units;
+        let oldest = (current + 1).saturating_sub(self.lifetime());
+        for bucket in oldest..=words[0] {
+            if self.count(words, bucket) > 0 {
+                let given = self.count(words, bucket).min(left);
+                words[self.slot(bucket)] -= given;
+                left -= given;
+            }
+        }
+        self.settle(words);
+    }
+
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        was.repair(old, now);
+        let old = old.words();
+        if self.precision_us == was.precision_us && self.buckets == was.buckets {
+            cell.words().copy_from_slice(old);
+            return;
+        }
+        let view = was.view(old, now);
+        let used = was.used(&view);
+        if used > 0 {
+            let bucket = view.at_us / self.precision_us;
+            let words = cell.words();
+            words[0] = bucket;
+            words[self.slot(bucket)] = used;
+        }
+    }
+}
+
+fn traits(quota: &Quota) -> Traits {
+    let period_us = quota.period.as_micros();
+    let precision_us = quota
+        .precision
+        .map(crate::time::Period::as_micros)
+        .or_else(|| default_precision_us(period_us))
+        .unwrap_or(period_us);
+    let buckets = period_us / precision_us;
+    let rounding = quota.rounding.unwrap_or_default();
+    let (worst_window, sustained) = match rounding {
+        Rounding::Conservative => {
+            (quota.units, format!("{buckets}/{} of {}", buckets + 1, quota.rate()))
+        }
+        Rounding::Interpolate => (quota.units * 2 - 1, quota.rate()),
+        Rounding::Truncate => (quota.units * 2, quota.rate()),
+    };
+    Traits {
+        worst_window,
+        sustained,
+        bytes: format!("8 x ({buckets} + 2) = {}", 8 * (buckets + 2)),
+        burst: format!("{} at once, then as the sub-buckets leave the window", quota.units),
+        retry: "the exact time at which enough sub-buckets have left the window",
+    }
+}

@@ -1,0 +1,144 @@
+//! Whole refills: `N` tokens at every multiple of `D` since the epoch.
+//!
+//! Two words: the multiple of `D` at which the state was last brought up to date, and how many
+//! tokens were missing then.
+
+use crate::limit::{Refusal, Word};
+use crate::strategy::{Cell, Charge, Charged, Judgement, NEVER_US, Shape, Step};
+use crate::time::{SKEW_US, Time};
+
+/// `units` at every multiple of `period_us`, up to `burst`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Interval {
+    units: u64,
+    period_us: u64,
+    burst: u64,
+}
+
+/// The state as it counts at a time.
+struct View {
+    /// The last refill, and the tokens missing since.
+    refilled_us: u64,
+    missing: u64,
+    /// The time that counts: now, or the stored refill under skew.
+    at_us: u64,
+    stepped_back: bool,
+}
+
+impl Interval {
+    pub(crate) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
+        // The longest wait, burst/units intervals, must stay exact in a double beside a time.
+        if u128::from(burst.div_ceil(units)) * u128::from(period_us) > 1 << 51 {
+            return Err(Refusal::new(
+                Word::Burst,
+                format!("a burst of {burst} would take over 71 years to come back"),
+                "lower the burst or raise the rate".to_owned(),
+            ));
+        }
+        Ok(Self { units, period_us, burst })
+    }
+
+    /// True when both refill at the same times.
+    pub(crate) fn same_beat(&self, other: &Self) -> bool {
+        self.period_us == other.period_us
+    }
+
+    fn view(&self, cell: &mut Cell<'_>, now: Time) -> View {
+        let words = cell.words();
+        let (stored_us, missing) = (words[0], words[1]);
+        let now = now.as_micros();
+        let current = now - now % self.period_us;
+        if missing == 0 {
+            return View { refilled_us: current, missing, at_us: now, stepped_back: false };
+        }
+        if stored_us > now {
+            let step = stored_us - now > SKEW_US;
+            let (refilled_us, at_us) = if step { (current, now) } else { (stored_us, stored_us) };
+            return View { refilled_us, missing, at_us, stepped_back: step };
+        }
+        let refills = (current - stored_us) / self.period_us;
+        let missing = missing.saturating_sub(refills.saturating_mul(self.units));
+        View { refilled_us: current, missing, at_us: now, stepped_back: false }
+    }
+
+    /// The wait from `now` until `tokens` more have come.
+    fn wait_us(&self, view: &View, now: Time, tokens: u64) -> u64 {
+        if tokens == 0 {
+            return 0;
+        }
+        view.refilled_us + tokens.div_ceil(self.units) * self.period_us - now.as_micros()
+    }
+
+    fn store(cell: &mut Cell<'_>, refilled_us: u64, missing: u64) {
+        let words = cell.words();
+        words[0] = if missing == 0 { 0 } else { refilled_us };
+        words[1] = missing;
+    }
+}
+
+impl Step for Interval {
+    fn shape(&self) -> Shape {
+        Shape::Words(2)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.burst
+    }
+
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        let view = self.view(cell, now);
+        let remaining = self.burst.saturating_sub(view.missing);
+        let retry_after_us = if cost <= remaining {
+            0
+        } else if cost > self.burst {
+            NEVER_US
+        } else {
+            self.wait_us(&view, now, view.missing + cost - self.burst)
+        };
+        Judgement {
+            remaining,
+            retry_after_us,
+            reset_after_us: self.wait_us(&view, now, view.missing),
+            stepped_back: view.stepped_back,
+        }
+    }
+
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        let mut view = self.view(cell, now);
+        view.missing += cost;
+        Self::store(cell, view.refilled_us, view.missing);
+        Charged { at_us: view.at_us, reset_after_us: self.wait_us(&view, now, view.missing) }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        let view = self.view(cell, now);
+        Self::store(cell, view.refilled_us, view.missing);
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        let words = cell.words();
+        words[0] + words[1].div_ceil(self.units) * self.period_us
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        let view = self.view(cell, now);
+        let still = charge.at_us - charge.at_us % self.period_us == view.refilled_us;
+        let given = if still { charge.cost } else { 0 };
+        Self::store(cell, view.refilled_us, view.missing.saturating_sub(given));
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        charge.at_us - charge.at_us % self.period_us + self.period_us
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        let view = self.view(cell, now);
+        Self::store(cell, view.refilled_us, view.missing.saturating_sub(units));
+    }
+
+    /// Only with the same beat: the missing tokens, never more than the new burst.
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        let view = was.view(old, now);
+        Self::store(cell, view.refilled_us, view.missing.min(self.burst));
+    }
+}

@@ -1,0 +1,141 @@
+//! The token bucket: a burst that refills greedily (the step of `gcra`), or whole at intervals.
+
+use crate::limit::{Quota, Refill, Refusal};
+use crate::strategy::{Card, Cell, Charge, Charged, Judgement, Shape, Traits};
+use crate::time::Time;
+
+use super::gcra;
+use interval::Interval;
+
+mod interval;
+
+pub(crate) const CARD: Card = Card {
+    name: "token_bucket",
+    summary: "a bucket of tokens that refills steadily, or whole at intervals",
+    page: include_str!("token_bucket.md"),
+    options: &["burst", "refill"],
+    traits,
+};
+
+/// The two ways to refill.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    Greedy(gcra::Step),
+    Interval(Interval),
+}
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    let burst = quota.burst.unwrap_or(quota.units);
+    Ok(match quota.refill.unwrap_or_default() {
+        Refill::Greedy => {
+            Step::Greedy(gcra::Step::new(quota.units, quota.period.as_micros(), burst)?)
+        }
+        Refill::Interval => {
+            Step::Interval(Interval::new(quota.units, quota.period.as_micros(), burst)?)
+        }
+    })
+}
+
+impl super::Step for Step {
+    fn shape(&self) -> Shape {
+        Shape::Words(2)
+    }
+
+    fn capacity(&self) -> u64 {
+        match self {
+            Self::Greedy(step) => step.capacity(),
+            Self::Interval(step) => step.capacity(),
+        }
+    }
+
+    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+        match self {
+            Self::Greedy(step) => step.judge(cell, now, cost),
+            Self::Interval(step) => step.judge(cell, now, cost),
+        }
+    }
+
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+        match self {
+            Self::Greedy(step) => step.charge(cell, now, cost),
+            Self::Interval(step) => step.charge(cell, now, cost),
+        }
+    }
+
+    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+        match self {
+            Self::Greedy(step) => step.repair(cell, now),
+            Self::Interval(step) => step.repair(cell, now),
+        }
+    }
+
+    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+        match self {
+            Self::Greedy(step) => step.fresh_at_us(cell),
+            Self::Interval(step) => step.fresh_at_us(cell),
+        }
+    }
+
+    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        match self {
+            Self::Greedy(step) => step.give_back(cell, now, charge),
+            Self::Interval(step) => step.give_back(cell, now, charge),
+        }
+    }
+
+    fn spent_until_us(&self, charge: Charge) -> u64 {
+        match self {
+            Self::Greedy(step) => step.spent_until_us(charge),
+            Self::Interval(step) => step.spent_until_us(charge),
+        }
+    }
+
+    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        match self {
+            Self::Greedy(step) => step.grant(cell, now, units),
+            Self::Interval(step) => step.grant(cell, now, units),
+        }
+    }
+
+    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+        match (self, was) {
+            (Self::Greedy(step), Self::Greedy(was)) => step.inherit(cell, was, old, now),
+            (Self::Interval(step), Self::Interval(was)) if step.same_beat(was) => {
+                step.inherit(cell, was, old, now);
+            }
+            // Another way of refilling, or another beat: the units consumed, placed at now.
+            _ => {
+                let consumed = was.capacity() - was.judge(old, now, 1).remaining;
+                let consumed = consumed.min(self.capacity());
+                if consumed > 0 {
+                    self.charge(cell, now, consumed);
+                }
+            }
+        }
+    }
+}
+
+fn traits(quota: &Quota) -> Traits {
+    let burst = quota.burst.unwrap_or(quota.units);
+    match quota.refill.unwrap_or_default() {
+        Refill::Greedy => Traits {
+            worst_window: burst + quota.units - 1,
+            sustained: quota.rate(),
+            bytes: "16".to_owned(),
+            burst: format!("{burst} at once, then one each {}", quota.gap()),
+            retry: "the exact time at which the missing tokens are back",
+        },
+        Refill::Interval => Traits {
+            // A full bucket just before a refill, and what the refill brings just after.
+            worst_window: burst + burst.min(quota.units),
+            sustained: if burst < quota.units {
+                format!("{burst} per {}", quota.period)
+            } else {
+                quota.rate()
+            },
+            bytes: "16".to_owned(),
+            burst: format!("{burst} at once, {} more each {}", quota.units, quota.period),
+            retry: "the refill that brings the missing tokens",
+        },
+    }
+}

@@ -1,0 +1,28 @@
+//! The uniform gate: one unit per span, nothing at once. The step of `gcra` with a burst of 1.
+
+use crate::limit::{Quota, Refusal};
+use crate::strategy::{Card, Traits};
+
+pub(crate) use super::gcra::Step;
+
+pub(crate) const CARD: Card = Card {
+    name: "uniform",
+    summary: "one unit each D/N, no bursts: a steady gate",
+    page: include_str!("uniform.md"),
+    options: &[],
+    traits,
+};
+
+pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+    Step::new(quota.units, quota.period.as_micros(), 1)
+}
+
+fn traits(quota: &Quota) -> Traits {
+    Traits {
+        worst_window: quota.units,
+        sustained: quota.rate(),
+        bytes: "16".to_owned(),
+        burst: format!("none: one each {}", quota.gap()),
+        retry: "the exact time at which the gate opens",
+    }
+}

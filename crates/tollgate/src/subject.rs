@@ -1,0 +1,333 @@
+//! Whose count it is: the dimensions of a key, written one way only.
+
+use core::fmt;
+use core::str::FromStr;
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use compact_str::CompactString;
+
+use crate::error::ParseError;
+
+/// The longest subject, in bytes of its written form: 64 KiB.
+pub const MAX_SUBJECT_BYTES: usize = 65_536;
+
+/// The most dimensions a subject may have.
+pub const MAX_DIMENSIONS: usize = 16;
+
+/// The dimension of a subject that names none.
+const DEFAULT_DIMENSION: &str = "key";
+
+/// Whose count it is: one or more dimensions with a value each, as `user:42` or
+/// `ip:10.0.0.1,route:login`.
+///
+/// The written form is printable ASCII: bytes that would be ambiguous (`%`, `,`), blanks, control
+/// and non-ASCII bytes are written `%XX`; the first colon separates dimension and value, so an
+/// IPv6 address needs no escape; no colon means the dimension `key`. Dimensions are kept in
+/// alphabetical order. Two subjects are equal exactly when their written forms are.
+///
+/// There are two ways in. [`Subject::of`] and [`Subject::literal`] take what follows the
+/// first colon *literally*: nothing a caller puts into a value can make another subject of it.
+/// [`Subject::parse`] reads the written form, with its commas and escapes, as the command line
+/// does.
+///
+/// ```
+/// use tollgate::Subject;
+///
+/// let user = Subject::literal("user:42")?;
+/// assert_eq!(user, Subject::of("user", "42")?);
+/// assert_eq!(Subject::literal("42")?, Subject::of("key", "42")?);
+/// // A hostile value stays a value.
+/// assert_eq!(Subject::literal("user:1,role:admin")?.to_string(), "user:1%2Crole:admin");
+/// let pair = Subject::parse("route:login,ip:2001:db8::1")?;
+/// assert_eq!(pair.to_string(), "ip:2001:db8::1,route:login");
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Subject(CompactString);
+
+impl Subject {
+    /// A subject of one dimension, with its value taken literally.
+    ///
+    /// # Errors
+    /// An empty dimension or value, a dimension that is no name (letters, digits, `_`, `-`, `.`),
+    /// or a written form over [`MAX_SUBJECT_BYTES`].
+    pub fn of(dimension: &str, value: impl AsRef<[u8]>) -> Result<Self, ParseError> {
+        Self::of_all([(dimension, value.as_ref())])
+    }
+
+    /// A subject as programs write it, `user:42` or just `42`: what follows the first colon is
+    /// taken literally. This is what [`crate::Limiter::check`] does with a string.
+    ///
+    /// # Errors
+    /// As [`Subject::of`].
+    pub fn literal(text: &str) -> Result<Self, ParseError> {
+        if is_plain(text) {
+            return Ok(Self(CompactString::new(text)));
+        }
+        let (dimension, value) = split(text);
+        Self::of(dimension, value)
+    }
+
+    /// A subject of several dimensions, with their values taken literally, in any order.
+    ///
+    /// # Errors
+    /// As [`Subject::of`]; also a dimension given twice, none, or more than [`MAX_DIMENSIONS`].
+    pub fn of_all<'a>(
+        dimensions: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+    ) -> Result<Self, ParseError> {
+        let mut pairs: Vec<(&str, &[u8])> = dimensions.into_iter().collect();
+        pairs.sort_unstable_by_key(|(dimension, _)| *dimension);
+        let whole = || render(&pairs);
+        if pairs.is_empty() {
+            return Err(ParseError::whole("", "a subject is missing", "write one, as `user:42`"));
+        }
+        if pairs.len() > MAX_DIMENSIONS {
+            let text = whole();
+            return Err(ParseError::whole(
+                &text,
+                "a subject has at most 16 dimensions",
+                "name only those that the count belongs to",
+            ));
+        }
+        for (dimension, value) in &pairs {
+            check_pair(dimension, value, &whole)?;
+        }
+        if let Some(twice) = pairs.windows(2).find(|w| w[0].0 == w[1].0) {
+            return Err(ParseError::whole(
+                &whole(),
+                format!("the dimension `{}` is given twice", twice[0].0),
+                "give each dimension once",
+            ));
+        }
+        let text = whole();
+        if text.len() > MAX_SUBJECT_BYTES {
+            return Err(ParseError::whole(
+                "",
+                format!("the subject has {} bytes in its written form", text.len()),
+                format!("at most {MAX_SUBJECT_BYTES}: hash long values first"),
+            ));
+        }
+        Ok(Self(text))
+    }
+
+    /// Reads the written form: `dim:value`, several joined by `,`, `%XX` escapes.
+    ///
+    /// # Errors
+    /// What is wrong and where: an empty part, a bad escape, a dimension given twice.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let mut owned: Vec<(&str, Vec<u8>)> = Vec::new();
+        let mut start = 0;
+        for part in text.split(',') {
+            let (dimension, value) = split(part);
+            let value_at = start + part.len() - value.len();
+            let bytes = unescape(value).map_err(|at| {
+                ParseError::at(
+                    text,
+                    value_at + at..(value_at + at + 3).min(text.len()),
+                    "`%` starts an escape of two hexadecimal digits",
+                    "write `%25` for a percent sign",
+                )
+            })?;
+            if part.is_empty() || bytes.is_empty() {
+                return Err(ParseError::at(
+                    text,
+                    start..(start + part.len()).max(start + 1),
+                    "a value is missing",
+                    "a subject is `dim:value`, several joined by `,`, as `user:42,route:login`",
+                ));
+            }
+            owned.push((dimension, bytes));
+            start += part.len() + 1;
+        }
+        Self::of_all(owned.iter().map(|(d, v)| (*d, v.as_slice())))
+    }
+
+    /// The written form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The dimensions and their values, in alphabetical order of the dimensions.
+    pub fn dimensions(&self) -> impl Iterator<Item = (&str, Cow<'_, [u8]>)> {
+        self.0.split(',').map(|part| {
+            let (dimension, value) = split(part);
+            (dimension, unescape(value).map_or(Cow::Borrowed(value.as_bytes()), Cow::Owned))
+        })
+    }
+}
+
+/// True when `text` is its own written form, seen without taking it apart.
+#[inline]
+pub(crate) fn is_plain(text: &str) -> bool {
+    let mut colon = None;
+    for (i, byte) in text.bytes().enumerate() {
+        match byte {
+            b'%' | b',' => return false,
+            b':' if colon.is_none() => colon = Some(i),
+            0x21..=0x7e => {}
+            _ => return false,
+        }
+    }
+    let sound = match colon {
+        None => !text.is_empty(),
+        // `key:x` is written `x`, and an empty dimension or value is an error.
+        Some(i) => i > 0 && i + 1 < text.len() && is_name(&text[..i]) && &text[..i] != "key",
+    };
+    sound && text.len() <= MAX_SUBJECT_BYTES
+}
+
+fn is_name(dimension: &str) -> bool {
+    dimension.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}
+
+/// Splits at the first colon; without one the dimension is `key`.
+fn split(part: &str) -> (&str, &str) {
+    part.split_once(':').unwrap_or((DEFAULT_DIMENSION, part))
+}
+
+fn check_pair(
+    dimension: &str,
+    value: &[u8],
+    whole: &dyn Fn() -> CompactString,
+) -> Result<(), ParseError> {
+    if value.is_empty() {
+        return Err(ParseError::whole(
+            &whole(),
+            format!("the value of `{dimension}` is empty"),
+            "an absent identity must not share one count: decide what to do without it",
+        ));
+    }
+    if dimension.is_empty() || !is_name(dimension) {
+        return Err(ParseError::whole(
+            &whole(),
+            format!("`{}` is no name of a dimension", dimension.escape_default()),
+            "use letters, digits, `_`, `-` and `.`, as in `user:42`",
+        ));
+    }
+    Ok(())
+}
+
+fn render(pairs: &[(&str, &[u8])]) -> CompactString {
+    let mut out = CompactString::default();
+    for (i, (dimension, value)) in pairs.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        let bare = pairs.len() == 1 && *dimension == DEFAULT_DIMENSION && !value.contains(&b':');
+        if !bare {
+            out.push_str(dimension);
+            out.push(':');
+        }
+        for &byte in *value {
+            if matches!(byte, 0x21..=0x7e) && byte != b'%' && byte != b',' {
+                out.push(char::from(byte));
+            } else {
+                out.push('%');
+                for nibble in [byte >> 4, byte & 15] {
+                    out.push(char::from(b"0123456789ABCDEF"[usize::from(nibble)]));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The bytes of a value, or where a bad escape stands.
+fn unescape(value: &str) -> Result<Vec<u8>, usize> {
+    let bytes = value.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&byte) = bytes.get(i) {
+        if byte != b'%' {
+            out.push(byte);
+            i += 1;
+            continue;
+        }
+        let digit = |at: usize| {
+            bytes
+                .get(at)
+                .and_then(|&b| char::from(b).to_digit(16))
+                .and_then(|d| u8::try_from(d).ok())
+        };
+        match (digit(i + 1), digit(i + 2)) {
+            (Some(high), Some(low)) => out.push(high * 16 + low),
+            _ => return Err(i),
+        }
+        i += 3;
+    }
+    Ok(out)
+}
+
+impl From<IpAddr> for Subject {
+    /// The dimension `ip`. An IPv4 address in IPv6 clothes is the IPv4 address.
+    fn from(ip: IpAddr) -> Self {
+        Self(compact_str::format_compact!("ip:{}", ip.to_canonical()))
+    }
+}
+
+impl FromStr for Subject {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subject({:?})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literal_values_cannot_become_other_subjects() {
+        for hostile in ["a,role:admin", "a%2C", "{x}", "a\r\nSET", "\0", "é", "a b", "::1"] {
+            let subject = Subject::of("user", hostile).unwrap();
+            let dims: Vec<_> = subject.dimensions().map(|(d, v)| (d, v.into_owned())).collect();
+            assert_eq!(dims, [("user", hostile.as_bytes().to_vec())], "{hostile}");
+            assert_eq!(Subject::parse(subject.as_str()).unwrap(), subject);
+            assert_eq!(Subject::literal(&format!("user:{hostile}")).unwrap(), subject);
+        }
+    }
+
+    #[test]
+    fn one_form_for_one_subject() {
+        assert_eq!(Subject::parse("key:zoo").unwrap(), Subject::literal("zoo").unwrap());
+        assert_eq!(Subject::parse("b:1,a:2").unwrap(), Subject::parse("a:2,b:1").unwrap());
+        assert_eq!(Subject::of("key", "a:b").unwrap().to_string(), "key:a:b");
+        assert_eq!(Subject::parse("ip:::1").unwrap().to_string(), "ip:::1");
+        assert_eq!(Subject::literal("user:%41").unwrap().to_string(), "user:%2541");
+        let mapped: IpAddr = "::ffff:1.2.3.4".parse().unwrap();
+        assert_eq!(Subject::from(mapped).to_string(), "ip:1.2.3.4");
+    }
+
+    #[test]
+    fn bad_subjects_say_what_is_wrong() {
+        for (text, says) in [
+            ("", "a value is missing"),
+            ("user:", "a value is missing"),
+            ("a:1,,b:2", "a value is missing"),
+            ("a:1,a:2", "given twice"),
+            ("a:%4", "`%` starts an escape"),
+            ("a:%zz", "`%` starts an escape"),
+            (":x", "no name of a dimension"),
+        ] {
+            let error = Subject::parse(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        assert!(Subject::of("user", vec![b'x'; MAX_SUBJECT_BYTES]).is_err());
+        assert!(Subject::of("user", vec![b'x'; MAX_SUBJECT_BYTES - 5]).is_ok());
+    }
+}
