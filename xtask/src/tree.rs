@@ -25,15 +25,15 @@ pub(crate) struct File {
 }
 
 impl Tree {
-    /// The tree that this program was built from, or, when that has moved, the one around the
-    /// current folder.
+    /// The tree around the current folder, else the one that this program was built from.
     pub(crate) fn find() -> Result<Self> {
         let built_from = Path::new(env!("CARGO_MANIFEST_DIR"));
         let here = std::env::current_dir().context("cannot read the current folder")?;
-        let candidates = built_from.ancestors().skip(1).take(1).chain(here.ancestors());
+        let candidates = here.ancestors().chain(built_from.ancestors().skip(1));
         for folder in candidates {
-            let manifest = folder.join("Cargo.toml");
-            if std::fs::read_to_string(&manifest).is_ok_and(|text| text.contains("[workspace]")) {
+            let manifest = std::fs::read_to_string(folder.join("Cargo.toml"));
+            let has_xtask = folder.join("xtask/Cargo.toml").is_file();
+            if has_xtask && manifest.is_ok_and(|text| text.contains("[workspace]")) {
                 return Ok(Self { root: folder.to_path_buf() });
             }
         }
