@@ -88,6 +88,9 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     if mutants.is_empty() {
         bail!("nothing to mutate: no integer literal there, or an empty shard");
     }
+    if options.test_command.trim().is_empty() {
+        bail!("--test-command is empty; it is a line for `sh`, such as `cargo test -q`");
+    }
     process::end_groups_on_ctrl_c()?;
     let verdicts = try_all(tree, options, &files, &mutants)?;
     conclude(tree, options, &files, &accepted, &verdicts)
@@ -268,7 +271,12 @@ fn conclude(
         "test_command": options.test_command,
         "mutants": mutants,
     });
-    let path = tree.root.join(RESULTS).join("literals.json");
+    // Parts of one run lie beside each other.
+    let name = options.shard.map_or_else(
+        || "literals.json".to_owned(),
+        |shard| format!("literals-{}.json", shard.to_string().replace('/', "-of-")),
+    );
+    let path = tree.root.join(RESULTS).join(name);
     write(&path, &format!("{all:#}\n"))?;
     Ok(tally.verdict())
 }

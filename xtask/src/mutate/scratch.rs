@@ -8,6 +8,10 @@ use anyhow::{Context, Result};
 use crate::process::{self, Ended};
 use crate::tree::Tree;
 
+/// The address space of a test command, in KiB: a mutant that allocates in a loop must fail by
+/// itself before the machine does. Compilers need less than half of it.
+const ADDRESS_SPACE: u32 = 8 * 1024 * 1024;
+
 /// A copy under `target/mutants-literals/<job>`. It stays there, so that the next mutant, and the
 /// next run, builds only what changed.
 #[derive(Debug)]
@@ -49,7 +53,9 @@ impl Scratch {
 
     /// Runs the test command in the copy.
     pub(super) fn test(&self, line: &str, limit: Duration) -> Result<Ended> {
-        let mut command = process::shell(line)?;
+        // Not every system can limit it; the time limit holds everywhere.
+        let bounded = format!("ulimit -v {ADDRESS_SPACE} 2>/dev/null || true\n{line}");
+        let mut command = process::shell(&bounded);
         command.current_dir(&self.copy).env("CARGO_TARGET_DIR", &self.build);
         process::run_for(&mut command, limit)
     }
@@ -57,5 +63,36 @@ impl Scratch {
     /// Where the copy is.
     pub(super) fn folder(&self) -> &Path {
         &self.copy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_follows_its_tree() {
+        let root = std::env::temp_dir().join(format!("tollgate-xtask-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("a")).unwrap();
+        std::fs::write(root.join("a/one"), "1").unwrap();
+        std::fs::write(root.join("two"), "2").unwrap();
+        let tree = Tree { root: root.clone() };
+        let read = |scratch: &Scratch, path: &str| {
+            std::fs::read_to_string(scratch.folder().join(path)).ok()
+        };
+
+        let scratch = Scratch::sync(&tree, 0).unwrap();
+        assert_eq!(read(&scratch, "a/one").as_deref(), Some("1"));
+        scratch.put("a/one", "mutant").unwrap();
+        assert_eq!(std::fs::read_to_string(root.join("a/one")).unwrap(), "1");
+
+        std::fs::remove_file(root.join("two")).unwrap();
+        let scratch = Scratch::sync(&tree, 0).unwrap();
+        assert_eq!(read(&scratch, "a/one").as_deref(), Some("1"));
+        assert_eq!(read(&scratch, "two"), None);
+
+        let ended = scratch.test("cat a/one", Duration::from_secs(60)).unwrap();
+        assert_eq!(ended.output, "1");
+        std::fs::remove_dir_all(root).unwrap();
     }
 }
