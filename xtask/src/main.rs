@@ -1,2 +1,218 @@
-//! The project's own tasks.
-fn main() {}
+//! The project's own tasks: `cargo xtask test`, `tidy`, `mutate` and their relatives.
+
+mod mutate;
+mod process;
+mod report;
+mod source;
+mod test;
+mod tidy;
+mod tools;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use lexopt::prelude::{Long, Short, Value, ValueExt};
+
+use crate::mutate::{Options, Shard};
+use crate::tree::Tree;
+
+const HELP: &str = "\
+The project's own tasks.
+
+Usage: cargo xtask <TASK> [OPTIONS]
+
+Tasks:
+  test [--quick] [--no-install]   format, clippy, tidy, tests, docs, deny; ends `N passed, N failed`
+                                  --quick leaves out docs and deny
+                                  --no-install never installs cargo-deny, only says how
+  tidy                            the project's own rules (STYLE.md), a second or so
+  deny [--no-install]             bans, licences and sources of every dependency
+  advisories [--no-install]       known vulnerabilities (needs a network)
+  mutate literals [OPTIONS]       move every integer literal of the strategies by one
+  mutate operators [OPTIONS]      cargo-mutants on the strategies
+
+Options of mutate:
+  --file F            only this file, from the root of the project (may be repeated)
+  --shard K/N         only part K of N, counted from 0
+  --jobs N            copies of the workspace at work at once (default 1)
+  --test-command CMD  literals only: what must fail for a mutant to count as killed
+  --timeout SECONDS   literals only: the limit for one mutant (default: 5 x the unmutated run)
+  --list              say what would be mutated, and run nothing
+
+Examples:
+  cargo xtask test --quick
+  cargo xtask mutate literals --file crates/tollgate/src/strategy/gcra/mod.rs
+  cargo xtask mutate literals --shard 0/8
+  cargo xtask mutate operators --list
+
+Environment: with CI=true a skipped test (#[ignore], or a test that prints `SKIPPED: reason`)
+counts as failed.
+";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs the task that the command line names; `Ok(false)` is a check that did not hold.
+fn run() -> Result<bool> {
+    let words = Words::parse(lexopt::Parser::from_env())?;
+    if words.help || words.path.is_empty() {
+        print!("{HELP}");
+        return Ok(words.help);
+    }
+    let tree = Tree::find()?;
+    let path: Vec<&str> = words.path.iter().map(String::as_str).collect();
+    match path.as_slice() {
+        ["test"] => {
+            words.only("test", &["quick", "no-install"])?;
+            test::run(&tree, words.quick, words.install)
+        }
+        ["tidy"] => {
+            words.only("tidy", &[])?;
+            tidy::run(&tree)
+        }
+        [task @ ("deny" | "advisories")] => {
+            words.only(task, &["no-install"])?;
+            tools::deny(&tree, *task == "advisories", words.install)
+        }
+        ["mutate", "literals"] => {
+            let known = ["file", "shard", "jobs", "test-command", "timeout", "list"];
+            words.only("mutate literals", &known)?;
+            mutate::literals::run(&tree, &words.mutate)
+        }
+        ["mutate", "operators"] => {
+            words.only("mutate operators", &["file", "shard", "jobs", "list", "no-install"])?;
+            mutate::operators::run(&tree, &words.mutate, words.install)
+        }
+        ["mutate", ..] => bail!("say `mutate literals` or `mutate operators`"),
+        other => bail!(
+            "no task `{}`; there are: test, tidy, deny, advisories, mutate literals, \
+             mutate operators",
+            other.join(" ")
+        ),
+    }
+}
+
+/// The command line, parsed but not yet judged: which options a task takes is the task's affair.
+struct Words {
+    path: Vec<String>,
+    seen: Vec<&'static str>,
+    help: bool,
+    quick: bool,
+    install: bool,
+    mutate: Options,
+}
+
+impl Words {
+    fn parse(mut parser: lexopt::Parser) -> Result<Self> {
+        let mut words = Self {
+            path: Vec::new(),
+            seen: Vec::new(),
+            help: false,
+            quick: false,
+            install: true,
+            mutate: Options::default(),
+        };
+        while let Some(argument) = parser.next()? {
+            let name = match argument {
+                Short('h') | Long("help") => {
+                    words.help = true;
+                    continue;
+                }
+                Value(word) => {
+                    words.path.push(word.string()?);
+                    continue;
+                }
+                Long("quick") => {
+                    words.quick = true;
+                    "quick"
+                }
+                Long("no-install") => {
+                    words.install = false;
+                    "no-install"
+                }
+                Long("file") => {
+                    words.mutate.files.push(parser.value()?.string()?);
+                    "file"
+                }
+                Long("shard") => {
+                    words.mutate.shard = Some(Shard::parse(&parser.value()?.string()?)?);
+                    "shard"
+                }
+                Long("jobs") => {
+                    words.mutate.jobs = match parser.value()?.parse()? {
+                        0 => bail!("--jobs 0 would run nothing; 1 is the least"),
+                        jobs => jobs,
+                    };
+                    "jobs"
+                }
+                Long("test-command") => {
+                    words.mutate.test_command = parser.value()?.string()?;
+                    "test-command"
+                }
+                Long("timeout") => {
+                    words.mutate.timeout_seconds = Some(parser.value()?.parse()?);
+                    "timeout"
+                }
+                Long("list") => {
+                    words.mutate.list = true;
+                    "list"
+                }
+                other => return Err(other.unexpected().into()),
+            };
+            words.seen.push(name);
+        }
+        Ok(words)
+    }
+
+    /// Refuses an option that the task would have to ignore.
+    fn only(&self, task: &str, known: &[&str]) -> Result<()> {
+        match self.seen.iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) if known.is_empty() => bail!("`{task}` takes no options, not --{name}"),
+            Some(name) => {
+                bail!("`{task}` does not take --{name}; it takes --{}", known.join(", --"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &[&str]) -> Result<Words> {
+        Words::parse(lexopt::Parser::from_args(line))
+    }
+
+    #[test]
+    fn an_option_of_another_task_is_refused() {
+        let parsed = words(&["tidy", "--quick"]).unwrap();
+        let message = parsed.only("tidy", &[]).unwrap_err().to_string();
+        assert_eq!(message, "`tidy` takes no options, not --quick");
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        assert!(words(&["mutate", "literals", "--jobs", "0"]).is_err());
+        assert!(words(&["mutate", "literals", "--shard", "3/3"]).is_err());
+        assert!(words(&["mutate", "literals", "--shard", "0/0"]).is_err());
+        assert!(words(&["--nonsense"]).is_err());
+    }
+
+    #[test]
+    fn a_shard_counts_from_zero() {
+        let parsed = words(&["mutate", "literals", "--shard", "1/3"]).unwrap();
+        let shard = parsed.mutate.shard.unwrap();
+        let mine: Vec<usize> = (0..7).filter(|index| shard.holds(*index)).collect();
+        assert_eq!(mine, [1, 4]);
+    }
+}

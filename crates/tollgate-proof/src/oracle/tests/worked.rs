@@ -218,12 +218,12 @@ fn a_refund_of_a_log_takes_its_own_event() {
     assert_eq!(log.refund(2 * S, S, 5), 5);
     assert_eq!(log.check(2 * S, 7), not_yet(6, 8 * S, 8 * S)); // the event of 0 s is still there
     assert_eq!(log.refund(10 * S, 0, 4), 0); // gone by itself,
-    assert_eq!(log.peek(9 * S, 1).fields.remaining, 6); // and not taken out either
+    assert_eq!(log.peek(9 * S, 1).fields.remaining, 10); // and then nothing counts: fresh
 
     let mut log = fresh(Rule::Log { n: 10, d_us: 10 * S });
     log.check(0, 5);
     log.check(0, 3);
-    assert_eq!(log.refund(S, 0, 3), 3); // the 3, not a part of the 5
+    assert_eq!(log.refund(S, 0, 3), 3); // of the 8 of that microsecond
     assert_eq!(log.refund(S, 0, 5), 5);
 }
 
