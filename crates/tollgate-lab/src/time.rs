@@ -67,6 +67,18 @@ pub fn parse(text: &[u8]) -> Result<u64, TimeError> {
     }
 }
 
+/// A time as text, `2015-05-17T10:05:03Z`, with a fraction when there is one.
+///
+/// # Examples
+/// ```
+/// assert_eq!(tollgate_lab::time::show(1_431_857_103_250_000), "2015-05-17T10:05:03.25Z");
+/// ```
+#[must_use]
+pub fn show(at_us: u64) -> String {
+    let time = i64::try_from(at_us).ok().and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
+    time.map_or_else(|| format!("{at_us} us after 1970"), |time| time.to_string())
+}
+
 /// `dd/Mon/yyyy:hh:mm:ss[.fraction] +hhmm`. By hand, for it is read once per line: 5 times as fast
 /// as a general parser, against which the tests hold it.
 pub(crate) fn parse_clf(text: &[u8]) -> Result<u64, TimeError> {
