@@ -69,7 +69,8 @@ pub enum Error {
     },
     /// The temporary file that holds sorted events could not be made, written or read.
     #[error("cannot {doing} a temporary file in {}: {source}; sorting this log needs 12 bytes of \
-             disk per event (24 while merging); point TMPDIR at a folder with room", .dir.display())]
+             disk per event (24 while merging); point TMPDIR at a folder with room",
+            .dir.display())]
     Temporary {
         /// What was being done: `create`, `write` or `read`.
         doing: &'static str,

@@ -4,6 +4,8 @@
 //! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
 //! put in order, [`generate`] writes large logs to try it on.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
 mod error;
 pub mod event;
 pub mod generate;

@@ -25,7 +25,8 @@ const PROGRESS_BYTES: u64 = 4 << 20;
 /// use std::path::Path;
 /// use tollgate_lab::{Lines, Reading};
 ///
-/// let log: &[u8] = b"::1 - - [17/May/2015:10:05:04 +0000]\n::1 - - [17/May/2015:10:05:03 +0000]\n";
+/// let log: &[u8] =
+///     b"::1 - - [17/May/2015:10:05:04 +0000]\n::1 - - [17/May/2015:10:05:03 +0000]\n";
 /// let lines = Lines::from_reader(log, Path::new("-"), None)?;
 /// let traffic = Reading::default().read_lines(lines, |_progress| ())?;
 /// assert_eq!((traffic.summary.events, traffic.summary.out_of_order), (2, 1));

@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn cut_or_damaged_gzip_is_an_error_that_says_so() {
-        let text: Vec<u8> = (0..200_000_u32).flat_map(|n| n.to_le_bytes()).collect();
+        let text: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
         let mut packed = gzip(&text);
         assert!(error_of(&packed[..packed.len() / 2]).contains("ends too early"));
         assert!(error_of(&packed[..4]).contains("ends too early"));
@@ -391,7 +391,7 @@ mod tests {
         for (len, whole) in [(MAX_LINE, true), (MAX_LINE + 1, false), (3 * BUFFER + 5, false)] {
             for end in ["\n", "\r\n"] {
                 for step in [1_000, BUFFER, 10 * BUFFER] {
-                    let mut text: Vec<u8> = (0..len).map(|n| b'a' + (n % 26) as u8).collect();
+                    let mut text: Vec<u8> = (b'a'..=b'z').cycle().take(len).collect();
                     let expected = text[..len.min(MAX_LINE)].to_vec();
                     text.extend_from_slice(end.as_bytes());
                     text.extend_from_slice(b"next\n");
@@ -420,7 +420,8 @@ mod tests {
                 .split(|b| *b == b'\n')
                 .map(|line| line.strip_suffix(b"\r").unwrap_or(line).to_vec())
                 .collect();
-            prop_assert_eq!(plain.iter().map(|(line, _)| line.clone()).collect::<Vec<_>>(), expected);
+            let texts: Vec<Vec<u8>> = plain.iter().map(|(line, _)| line.clone()).collect();
+            prop_assert_eq!(texts, expected);
             prop_assert_eq!(lines_of(&gzip(&bytes), step).unwrap(), plain);
         }
 

@@ -401,7 +401,8 @@ mod tests {
             let month = ["Jan", "Feb", "Mar", "Apr", "May", "Jun",
                          "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"][month];
             let text = format!(
-                "{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} {sign}{zone_h:02}{zone_m:02}"
+                "{day:02}/{month}/{year}:{hour:02}:{minute:02}:{second:02} \
+                 {sign}{zone_h:02}{zone_m:02}"
             );
             let expected = jiff_clf(&text).map(|us| u64::try_from(us).unwrap());
             prop_assert_eq!(parse(text.as_bytes()).ok(), expected, "{}", text);

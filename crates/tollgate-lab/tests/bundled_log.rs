@@ -1,5 +1,7 @@
 //! The bundled log, against facts that were counted without this project (examples/data/README.md).
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};

@@ -211,7 +211,10 @@ mod tests {
     use crate::time::TimeError;
 
     const AT_US: u64 = 1_431_857_103_000_000;
-    const COMBINED: &str = r#"1.2.3.4 - ann [17/May/2015:10:05:03 +0000] "GET /a\"b/c?d=\"e HTTP/1.1" 200 17 "http://r.org/?\"x" "A \"q\" [b]" 0.1 extra"#;
+    const COMBINED: &str = concat!(
+        r#"1.2.3.4 - ann [17/May/2015:10:05:03 +0000] "GET /a\"b/c?d=\"e HTTP/1.1" 200 17 "#,
+        r#""http://r.org/?\"x" "A \"q\" [b]" 0.1 extra"#
+    );
 
     fn read(line: &str, by: &str) -> Result<(u64, String), Reason> {
         let parser = Parser::new(by.parse().unwrap());

@@ -216,7 +216,7 @@ impl Parser {
 /// The path of a request target: without query and fragment, and without `http://host`.
 fn path_of(target: &[u8]) -> &[u8] {
     let path = match memchr::memmem::find(target.get(..16).unwrap_or(target), b"://") {
-        Some(at) if target[..at].iter().all(u8::is_ascii_alphabetic) => {
+        Some(at) if at > 0 && target[..at].iter().all(u8::is_ascii_alphabetic) => {
             let behind = &target[at + 3..];
             match memchr::memchr2(b'/', b'?', behind) {
                 Some(at) if behind[at] == b'/' => &behind[at..],
@@ -288,6 +288,7 @@ mod tests {
             ("x.org:443", "x.org:443"),
             ("/go?to=http://x.org/", "/go"),
             ("/a://b", "/a://b"),
+            ("://b/c", "://b/c"),
         ] {
             assert_eq!(path_of(target.as_bytes()), path.as_bytes(), "{target}");
         }
