@@ -390,7 +390,8 @@ mod tests {
     fn a_longer_line_is_cut_and_the_next_one_is_whole() {
         for (len, whole) in [(MAX_LINE, true), (MAX_LINE + 1, false), (3 * BUFFER + 5, false)] {
             for end in ["\n", "\r\n"] {
-                for step in [1_000, BUFFER, 10 * BUFFER] {
+                // A read that ends between \r and \n must not make the line longer.
+                for step in [1_000, MAX_LINE + 1, BUFFER, 10 * BUFFER] {
                     let mut text: Vec<u8> = (b'a'..=b'z').cycle().take(len).collect();
                     let expected = text[..len.min(MAX_LINE)].to_vec();
                     text.extend_from_slice(end.as_bytes());
