@@ -1,1 +1,25 @@
 //! What a rate limit would do to real traffic: replay of access logs.
+//!
+//! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
+//! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
+//! put in order, [`generate`] writes large logs to try it on.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod error;
+pub mod event;
+pub mod generate;
+mod mix;
+pub mod order;
+pub mod parse;
+pub mod read;
+pub mod source;
+mod text;
+pub mod time;
+
+pub use error::Error;
+pub use event::{ClientId, Clients, Event};
+pub use order::{Ordered, Sorting};
+pub use parse::{By, fuzz_line};
+pub use read::{Progress, Reading, Summary, Traffic, Unparsed};
+pub use source::Lines;

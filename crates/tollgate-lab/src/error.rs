@@ -1,0 +1,110 @@
+//! The one error of this crate: what could not be read or written, where, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a log could not be read to its end. A *line* that does not parse is no error: it is counted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing at this path.
+    #[error("{}: no such file; check the path, or give - to read standard input", .path.display())]
+    NotFound {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The path is a directory.
+    #[error("{}: is a directory; name one log file in it, or pipe several: \
+             cat {0}/*.log | tollgate replay -", .path.display())]
+    IsDirectory {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// The path may not be read by this user.
+    #[error("{}: permission denied; make the file readable, or pipe it in: \
+             sudo cat {0} | tollgate replay -", .path.display())]
+    PermissionDenied {
+        /// The path as given.
+        path: PathBuf,
+    },
+    /// Compressed by something that is not gzip, or twice by gzip.
+    #[error("{}: is {format}; unpack it on the way in: {command} {0} | tollgate replay -",
+            .path.display())]
+    Compressed {
+        /// The path as given (`-` for standard input).
+        path: PathBuf,
+        /// What the first bytes say the data is.
+        format: &'static str,
+        /// The command that unpacks it to standard output.
+        command: &'static str,
+    },
+    /// The gzip data stops before its end: a cut download, or a log that is still being written.
+    #[error("{}: the gzip data ends too early, after {unpacked_bytes} bytes of log; fetch the file \
+             again, or replay what is there: gzip -dc {0} 2>/dev/null | tollgate replay -",
+            .path.display())]
+    GzipTruncated {
+        /// The path as given (`-` for standard input).
+        path: PathBuf,
+        /// How many bytes could be unpacked before the data ended.
+        unpacked_bytes: u64,
+    },
+    /// The data begins like gzip and then is not.
+    #[error("{}: damaged gzip data after {unpacked_bytes} bytes of log ({source}); \
+             fetch the file again; gzip -t {0} checks it", .path.display())]
+    GzipDamaged {
+        /// The path as given (`-` for standard input).
+        path: PathBuf,
+        /// How many bytes could be unpacked before the damage.
+        unpacked_bytes: u64,
+        /// What the decoder said.
+        source: io::Error,
+    },
+    /// Any other failure to read the log.
+    #[error("{}: cannot read: {source}", .path.display())]
+    Read {
+        /// The path as given (`-` for standard input).
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The temporary file that holds sorted events could not be made, written or read.
+    #[error("cannot {doing} a temporary file in {}: {source}; sorting this log needs 12 bytes of \
+             disk per event (24 while merging); point TMPDIR at a folder with room",
+            .dir.display())]
+    Temporary {
+        /// What was being done: `create`, `write` or `read`.
+        doing: &'static str,
+        /// The folder of the temporary file.
+        dir: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More distinct clients than the table of names holds.
+    #[error(
+        "more than {max} distinct values of the --by field; choose a field with fewer, \
+             or replay a part of the log"
+    )]
+    TooManyClients {
+        /// How many there may be.
+        max: u64,
+    },
+    /// A spread was asked for, but the stamps have fractions of a second already.
+    #[error(
+        "the stamps of this log are finer than whole seconds, so there is nothing to spread; \
+             leave out --spread"
+    )]
+    NothingToSpread,
+}
+
+impl Error {
+    /// Sorts the failure to open or read `path` into the variant that knows the remedy.
+    pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            io::ErrorKind::IsADirectory => Self::IsDirectory { path },
+            io::ErrorKind::PermissionDenied => Self::PermissionDenied { path },
+            _ => Self::Read { path, source },
+        }
+    }
+}

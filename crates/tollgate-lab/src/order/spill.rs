@@ -1,0 +1,208 @@
+//! Sorted runs of events in one temporary file without a name, and their merge.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use crate::error::Error;
+use crate::event::{ClientId, Event};
+
+/// Bytes of an event in a run: the stamp and the client, little-endian.
+const RECORD: usize = 12;
+
+/// Events that the reader of one run holds: 48 KiB, so that a merge of 256 runs stays at 12 MiB.
+const READ_EVENTS: u64 = 4_096;
+
+/// A sorted stretch of the temporary file, counted in events.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    start: u64,
+    len: u64,
+}
+
+/// Appends runs to a new temporary file that has no name in its folder.
+#[derive(Debug)]
+pub(super) struct SpillWriter {
+    file: BufWriter<File>,
+    dir: PathBuf,
+    runs: Vec<Run>,
+    written: u64,
+}
+
+impl SpillWriter {
+    pub(super) fn create(dir: PathBuf) -> Result<Self, Error> {
+        match tempfile::tempfile_in(&dir) {
+            Ok(file) => {
+                let file = BufWriter::with_capacity(1 << 16, file);
+                Ok(Self { file, dir, runs: Vec::new(), written: 0 })
+            }
+            Err(source) => Err(Error::Temporary { doing: "create", dir, source }),
+        }
+    }
+
+    /// Sorts the buffer, makes it the next run, and empties it.
+    pub(super) fn write_run(&mut self, buffer: &mut Vec<Event>) -> Result<(), Error> {
+        buffer.sort_by_key(|event| event.at_us);
+        for event in buffer.drain(..) {
+            self.write(event)?;
+        }
+        self.end_run();
+        Ok(())
+    }
+
+    fn write(&mut self, event: Event) -> Result<(), Error> {
+        let mut record = [0; RECORD];
+        record[..8].copy_from_slice(&event.at_us.to_le_bytes());
+        record[8..].copy_from_slice(&event.client.index().to_le_bytes());
+        self.written += 1;
+        self.file.write_all(&record).map_err(|source| self.failed(source))
+    }
+
+    /// What was written since the end of the last run is a run.
+    fn end_run(&mut self) {
+        let start = self.runs.last().map_or(0, |run| run.start + run.len);
+        self.runs.push(Run { start, len: self.written - start });
+    }
+
+    pub(super) fn finish(self) -> Result<Spill, Error> {
+        let Self { file, dir, runs, .. } = self;
+        match file.into_inner() {
+            Ok(file) => Ok(Spill { file: Mutex::new(file), dir, runs }),
+            Err(failed) => {
+                Err(Error::Temporary { doing: "write", dir, source: failed.into_error() })
+            }
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> Error {
+        Error::Temporary { doing: "write", dir: self.dir.clone(), source }
+    }
+}
+
+/// Sorted runs in one temporary file. The lock keeps a seek and its read together, for there is
+/// one position per file and several readers.
+#[derive(Debug)]
+pub(super) struct Spill {
+    file: Mutex<File>,
+    dir: PathBuf,
+    runs: Vec<Run>,
+}
+
+impl Spill {
+    /// How many events there are.
+    pub(super) fn len(&self) -> u64 {
+        self.runs.iter().map(|run| run.len).sum()
+    }
+
+    /// How many runs there are.
+    pub(super) const fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// All events in order.
+    pub(super) fn merge(&self) -> Result<Merge<'_>, Error> {
+        Merge::new(self, &self.runs)
+    }
+
+    /// A new file in which each `fan_in` neighbouring runs are one.
+    pub(super) fn merge_groups(self, fan_in: usize) -> Result<Self, Error> {
+        let mut writer = SpillWriter::create(self.dir.clone())?;
+        for group in self.runs.chunks(fan_in) {
+            let mut merge = Merge::new(&self, group)?;
+            while let Some(event) = merge.next_event()? {
+                writer.write(event)?;
+            }
+            writer.end_run();
+        }
+        writer.finish()
+    }
+
+    fn read_at(&self, record: u64, bytes: &mut [u8]) -> Result<(), Error> {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.seek(SeekFrom::Start(record * RECORD as u64))
+            .and_then(|_| file.read_exact(bytes))
+            .map_err(|source| Error::Temporary { doing: "read", dir: self.dir.clone(), source })
+    }
+}
+
+/// Reads one run, a buffer at a time.
+#[derive(Debug)]
+struct RunReader {
+    next_record: u64,
+    end_record: u64,
+    buffer: Vec<u8>,
+    at: usize,
+}
+
+impl RunReader {
+    const fn new(run: Run) -> Self {
+        let end_record = run.start + run.len;
+        Self { next_record: run.start, end_record, buffer: Vec::new(), at: 0 }
+    }
+
+    fn next_event(&mut self, spill: &Spill) -> Result<Option<Event>, Error> {
+        if self.at == self.buffer.len() {
+            let records = (self.end_record - self.next_record).min(READ_EVENTS);
+            if records == 0 {
+                return Ok(None);
+            }
+            // At most READ_EVENTS records, which fit.
+            self.buffer.resize(usize::try_from(records).unwrap_or(0) * RECORD, 0);
+            spill.read_at(self.next_record, &mut self.buffer)?;
+            self.next_record += records;
+            self.at = 0;
+        }
+        let (mut at_us, mut client) = ([0; 8], [0; 4]);
+        at_us.copy_from_slice(&self.buffer[self.at..self.at + 8]);
+        client.copy_from_slice(&self.buffer[self.at + 8..self.at + RECORD]);
+        self.at += RECORD;
+        let client = ClientId::new(u32::from_le_bytes(client));
+        Ok(Some(Event::new(u64::from_le_bytes(at_us), client)))
+    }
+}
+
+/// The least event of several runs, again and again. Among equal stamps the earlier run wins, and
+/// runs are in file order, which makes the merge stable.
+#[derive(Debug)]
+pub(super) struct Merge<'a> {
+    spill: &'a Spill,
+    readers: Vec<RunReader>,
+    heap: BinaryHeap<Reverse<(u64, usize, ClientId)>>,
+    failed: bool,
+}
+
+impl<'a> Merge<'a> {
+    fn new(spill: &'a Spill, runs: &[Run]) -> Result<Self, Error> {
+        let mut readers: Vec<RunReader> = runs.iter().map(|run| RunReader::new(*run)).collect();
+        let mut heap = BinaryHeap::with_capacity(readers.len());
+        for (index, reader) in readers.iter_mut().enumerate() {
+            if let Some(event) = reader.next_event(spill)? {
+                heap.push(Reverse((event.at_us, index, event.client)));
+            }
+        }
+        Ok(Self { spill, readers, heap, failed: false })
+    }
+
+    pub(super) fn next_event(&mut self) -> Result<Option<Event>, Error> {
+        if self.failed {
+            return Ok(None);
+        }
+        let Some(mut least) = self.heap.peek_mut() else { return Ok(None) };
+        let Reverse((at_us, index, client)) = *least;
+        match self.readers[index].next_event(self.spill) {
+            Ok(Some(next)) => *least = Reverse((next.at_us, index, next.client)),
+            Ok(None) => {
+                PeekMut::pop(least);
+            }
+            Err(error) => {
+                self.failed = true;
+                return Err(error);
+            }
+        }
+        Ok(Some(Event::new(at_us, client)))
+    }
+}

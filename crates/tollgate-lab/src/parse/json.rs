@@ -1,0 +1,392 @@
+//! JSON lines: one object per line, of which only the fields that are asked for are looked at.
+//!
+//! Numbers are taken as the text that stands in the line, so that no float comes between.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{By, Parsed, Reason, path_of, without_port};
+use crate::time;
+
+/// Where loggers put the client, best first. `a.b` is `b` inside `a`.
+pub(super) const CLIENT: [&str; 14] = [
+    "remote_addr",
+    "client_ip",
+    "ip",
+    "client",
+    "remote_ip",
+    "clientip",
+    "clientIp",
+    "remote_host",
+    "request.client_ip", // Caddy
+    "request.remote_ip", // Caddy
+    "client.ip",         // Elastic Common Schema
+    "source.ip",         // Elastic Common Schema
+    "ClientHost",        // Traefik
+    "host",
+];
+
+/// Where loggers put the time, best first.
+pub(super) const TIME: [&str; 11] = [
+    "time",
+    "timestamp",
+    "@timestamp",
+    "ts",
+    "time_local",
+    "time_iso8601",
+    "msec", // nginx
+    "datetime",
+    "StartUTC", // Traefik
+    "date",
+    "t",
+];
+
+/// Where loggers put the target of the request, best first; of the first line of a request
+/// (`GET /a HTTP/1.1`) the target is taken.
+const PATH: [&str; 10] = [
+    "path",
+    "uri",
+    "request_uri",
+    "request_path",
+    "url.path",
+    "request.uri",
+    "RequestPath",
+    "url",
+    "target",
+    "request",
+];
+
+const USER: [&str; 3] = ["user", "remote_user", "user.name"];
+
+/// The roles that a field can have, as indices.
+const CLIENT_ROLE: usize = 0;
+const TIME_ROLE: usize = 1;
+const BY_ROLE: usize = 2;
+const ROLES: usize = 3;
+
+/// A place where the value of a role may be; among several, the first in the list is taken.
+#[derive(Debug, Clone)]
+struct Place {
+    role: usize,
+    rank: usize,
+    path: Cow<'static, str>,
+}
+
+/// The places to look at for one `--by` option.
+#[derive(Debug)]
+pub(super) struct Fields {
+    places: Vec<Place>,
+}
+
+impl Fields {
+    pub(super) fn of(by: &By) -> Self {
+        let known = |role, paths: &'static [&'static str]| {
+            let ranked = paths.iter().enumerate();
+            ranked.map(move |(rank, path)| Place { role, rank, path: Cow::Borrowed(*path) })
+        };
+        let mut places: Vec<Place> =
+            known(CLIENT_ROLE, &CLIENT).chain(known(TIME_ROLE, &TIME)).collect();
+        match by {
+            By::Ip => {}
+            By::Path => places.extend(known(BY_ROLE, &PATH)),
+            By::User => places.extend(known(BY_ROLE, &USER)),
+            By::Field(name) => {
+                let path = Cow::Owned(name.clone());
+                places.push(Place { role: BY_ROLE, rank: 0, path });
+            }
+        }
+        Self { places }
+    }
+
+    /// Reads a line that begins with `{`.
+    pub(super) fn parse<'a>(&self, line: &'a [u8], by: &By) -> Result<Parsed<'a>, Reason> {
+        match std::str::from_utf8(line) {
+            Ok(text) => self.parse_text(text, by),
+            // Some servers copy bytes of a request that are no UTF-8 into a field that may not be
+            // asked for; such bytes must not cost the line.
+            Err(_) => {
+                let text = String::from_utf8_lossy(line);
+                let Parsed { at_us, key } = self.parse_text(&text, by)?;
+                Ok(Parsed { at_us, key: Cow::Owned(key.into_owned()) })
+            }
+        }
+    }
+
+    fn parse_text<'a>(&self, text: &'a str, by: &By) -> Result<Parsed<'a>, Reason> {
+        let mut values = Values::default();
+        collect(text, &self.places.iter().collect::<Vec<_>>(), 0, &mut values)?;
+        let [client, at, key] = values.best.map(|best| best.map(|(_, raw)| raw));
+        let client = client.ok_or(Reason::JsonNoClient)?;
+        let at_us = time::parse(scalar(at.ok_or(Reason::JsonNoTime)?).as_bytes())?;
+        let absent = || Reason::NoField(by.clone());
+        let key = match by {
+            By::Ip => cut(scalar(client), |ip| without_port(ip).unwrap_or(ip)),
+            By::Path => cut(scalar(key.ok_or_else(absent)?), |request| path_of(target(request))),
+            By::User | By::Field(_) => cut(scalar(key.ok_or_else(absent)?), |value| value),
+        };
+        if key.is_empty() { Err(absent()) } else { Ok(Parsed { at_us, key }) }
+    }
+}
+
+/// A part of a value, borrowed from the line where that is possible.
+fn cut<'a>(value: Cow<'a, str>, part: impl Fn(&[u8]) -> &[u8]) -> Cow<'a, [u8]> {
+    match value {
+        Cow::Borrowed(text) => Cow::Borrowed(part(text.as_bytes())),
+        Cow::Owned(text) => Cow::Owned(part(text.as_bytes()).to_vec()),
+    }
+}
+
+/// The target of a first request line; a text without blanks is the target itself.
+fn target(request: &[u8]) -> &[u8] {
+    match memchr::memchr(b' ', request) {
+        Some(at) if request[..at].iter().all(u8::is_ascii_uppercase) => {
+            let behind = &request[at + 1..];
+            match memchr::memrchr(b' ', behind) {
+                Some(end) if behind[end + 1..].starts_with(b"HTTP/") => &behind[..end],
+                _ => behind,
+            }
+        }
+        _ => request,
+    }
+}
+
+/// The best value seen so far for each role, as it stands in the line.
+#[derive(Debug, Default)]
+struct Values<'a> {
+    best: [Option<(usize, &'a str)>; ROLES],
+}
+
+impl<'a> Values<'a> {
+    /// Keeps the value if it is one (not empty, `-`, null, an object or an array) and no better
+    /// place had one. Of two fields of one name the last counts, as in most readers of JSON.
+    fn offer(&mut self, place: &Place, raw: &'a str) {
+        let best = &mut self.best[place.role];
+        let absent = matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with(['{', '[']);
+        if !absent && best.is_none_or(|(rank, _)| place.rank <= rank) {
+            *best = Some((place.rank, raw));
+        }
+    }
+}
+
+/// The text of a string, without its quotes and escapes; of a number or a bool, as it stands.
+fn scalar(raw: &str) -> Cow<'_, str> {
+    let Some(inner) = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return Cow::Borrowed(raw);
+    };
+    if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
+        return Cow::Borrowed(inner);
+    }
+    // It was read as JSON before; a lone surrogate is the only thing that can fail now.
+    serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
+}
+
+/// Reads an object; `skip` bytes of each place's path lead to it.
+fn collect<'a>(
+    text: &'a str,
+    places: &[&Place],
+    skip: usize,
+    values: &mut Values<'a>,
+) -> Result<(), Reason> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let object = Object { places, skip, values };
+    object
+        .deserialize(&mut reader)
+        .and_then(|()| reader.end())
+        .map_err(|error| Reason::Json { column: error.column(), cut: error.is_eof() })
+}
+
+struct Object<'p, 'a> {
+    places: &'p [&'p Place],
+    skip: usize,
+    values: &'p mut Values<'a>,
+}
+
+impl<'a> DeserializeSeed<'a> for Object<'_, 'a> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'a>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'a> Visitor<'a> for Object<'_, 'a> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'a>>(self, mut map: A) -> Result<(), A::Error> {
+        let Object { places, skip, values } = self;
+        let key = Key { places, skip };
+        while let Some(found) = map.next_key_seed(key)? {
+            let Some(found) = found else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            let raw = map.next_value::<&RawValue>()?.get();
+            for place in places.iter().filter(|place| found.is(&place.path[skip..])) {
+                values.offer(place, raw);
+            }
+            if raw.starts_with('{') {
+                let inner: Vec<&Place> =
+                    places.iter().copied().filter(|p| found.leads(&p.path[skip..])).collect();
+                if !inner.is_empty() {
+                    // It was read as JSON just now, so this does not fail.
+                    let _ = collect(raw, &inner, skip + found.0.len() + 1, values);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads the name of a field: none when no place begins with it.
+#[derive(Clone, Copy)]
+struct Key<'p> {
+    places: &'p [&'p Place],
+    skip: usize,
+}
+
+/// The name of a field that some place begins with.
+struct Found<'p>(&'p str);
+
+impl Found<'_> {
+    fn is(&self, path: &str) -> bool {
+        path == self.0
+    }
+
+    fn leads(&self, path: &str) -> bool {
+        path.strip_prefix(self.0).is_some_and(|rest| rest.starts_with('.'))
+    }
+}
+
+impl<'p, 'a> DeserializeSeed<'a> for Key<'p> {
+    type Value = Option<Found<'p>>;
+
+    fn deserialize<D: Deserializer<'a>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl<'p> Visitor<'_> for Key<'p> {
+    type Value = Option<Found<'p>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a field")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
+        let paths = self.places.iter().map(|place| &place.path[self.skip..]);
+        let mut named = paths.filter(|path| {
+            path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        Ok(named.next().map(|path| Found(&path[..name.len()])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{By, Parser, Reason};
+    use crate::time::TimeError;
+
+    fn read(line: &[u8], by: &str) -> Result<(u64, String), Reason> {
+        let parser = Parser::new(by.parse().unwrap());
+        let parsed = parser.parse(line)?;
+        Ok((parsed.at_us, String::from_utf8(parsed.key.into_owned()).unwrap()))
+    }
+
+    fn check(line: &str, by: &str, key: &str) {
+        assert_eq!(
+            read(line.as_bytes(), by),
+            Ok((1_431_857_103_250_000, key.into())),
+            "{line} by {by}"
+        );
+    }
+
+    #[test]
+    fn finds_client_and_time_under_their_usual_names() {
+        for line in [
+            r#"{"remote_addr":"::1","time":"2015-05-17T10:05:03.25Z"}"#,
+            r#"{"time_local":"17/May/2015:10:05:03.25 +0000","client_ip":"::1"}"#,
+            r#" { "ts" : 1431857103.25 , "request": {"remote_ip": "::1", "uri": "/"} }"#,
+            r#"{"@timestamp":"1431857103250","client":{"ip":"::1"}}"#,
+            r#"{"msec":1431857103250000,"ip":"::1","host":"www.x.org"}"#,
+            r#"{"timestamp":1.43185710325e9,"host":"::1","client":null,"ip":"-"}"#,
+            r#"{"timestamp":1431857103250,"ip":"[::1]:99"}"#,
+            r#"{"time":"2015-05-17T12:05:03.25+02:00","ip":"x","ip":"\u003a:1"}"#,
+        ] {
+            check(line, "ip", "::1");
+        }
+        check(r#"{"ts":1431857103.25,"remote_addr":"1.2.3.4:567"}"#, "ip", "1.2.3.4");
+    }
+
+    #[test]
+    fn takes_any_field_by_its_path() {
+        let line = r#"{"ts":1431857103.25,"ip":"::1","user":"ann","n":42,"ok":true,"a":{"b":{"c":
+            "deep"},"b.d":1},"x.y":"flat","request":"GET /p/q?r HTTP/1.1","tab":"a\tb"}"#;
+        for (by, key) in [
+            ("user", "ann"),
+            ("path", "/p/q"),
+            ("n", "42"),
+            ("ok", "true"),
+            ("a.b.c", "deep"),
+            ("a.b.d", "1"),
+            ("x.y", "flat"),
+            ("tab", "a\tb"),
+            ("ts", "1431857103.25"),
+        ] {
+            check(line, by, key);
+        }
+        check(r#"{"ts":1431857103.25,"ip":"::1","url":"http://h/p?q"}"#, "path", "/p");
+        check(r#"{"ts":1431857103.25,"ip":"::1","remote_user":"bob"}"#, "user", "bob");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_do_not_cost_the_line() {
+        let line = b"{\"ts\":1431857103.25,\"ip\":\"::1\",\"agent\":\"\xe9\xff\"}";
+        assert_eq!(read(line, "ip"), Ok((1_431_857_103_250_000, "::1".into())));
+        assert_eq!(read(line, "agent").unwrap().1, "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, by, reason) in [
+            (r#"{"ts":1}"#, "ip", Reason::JsonNoClient),
+            (r#"{"ip":"::1"}"#, "ip", Reason::JsonNoTime),
+            (r#"{"ip":"::1","ts":{}}"#, "ip", Reason::JsonNoTime),
+            (r#"{"ip":"::1","ts":1}"#, "user", Reason::NoField(By::User)),
+            (r#"{"ip":"::1","ts":1,"user":"-"}"#, "user", Reason::NoField(By::User)),
+            (
+                r#"{"ip":"::1","ts":1,"a":{"b":[1]}}"#,
+                "a.b",
+                Reason::NoField(By::Field("a.b".into())),
+            ),
+            (r#"{"ip":"::1","ts":true}"#, "ip", TimeError::Form.into()),
+            (r#"{"ip":"::1","ts":-5}"#, "ip", TimeError::BeforeEpoch.into()),
+            (r#"{"ip":"::1","ts":"2015-05-17T10:05:03"}"#, "ip", TimeError::NoZone.into()),
+            (r#"{"ip":"::1","ts":1"#, "ip", Reason::Json { column: 18, cut: true }),
+            (r#"{"ip":'::1'}"#, "ip", Reason::Json { column: 7, cut: false }),
+            (r#"{"ip":"::1","ts":1} x"#, "ip", Reason::Json { column: 21, cut: false }),
+            ("{}", "ip", Reason::JsonNoClient),
+            ("{", "ip", Reason::Json { column: 1, cut: true }),
+        ] {
+            assert_eq!(read(line.as_bytes(), by), Err(reason), "{line}");
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_or_read_but_never_a_crash() {
+        let deep = "{\"a\":".repeat(30_000);
+        assert!(read(deep.as_bytes(), "a.a").is_err());
+        let arrays =
+            format!("{{\"ip\":\"::1\",\"ts\":1,\"x\":{}{}}}", "[".repeat(9_999), "]".repeat(9_999));
+        let _ = read(arrays.as_bytes(), "ip");
+        let path = ["a"; 128].join(".");
+        let line = format!("{}1{}", "{\"a\":".repeat(128), "}".repeat(128));
+        let _ = read(line.as_bytes(), &path);
+    }
+}

@@ -1,0 +1,57 @@
+//! Bytes of a log made fit to print: short, on one line, without control characters.
+
+/// At most `max_chars` characters of `bytes`; what is not printable becomes `\xNN`, a cut is
+/// marked by `...`. A terminal can be shown the result whatever the log contains.
+#[must_use]
+pub(crate) fn printable(bytes: &[u8], max_chars: usize) -> String {
+    let mut out = String::new();
+    let mut chars = 0_usize;
+    for chunk in bytes.utf8_chunks() {
+        let parts = chunk.valid().chars().map(Ok).chain(chunk.invalid().iter().map(Err));
+        for part in parts {
+            if chars >= max_chars {
+                out.push_str("...");
+                return out;
+            }
+            chars += 1;
+            match part {
+                Ok(c) if is_plain(c) => out.push(c),
+                Ok(c) => {
+                    let mut utf8 = [0; 4];
+                    c.encode_utf8(&mut utf8).bytes().for_each(|b| push_hex(&mut out, b));
+                }
+                Err(&byte) => push_hex(&mut out, byte),
+            }
+        }
+    }
+    out
+}
+
+/// Controls and the characters that turn the direction of writing or print nothing would let a log
+/// line change what a terminal shows.
+fn is_plain(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn push_hex(out: &mut String, byte: u8) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push_str("\\x");
+    out.push(char::from(DIGITS[usize::from(byte >> 4)]));
+    out.push(char::from(DIGITS[usize::from(byte & 15)]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_text_hides_controls_and_cuts() {
+        assert_eq!(printable("plain é".as_bytes(), 99), "plain é");
+        assert_eq!(printable(b"\x1b[2J\xff\t", 99), "\\x1b[2J\\xff\\x09");
+        assert_eq!(printable("a\u{202e}b".as_bytes(), 99), "a\\xe2\\x80\\xaeb");
+        assert_eq!(printable(b"abcdef", 3), "abc...");
+        assert_eq!(printable(b"abc", 3), "abc");
+    }
+}
