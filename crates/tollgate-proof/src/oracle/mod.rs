@@ -149,8 +149,10 @@ impl Oracle {
         let now = self.count_mut().settle(i128::from(now_us));
         let before = self.remaining(now);
         self.count_mut().refund(now, i128::from(at_us), i128::from(cost));
-        let rose = self.remaining(now).saturating_sub(before);
-        self.forget_if_free(now);
+        // Under skew the newest event may have gone, and with it the time that counts.
+        let after = self.remaining(self.count().judged(i128::from(now_us)));
+        let rose = after.saturating_sub(before);
+        self.forget_if_free(now_us);
         rose
     }
 
@@ -167,12 +169,13 @@ impl Oracle {
                 self.count_mut().charge(now, i128::from(taken));
             }
         }
-        self.forget_if_free(now);
+        self.forget_if_free(now_us);
     }
 
     /// "When all of a state has been given back, it is fresh."
-    fn forget_if_free(&mut self, now: i128) {
-        if self.count().used(now).parts == 0 {
+    fn forget_if_free(&mut self, now_us: u64) {
+        let judged = self.count().judged(i128::from(now_us));
+        if self.count().used(judged).parts == 0 {
             self.held = Held::fresh(self.rule, self.grouped);
         }
     }

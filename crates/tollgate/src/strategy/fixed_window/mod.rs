@@ -106,7 +106,9 @@ impl super::Step for Step {
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
         let view = self.view(cell, now);
-        Self::store(cell, view.start_us, view.count);
+        if view.stepped_back {
+            Self::store(cell, view.start_us, view.count);
+        }
     }
 
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
@@ -116,9 +118,9 @@ impl super::Step for Step {
 
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
-        let holds = charge.at_us >= view.start_us && charge.at_us < view.start_us + self.period_us;
-        let given = if holds { charge.cost } else { 0 };
-        Self::store(cell, view.start_us, view.count.saturating_sub(given));
+        if (view.start_us..view.start_us + self.period_us).contains(&charge.at_us) {
+            Self::store(cell, view.start_us, view.count.saturating_sub(charge.cost));
+        }
     }
 
     fn spent_until_us(&self, charge: Charge) -> u64 {

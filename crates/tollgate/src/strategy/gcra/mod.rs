@@ -117,8 +117,10 @@ impl super::Step for Step {
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
-        let (debt, _) = self.debt(cell, now);
-        self.owe(cell, now, debt);
+        let (debt, stepped_back) = self.debt(cell, now);
+        if stepped_back {
+            self.owe(cell, now, debt);
+        }
     }
 
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {

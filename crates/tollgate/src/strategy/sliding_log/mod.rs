@@ -113,17 +113,36 @@ impl Step {
         leaving_us + self.period_us - now.as_micros()
     }
 
-    /// Brings the entries that count into one list, mending a state from the future.
-    fn entries(&self, log: &dyn Log, now: Time) -> Vec<Entry> {
-        let view = self.view(log, now);
-        if view.stepped_back {
-            return vec![Entry { at_us: view.at_us, total: view.used }];
+    /// Lets `change` take from the costs of the events that count, oldest first, and writes the
+    /// log anew: for the rare operations. Events that no longer count stay as they are.
+    fn rewrite(&self, log: &mut dyn Log, now: Time, change: impl FnMut(&mut Event)) {
+        let first = self.view(log, now).first;
+        let mut events = events(log);
+        events[first..].iter_mut().for_each(change);
+        let mut total = 0;
+        let mut entries = Vec::with_capacity(events.len());
+        for event in events.iter().filter(|event| event.cost > 0) {
+            total += event.cost;
+            entries.push(Entry { at_us: event.at_us, total });
         }
-        (view.first..log.len())
-            .map(|i| log.entry(i))
-            .map(|entry| Entry { total: entry.total - view.base, ..entry })
-            .collect()
+        log.replace(&entries);
     }
+}
+
+/// What happened at one microsecond.
+struct Event {
+    at_us: u64,
+    cost: u64,
+}
+
+fn events(log: &dyn Log) -> Vec<Event> {
+    let mut before = log.base();
+    let own = |entry: Entry| {
+        let cost = entry.total - before;
+        before = entry.total;
+        Event { at_us: entry.at_us, cost }
+    };
+    (0..log.len()).map(|i| log.entry(i)).map(own).collect()
 }
 
 impl super::Step for Step {
@@ -179,9 +198,9 @@ impl super::Step for Step {
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
         let Some(log) = log_of(cell) else { return };
-        if self.view(log, now).stepped_back {
-            let mended = self.entries(log, now);
-            log.replace(&mended);
+        let view = self.view(log, now);
+        if view.stepped_back {
+            log.replace(&[Entry { at_us: view.at_us, total: view.used }]);
         }
     }
 
@@ -191,23 +210,13 @@ impl super::Step for Step {
     }
 
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+        self.repair(cell, now);
         let Some(log) = log_of(cell) else { return };
-        let mut entries = self.entries(log, now);
-        let Ok(found) = entries.binary_search_by_key(&charge.at_us, |entry| entry.at_us) else {
-            return;
-        };
-        let before = found.checked_sub(1).map_or(0, |i| entries[i].total);
-        let own = entries[found].total - before;
-        if own < charge.cost {
-            return;
-        }
-        for entry in &mut entries[found..] {
-            entry.total -= charge.cost;
-        }
-        if own == charge.cost {
-            entries.remove(found);
-        }
-        log.replace(&entries);
+        self.rewrite(log, now, |event| {
+            if event.at_us == charge.at_us && event.cost >= charge.cost {
+                event.cost -= charge.cost;
+            }
+        });
     }
 
     fn spent_until_us(&self, charge: Charge) -> u64 {
@@ -215,21 +224,23 @@ impl super::Step for Step {
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+        self.repair(cell, now);
         let Some(log) = log_of(cell) else { return };
-        let mut entries = self.entries(log, now);
-        entries.retain_mut(|entry| {
-            entry.total = entry.total.saturating_sub(units);
-            entry.total > 0
+        let mut left = units;
+        self.rewrite(log, now, |event| {
+            let given = event.cost.min(left);
+            event.cost -= given;
+            left -= given;
         });
-        log.replace(&entries);
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (Some(log), Some(old)) = (log_of(cell), log_of(old)) else { return };
         // A longer window may still count what the shorter one no longer did: keep all that is
-        // held. The entries of a state from the future are mended under the old numbers.
-        if was.view(old, now).stepped_back {
-            log.replace(&was.entries(old, now));
+        // held. A state from the future is mended under the old numbers.
+        let view = was.view(old, now);
+        if view.stepped_back {
+            log.replace(&[Entry { at_us: view.at_us, total: view.used }]);
             return;
         }
         let base = old.base();

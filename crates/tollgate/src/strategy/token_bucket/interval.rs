@@ -112,7 +112,9 @@ impl Step for Interval {
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
         let view = self.view(cell, now);
-        Self::store(cell, view.refilled_us, view.missing);
+        if view.stepped_back {
+            Self::store(cell, view.refilled_us, view.missing);
+        }
     }
 
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
@@ -122,9 +124,9 @@ impl Step for Interval {
 
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
-        let still = charge.at_us - charge.at_us % self.period_us == view.refilled_us;
-        let given = if still { charge.cost } else { 0 };
-        Self::store(cell, view.refilled_us, view.missing.saturating_sub(given));
+        if charge.at_us - charge.at_us % self.period_us == view.refilled_us {
+            Self::store(cell, view.refilled_us, view.missing.saturating_sub(charge.cost));
+        }
     }
 
     fn spent_until_us(&self, charge: Charge) -> u64 {

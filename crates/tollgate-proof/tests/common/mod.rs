@@ -1,0 +1,139 @@
+//! The engine and the oracle side by side: one limit, one subject, every operation on both.
+#![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
+
+use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::{Anchor, Limit, LimitSet, Quota, Refill, Rounding, Strategy, Time};
+use tollgate_proof::oracle::{self, Answer, Oracle, Rule};
+
+/// The rule that the definitions give a limit, read from its quota and not from its step.
+pub fn rule_of(limit: &Limit) -> Rule {
+    let Quota { units, period, burst, precision, rounding, refill, anchor, .. } = *limit.quota();
+    let (n, d_us) = (units, period.as_micros());
+    match limit.strategy() {
+        Strategy::Uniform => Rule::Greedy { n, d_us, burst: 1 },
+        Strategy::Gcra => Rule::Greedy { n, d_us, burst: burst.unwrap() },
+        Strategy::TokenBucket => match refill.unwrap() {
+            Refill::Interval => Rule::Interval { n, d_us, burst: burst.unwrap() },
+            _ => Rule::Greedy { n, d_us, burst: burst.unwrap() },
+        },
+        Strategy::FixedWindow => match anchor.unwrap() {
+            Anchor::FirstHit => Rule::FixedFirstHit { n, d_us },
+            _ => Rule::FixedEpoch { n, d_us },
+        },
+        Strategy::SlidingLog => Rule::Log { n, d_us },
+        Strategy::SlidingWindow => Rule::Window {
+            n,
+            d_us,
+            precision_us: precision.unwrap().as_micros(),
+            rounding: match rounding.unwrap() {
+                Rounding::Interpolate => oracle::Rounding::Interpolate,
+                Rounding::Truncate => oracle::Rounding::Truncate,
+                _ => oracle::Rounding::Conservative,
+            },
+        },
+        other => panic!("no rule for {other}: add it here and to docs/definitions.md"),
+    }
+}
+
+/// One subject under one limit, in the engine and in the oracle.
+pub struct Twins {
+    pub limits: LimitSet,
+    pub held: Held,
+    pub oracle: Oracle,
+}
+
+impl Twins {
+    /// Fresh ones; `grouped` takes the oracle's form for long runs.
+    pub fn new(limit: &str, grouped: bool) -> Self {
+        let limits: LimitSet = limit.parse().unwrap_or_else(|e| panic!("{limit}: {e}"));
+        let rule = rule_of(&limits.limits()[0]);
+        let oracle = if grouped { Oracle::grouped(rule) } else { Oracle::new(rule) };
+        let oracle = oracle.unwrap_or_else(|e| panic!("{limit}: {e}"));
+        Self { held: Held::fresh(&limits), limits, oracle }
+    }
+
+    pub fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (Answer, u64) {
+        let mut parts = [Part::new(&self.limits, &mut self.held)];
+        let outcome = engine::decide(&mut parts, Time::from_micros(now_us), cost, mode);
+        let fields = outcome.fields[0];
+        let answer = Answer {
+            admitted: outcome.granted > 0,
+            granted: if mode.is_peek() { 0 } else { outcome.granted },
+            fields: oracle::Fields {
+                remaining: fields.remaining,
+                retry_after_us: fields.retry_after_us,
+                reset_after_us: fields.reset_after_us,
+            },
+        };
+        (answer, fields.charged_at_us)
+    }
+
+    /// A check on both; every field must be equal. Answers it, and when it was charged.
+    pub fn check(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+        let (answer, at_us) = self.engine(now_us, cost, Mode::Whole);
+        let expected = self.oracle.check(now_us, cost);
+        assert_eq!(answer, expected, "{} check {cost} at {now_us}: {:?}", self.limits, self.held);
+        if answer.admitted {
+            assert_eq!(at_us, self.oracle.charged_at(), "{} charged at", self.limits);
+        }
+        (answer, at_us)
+    }
+
+    /// A peek on both; the engine's state must stay as it is.
+    pub fn peek(&mut self, now_us: u64, cost: u64) -> Answer {
+        let before = self.held.clone();
+        let (answer, _) = self.engine(now_us, cost, Mode::Peek);
+        let expected = self.oracle.peek(now_us, cost);
+        assert_eq!(answer, expected, "{} peek {cost} at {now_us}: {before:?}", self.limits);
+        assert_eq!(self.held, before, "a peek changed the state");
+        answer
+    }
+
+    /// A partial check on both.
+    pub fn partial(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+        let (answer, at_us) = self.engine(now_us, cost, Mode::Partial);
+        let expected = self.oracle.partial(now_us, cost);
+        assert_eq!(answer, expected, "{} partial {cost} at {now_us}", self.limits);
+        (answer, at_us)
+    }
+
+    /// A refund on both.
+    pub fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
+        let now = Time::from_micros(now_us);
+        let (limits, held) = (&self.limits, &mut self.held);
+        let given = engine::give_back(limits, held, limits, &[at_us], cost, now)[0];
+        let expected = self.oracle.refund(now_us, at_us, cost);
+        assert_eq!(given, expected, "{} refund {cost} of {at_us} at {now_us}", self.limits);
+        given
+    }
+
+    /// An adjustment on both.
+    pub fn adjust(&mut self, now_us: u64, delta: i64) {
+        engine::adjust(&self.limits, &mut self.held, delta, Time::from_micros(now_us));
+        self.oracle.adjust(now_us, delta);
+    }
+}
+
+/// One limit of every strategy and option, with numbers small enough to reach every branch.
+pub const SMALL: [&str; 20] = [
+    "1/7ms via uniform",
+    "3/10us via uniform",
+    "5/3s via uniform",
+    "5/10s via gcra",
+    "7/3s burst 3 via gcra",
+    "3/10us burst 7 via gcra",
+    "10/1s burst 4 refill greedy via token_bucket",
+    "5/3s burst 5 refill interval via token_bucket",
+    "2/5s burst 7 refill interval via token_bucket",
+    "9/4s burst 3 refill interval via token_bucket",
+    "5/10s via fixed_window",
+    "4/300ms via fixed_window",
+    "5/10s anchor first-hit via fixed_window",
+    "3/700ms anchor first-hit via fixed_window",
+    "5/10s via sliding_log",
+    "7/400ms via sliding_log",
+    "6/10s precision 1s via sliding_window",
+    "6/10s precision 2500ms rounding interpolate via sliding_window",
+    "9/900ms precision 100ms rounding interpolate via sliding_window",
+    "5/6s precision 2s rounding truncate via sliding_window",
+];
