@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Part, decide, decide_pair};
+use crate::engine::{self, Mode, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
-use crate::limit::LimitSet;
+use crate::limit::{Limit, LimitSet};
 use crate::store::{Counted, Inspection, Question, Store};
 use crate::subject::Subject;
 use crate::time::Time;
@@ -234,28 +234,64 @@ impl MemoryStore {
         charge * SHARDS as u64 + shard as u64
     }
 
+    /// Answers a question over one subject and one limit of two words, at once.
+    #[inline]
+    pub(crate) fn answer_pair(
+        &self,
+        subject: &Subject,
+        limits: &LimitSet,
+        limit: &Limit,
+        cost: u64,
+        peek: bool,
+    ) -> Single {
+        let bytes = subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, limits));
+        let index = Self::shard_of(key.hash);
+        let mut shard = self.lock(index);
+        let now = self.0.clock.now();
+        let found = shard.with_pair(&key, limits, |words| {
+            let single = decide_pair(limit.step(), words, now, cost, peek);
+            (single, single.changed)
+        });
+        match found {
+            Some(mut single) => {
+                if single.granted > 0 && !peek {
+                    single.receipt = Self::number(shard.next_charge(), index);
+                }
+                single
+            }
+            None => self.answer_unseen(subject, limits, cost, peek, now, (index, shard)),
+        }
+    }
+
+    /// The same for a subject that has no entry, or one under other numbers.
+    #[cold]
+    #[inline(never)]
+    fn answer_unseen(
+        &self,
+        subject: &Subject,
+        limits: &LimitSet,
+        cost: u64,
+        peek: bool,
+        now: Time,
+        shard: (usize, MutexGuard<'_, Shard>),
+    ) -> Single {
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
+        let parts = SmallVec::from_buf([Counted { subject, limits }]);
+        let outcome =
+            self.answer_general(&Question::new(parts, cost, mode), now, &mut [shard]);
+        let Outcome { granted, fields, changed, receipt, now } = outcome;
+        Single { granted, fields: fields[0], changed, receipt, now }
+    }
+
     /// Answers a question, at once.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
         if let ([part], Mode::Whole | Mode::Peek) = (&question.parts[..], question.mode)
             && let Some(limit) = part.limits.single_pair()
         {
-            let bytes = part.subject.as_str().as_bytes();
-            let key = Key::new(bytes, self.hash(bytes, part.limits));
-            let index = Self::shard_of(key.hash);
-            let mut shard = self.lock(index);
-            let now = self.0.clock.now();
-            let found = shard.with_pair(&key, part.limits, |words| {
-                let outcome = decide_pair(limit.step(), words, now, question.cost, question.mode);
-                let changed = outcome.changed;
-                (outcome, changed)
-            });
-            if let Some(mut outcome) = found {
-                if outcome.granted > 0 && question.mode == Mode::Whole {
-                    outcome.receipt = Self::number(shard.next_charge(), index);
-                }
-                return outcome;
-            }
-            return self.answer_general(question, now, &mut [(index, shard)]);
+            let peek = question.mode.is_peek();
+            let single = self.answer_pair(part.subject, part.limits, limit, question.cost, peek);
+            return single.into();
         }
         let mut indices: SmallVec<[usize; 4]> = question
             .parts

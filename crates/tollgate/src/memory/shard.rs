@@ -185,17 +185,21 @@ impl Shard {
         sets: &Slab<SetUse>,
         long: &Slab<Box<[u8]>>,
     ) -> bool {
-        let same_key = if key.length == LONG {
-            slot.meta & 31 == LONG
-                && slot.key[..8] == key.short[..8]
-                && long.get(slot.long_key()).is_some_and(|bytes| **bytes == *key.bytes)
-        } else {
-            slot.meta & 31 == key.length && slot.key == key.short
-        };
-        same_key
+        Self::is_key(slot, key, long)
             && sets.get(slot.set()).is_some_and(|held| {
                 held.serial == limits.serial() || held.limits.identity() == limits.identity()
             })
+    }
+
+    #[inline]
+    fn is_key(slot: &Slot, key: &Key<'_>, long: &Slab<Box<[u8]>>) -> bool {
+        slot.meta & 31 == key.length
+            && if key.length == LONG {
+                slot.key[..8] == key.short[..8]
+                    && long.get(slot.long_key()).is_some_and(|bytes| **bytes == *key.bytes)
+            } else {
+                slot.key == key.short
+            }
     }
 
     /// Runs `work` on the two words of a subject that has an entry under exactly this set: the
@@ -208,11 +212,11 @@ impl Shard {
         work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
     ) -> Option<T> {
         let Self { table, sets, long_keys, .. } = self;
-        let slot = table.find_mut(key.hash, |slot| Self::is(slot, key, limits, sets, long_keys))?;
-        let exact = sets.get(slot.set()).is_some_and(|held| held.serial == limits.serial());
-        if !exact || slot.is_large() {
-            return None;
-        }
+        let slot = table.find_mut(key.hash, |slot| {
+            Self::is_key(slot, key, long_keys)
+                && !slot.is_large()
+                && sets.get(slot.set()).is_some_and(|held| held.serial == limits.serial())
+        })?;
         let mut words = slot.pair();
         let (answer, keep) = work(&mut words);
         if keep {
