@@ -131,13 +131,6 @@ pub(crate) struct Single {
     pub(crate) now: Time,
 }
 
-impl From<Single> for Outcome {
-    fn from(single: Single) -> Self {
-        let Single { granted, fields, changed, receipt, now } = single;
-        Self { granted, fields: SmallVec::from_buf([fields]), changed, receipt, now }
-    }
-}
-
 /// Judges one limit over two words: the shortest path, the same meaning as [`decide`].
 #[inline]
 pub(crate) fn decide_pair(

@@ -75,11 +75,17 @@ impl Limiter<MemoryStore> {
             return self.answer_many(Ask { first, more, cost, partial: false }, peek);
         };
         check_cost(cost)?;
-        let subject = subject.resolve()?;
-        let single = self.store.answer_pair(&subject, limits, limit, cost, peek);
-        Ok(Decision::single(subject, limits, single, self.store.identity()))
+        let text = subject.text();
+        if let Some(single) = self.store.answer_pair(text, limits, limit, cost, peek) {
+            let subject = Subject::known(text.0);
+            return Ok(Decision::single(subject, limits, single, self.store.identity()));
+        }
+        let first = Some(AskPart { subject, limits: Some(limits) });
+        self.answer_many(Ask { first, more, cost, partial: false }, peek)
     }
 
+    #[cold]
+    #[inline(never)]
     fn answer_many<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         let (parts, cost, mode) = self.read(ask, peek)?;
         let outcome = self.store.answer(&question(&parts, cost, mode));

@@ -70,6 +70,12 @@ impl Subject {
         Self::of(dimension, value)
     }
 
+    /// A subject whose text is known to be its own written form.
+    #[inline]
+    pub(crate) fn known(text: &str) -> Self {
+        Self(CompactString::new(text))
+    }
+
     /// A subject of several dimensions, with their values taken literally, in any order.
     ///
     /// # Errors

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Part, Single, decide, decide_pair};
+use crate::engine::{self, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
 use crate::limit::{Limit, LimitSet};
 use crate::store::{Counted, Inspection, Question, Store};
@@ -32,7 +32,7 @@ pub const DEFAULT_BYTES: usize = 256 << 20;
 /// How subjects are hashed.
 #[derive(Clone, Debug)]
 enum KeyHash {
-    Fold(foldhash::quality::RandomState),
+    Fold(foldhash::fast::RandomState),
     Sip(std::hash::RandomState),
 }
 
@@ -125,7 +125,7 @@ impl MemoryStoreBuilder {
         let hash = if self.sip {
             KeyHash::Sip(std::hash::RandomState::new())
         } else {
-            KeyHash::Fold(foldhash::quality::RandomState::default())
+            KeyHash::Fold(foldhash::fast::RandomState::default())
         };
         let identity = std::hash::RandomState::new().hash_one(0);
         let shards = (0..SHARDS).map(|_| Padded(Mutex::new(Shard::new(&budget)))).collect();
@@ -207,6 +207,7 @@ impl MemoryStore {
 
     #[inline]
     fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
+        #[inline(always)]
         fn mix(mut hasher: impl Hasher, subject: &[u8], set: u64) -> u64 {
             hasher.write(subject);
             hasher.write_u64(set);
@@ -234,65 +235,33 @@ impl MemoryStore {
         charge * SHARDS as u64 + shard as u64
     }
 
-    /// Answers a question over one subject and one limit of two words, at once.
+    /// Answers for a subject that has an entry under exactly these limits, of two words; nothing
+    /// for any other. With `literal`, `text` is what nobody has looked at yet.
     #[inline]
     pub(crate) fn answer_pair(
         &self,
-        subject: &Subject,
+        (text, literal): (&str, bool),
         limits: &LimitSet,
         limit: &Limit,
         cost: u64,
         peek: bool,
-    ) -> Single {
-        let bytes = subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, limits));
+    ) -> Option<Single> {
+        let key = Key::new(text.as_bytes(), self.hash(text.as_bytes(), limits));
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let found = shard.with_pair(&key, limits, |words| {
+        let mut single = shard.with_pair(&key, limits, literal, |words| {
             let single = decide_pair(limit.step(), words, now, cost, peek);
             (single, single.changed)
-        });
-        match found {
-            Some(mut single) => {
-                if single.granted > 0 && !peek {
-                    single.receipt = Self::number(shard.next_charge(), index);
-                }
-                single
-            }
-            None => self.answer_unseen(subject, limits, cost, peek, now, (index, shard)),
+        })?;
+        if single.granted > 0 && !peek {
+            single.receipt = Self::number(shard.next_charge(), index);
         }
-    }
-
-    /// The same for a subject that has no entry, or one under other numbers.
-    #[cold]
-    #[inline(never)]
-    fn answer_unseen(
-        &self,
-        subject: &Subject,
-        limits: &LimitSet,
-        cost: u64,
-        peek: bool,
-        now: Time,
-        shard: (usize, MutexGuard<'_, Shard>),
-    ) -> Single {
-        let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let parts = SmallVec::from_buf([Counted { subject, limits }]);
-        let outcome =
-            self.answer_general(&Question::new(parts, cost, mode), now, &mut [shard]);
-        let Outcome { granted, fields, changed, receipt, now } = outcome;
-        Single { granted, fields: fields[0], changed, receipt, now }
+        Some(single)
     }
 
     /// Answers a question, at once.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
-        if let ([part], Mode::Whole | Mode::Peek) = (&question.parts[..], question.mode)
-            && let Some(limit) = part.limits.single_pair()
-        {
-            let peek = question.mode.is_peek();
-            let single = self.answer_pair(part.subject, part.limits, limit, question.cost, peek);
-            return single.into();
-        }
         let mut indices: SmallVec<[usize; 4]> = question
             .parts
             .iter()
