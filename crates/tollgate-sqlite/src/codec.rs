@@ -36,7 +36,10 @@ pub(crate) struct Packed {
 }
 
 /// The bytes of a state.
-pub(crate) fn encode(words: &[u64], heads: impl ExactSizeIterator<Item = Head>) -> SmallVec<[u8; 64]> {
+pub(crate) fn encode(
+    words: &[u64],
+    heads: impl ExactSizeIterator<Item = Head>,
+) -> SmallVec<[u8; 64]> {
     let mut bytes = SmallVec::new();
     bytes.push(FORMAT);
     put(&mut bytes, heads.len() as u64);

@@ -100,7 +100,9 @@ impl<'c> Context<'c> {
         params: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        let run = || self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
+        let run = || {
+            self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()
+        };
         run().map_err(|error| explain(error, self.place))
     }
 

@@ -176,7 +176,8 @@ impl<'c> SqlLog<'c> {
     fn try_push(&mut self, entry: Entry) -> Result<(), StoreError> {
         let Entry { at_us, mut total } = entry;
         if self.head.log == 0 {
-            self.head = Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
+            self.head =
+                Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
         }
         if self.head.first == self.head.end {
             // Totals start anew whenever nothing is left, so that they never grow too large.
@@ -215,7 +216,8 @@ impl<'c> SqlLog<'c> {
         let found = self.index_at(oldest.at_us);
         self.context.checked()?;
         // What all totals are larger by in the rows.
-        let kept = found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
+        let kept =
+            found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
         let (first, shift) = match kept {
             Some(kept) => kept,
             None => {

@@ -215,9 +215,10 @@ fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreErro
 }
 
 fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
-    let until = receipt.charges.iter().map(|charge| {
-        engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost)
-    });
+    let until = receipt
+        .charges
+        .iter()
+        .map(|charge| engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost));
     let until_us = until.max().unwrap_or(0);
     // A charge that no longer counts needs no mark: it gives nothing, however often.
     if until_us > cx.now().as_micros() {
@@ -234,14 +235,7 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
         let counted = Counted { subject: &charge.subject, limits: &charge.limits };
         let mut found = Found::load(cx, counted)?;
         let (limits, at_us) = (&charge.limits, &charge.at_us);
-        given.extend(engine::give_back(
-            limits,
-            &mut found,
-            limits,
-            at_us,
-            receipt.cost,
-            cx.now(),
-        ));
+        given.extend(engine::give_back(limits, &mut found, limits, at_us, receipt.cost, cx.now()));
         found.keep()?;
     }
     Ok(Refund::new(false, given))

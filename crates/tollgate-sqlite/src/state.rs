@@ -109,10 +109,7 @@ pub(crate) fn row<'c>(
 
 impl<'c> Found<'c> {
     /// The state of a count under its present numbers.
-    pub(crate) fn load(
-        context: &'c Context<'c>,
-        counted: Counted<'c>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
         let Some(Row { ids, was, mut own }) = row(context, counted)? else {
             let own = Own::fresh(context, counted);
             return Ok(Self { context, counted, row: None, own, over: None });
