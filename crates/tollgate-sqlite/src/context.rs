@@ -1,6 +1,6 @@
 //! One transaction at work: its connection and time, the numbers it hands out, and its first fault.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use std::collections::HashMap;
@@ -53,6 +53,7 @@ pub(crate) struct Context<'c> {
     now: Time,
     cache: &'c RefCell<Cache>,
     fault: RefCell<Option<StoreError>>,
+    wrote: Cell<bool>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -68,7 +69,7 @@ impl<'c> Context<'c> {
         now: Time,
         cache: &'c RefCell<Cache>,
     ) -> Self {
-        Self { conn, place, now, cache, fault: RefCell::new(None) }
+        Self { conn, place, now, cache, fault: RefCell::new(None), wrote: Cell::new(false) }
     }
 
     /// The time of this transaction.
@@ -206,15 +207,20 @@ impl<'c> Context<'c> {
         Ok(set)
     }
 
-    /// Adds to what sweeping owes, and answers the sum.
-    pub(crate) fn owe(&self, rows: u32) -> u32 {
+    /// Notes that this transaction writes, which pays for looking at some rows.
+    pub(crate) fn owe(&self, rows: u32) {
+        self.wrote.set(true);
         let mut cache = self.cache.borrow_mut();
         cache.owed = cache.owed.saturating_add(rows);
-        cache.owed
     }
 
-    /// Sweeping has done its part.
-    pub(crate) fn settle(&self) {
-        self.cache.borrow_mut().owed = 0;
+    /// True when this transaction writes and at least `rows` are owed; they are settled then.
+    pub(crate) fn settle(&self, rows: u32) -> bool {
+        let mut cache = self.cache.borrow_mut();
+        let due = self.wrote.get() && cache.owed >= rows;
+        if due {
+            cache.owed = 0;
+        }
+        due
     }
 }

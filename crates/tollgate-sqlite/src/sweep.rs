@@ -33,11 +33,10 @@ pub(crate) struct Turn {
     pub(crate) spent_end: bool,
 }
 
-/// Sweeps a little if the writes so far have paid for it.
+/// Sweeps a little if this transaction writes and the writes so far have paid for it.
 pub(crate) fn pay(context: &Context<'_>) -> Result<(), StoreError> {
-    if context.owe(0) >= ROWS {
+    if context.settle(ROWS) {
         turn(context)?;
-        context.settle();
     }
     Ok(())
 }

@@ -107,11 +107,11 @@ fn kill_9_loses_no_acknowledged_charge() {
 
 #[test]
 fn four_processes_admit_exactly_the_limit_and_none_starves() {
-    for limit in ["1000/366d anchor first-hit via fixed_window", "1000/366d via sliding_log"] {
+    for limit in ["4000/366d anchor first-hit via fixed_window", "4000/366d via sliding_log"] {
         let dir = tempfile::tempdir().expect("a directory");
         // They also create the file at the same time.
         let path = dir.path().join("shared.db");
-        let mut children: Vec<Child> = (0..4).map(|_| child(&path, limit, 500)).collect();
+        let mut children: Vec<Child> = (0..4).map(|_| child(&path, limit, 2_000)).collect();
         let readers: Vec<_> = children
             .iter_mut()
             .map(|child| {
@@ -124,11 +124,11 @@ fn four_processes_admit_exactly_the_limit_and_none_starves() {
         for (child, reader) in children.iter_mut().zip(readers) {
             let answers = reader.join().expect("read");
             assert!(child.wait().expect("ended").success());
-            assert_eq!(answers.len(), 500, "every check was answered");
+            assert_eq!(answers.len(), 2_000, "every check was answered");
             admitted += answers.iter().map(|(granted, _)| granted).sum::<u64>();
             slowest_us.push(answers.iter().map(|(_, us)| *us).max());
         }
-        assert_eq!(admitted, 1_000, "{limit}");
+        assert_eq!(admitted, 4_000, "{limit}");
         println!("{limit}: slowest check of each process, in us: {slowest_us:?}");
     }
 }
