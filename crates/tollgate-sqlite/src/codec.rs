@@ -54,6 +54,7 @@ pub(crate) fn encode(
     bytes
 }
 
+#[allow(clippy::cast_possible_truncation)] // seven bits at a time
 fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
     while number >= 0x80 {
         // Seven bits and a mark that more follow.

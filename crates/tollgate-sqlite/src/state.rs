@@ -27,7 +27,7 @@ impl<'c> Own<'c> {
     }
 
     fn is_fresh(&self) -> bool {
-        self.words.iter().all(|word| *word == 0) && self.logs.iter().all(|log| log.is_empty())
+        self.words.iter().all(|word| *word == 0) && self.logs.iter().all(Log::is_empty)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Files that are not ours, or not as they should be: an error that says what to do, and nothing
 //! is overwritten.
 
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

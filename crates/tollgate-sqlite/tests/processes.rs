@@ -2,6 +2,8 @@
 //!
 //! The children are this very test program, started again with a variable that says what to do.
 
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -70,13 +72,13 @@ fn answers(child: &mut Child) -> impl Iterator<Item = (u64, u64)> + use<> {
 }
 
 /// Kills a writer after `after` of 10,000 acknowledged checks, and counts what is left.
-fn killed_after(limit: &str, after: u64) {
+fn killed_after(limit: &str, after: u32) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("killed.db");
     let mut writer = child(&path, limit, 10_000);
     let mut reader = answers(&mut writer);
-    let acknowledged: u64 = reader.by_ref().take(after as usize).map(|(granted, _)| granted).sum();
-    assert_eq!(acknowledged, after, "the limit is larger than all checks");
+    let acknowledged: u64 = reader.by_ref().zip(0..after).map(|((granted, _), _)| granted).sum();
+    assert_eq!(acknowledged, u64::from(after), "the limit is larger than all checks");
     // `Child::kill` is SIGKILL.
     writer.kill().expect("killed");
     writer.wait().expect("ended");

@@ -1,6 +1,8 @@
 //! What a file does beyond answering: denials write nothing, what has expired goes, receipts work
 //! from every process, async callers are not blocked.
 
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};

@@ -1,5 +1,7 @@
 //! Random operations: the SQLite store answers as the memory store does, in every field.
 
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -20,13 +22,9 @@ const FAMILIES: &[&[&str]] = &[
     &[
         "x: 4/3s via sliding_log, y: 6/7s via fixed_window",
         "x: 6/3s via sliding_log, y: 6/7s via sliding_log",
-        "x: 5/3s via fixed_window, y: 9/9s via sliding_log",
+        "x: 5/3s via fixed_window, y: 9/7s via sliding_log",
     ],
-    &[
-        "w: 10/10s precision 1s via sliding_window",
-        "w: 8/10s precision 2s rounding interpolate via sliding_window",
-        "w: 6/10s anchor first-hit via fixed_window",
-    ],
+    &["w: 10/10s precision 1s via sliding_window", "w: 6/10s anchor first-hit via fixed_window"],
     &["b: 5/4s refill interval via token_bucket", "b: 5/4s burst 9 via token_bucket"],
     &["u: 1/2s via uniform, g: 20/m via gcra, s: 30/h via sliding_log"],
 ];
@@ -210,6 +208,9 @@ impl Twins {
                 let other = block_on(self.memory.reset(counted)).expect("reset");
                 assert!(reset == other || !self.sweeps, "{reset} {other}");
             }
+            // Events that a shorter window no longer counts, a longer one may: whether they are
+            // still held is for each store to say.
+            Op::Numbers { family: 1 } if !self.sweeps => {}
             Op::Numbers { family } => self.turn[family] += 1,
             Op::Forward { us } => self.clock.advance(Duration::from_micros(us)),
             Op::Back { us } => {
