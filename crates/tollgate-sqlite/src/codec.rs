@@ -111,6 +111,7 @@ fn take(rest: &mut &[u8]) -> Result<u64, &'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use super::*;
     use proptest::prelude::*;

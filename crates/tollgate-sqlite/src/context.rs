@@ -26,14 +26,14 @@ pub(crate) struct Cache {
     ids: HashMap<String, Ids>,
     /// The sets that states were written under, by id.
     sets: HashMap<i64, LimitSet>,
-    /// How many rows are to be looked at for expired ones: writes add to it, sweeping pays it.
+    /// How much is to be looked at for expired rows: writes add to it, sweeping pays it.
     owed: u32,
 }
 
 impl Cache {
-    /// A cache that knows nothing, with rows to be looked at.
-    pub(crate) fn owing(rows: u32) -> Self {
-        Self { owed: rows, ..Self::default() }
+    /// A cache that knows nothing, with rows to be looked at: so many shares.
+    pub(crate) fn owing(shares: u32) -> Self {
+        Self { owed: shares, ..Self::default() }
     }
 }
 
@@ -208,16 +208,16 @@ impl<'c> Context<'c> {
     }
 
     /// Notes that this transaction writes, which pays for looking at some rows.
-    pub(crate) fn owe(&self, rows: u32) {
+    pub(crate) fn owe(&self, shares: u32) {
         self.wrote.set(true);
         let mut cache = self.cache.borrow_mut();
-        cache.owed = cache.owed.saturating_add(rows);
+        cache.owed = cache.owed.saturating_add(shares);
     }
 
-    /// True when this transaction writes and at least `rows` are owed; they are settled then.
-    pub(crate) fn settle(&self, rows: u32) -> bool {
+    /// True when this transaction writes and at least `shares` are owed; they are settled then.
+    pub(crate) fn settle(&self, shares: u32) -> bool {
         let mut cache = self.cache.borrow_mut();
-        let due = self.wrote.get() && cache.owed >= rows;
+        let due = self.wrote.get() && cache.owed >= shares;
         if due {
             cache.owed = 0;
         }

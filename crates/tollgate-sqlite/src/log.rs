@@ -328,6 +328,7 @@ impl Log for SqlLog<'_> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use std::path::Path;
     use std::time::Duration;

@@ -48,7 +48,7 @@ impl Access {
 const IDENTITY: &str = "SELECT identity FROM store";
 
 fn new_cache() -> RefCell<Cache> {
-    RefCell::new(Cache::owing(sweep::ROWS))
+    RefCell::new(Cache::owing(sweep::DUE))
 }
 
 impl Session {
@@ -214,7 +214,7 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
             let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
             return Ok(Refund::new(true, vec![0; limits]));
         }
-        cx.owe(1);
+        cx.owe(sweep::SHARES);
     }
     let mut given = Vec::new();
     for charge in &receipt.charges {

@@ -51,6 +51,7 @@ pub(crate) fn try_again(tries: i32) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use super::*;
 

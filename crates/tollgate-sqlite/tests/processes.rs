@@ -72,13 +72,13 @@ fn answers(child: &mut Child) -> impl Iterator<Item = (u64, u64)> + use<> {
 }
 
 /// Kills a writer after `after` of 10,000 acknowledged checks, and counts what is left.
-fn killed_after(limit: &str, after: u32) {
+fn killed_after(limit: &str, after: usize) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("killed.db");
     let mut writer = child(&path, limit, 10_000);
     let mut reader = answers(&mut writer);
-    let acknowledged: u64 = reader.by_ref().zip(0..after).map(|((granted, _), _)| granted).sum();
-    assert_eq!(acknowledged, u64::from(after), "the limit is larger than all checks");
+    let acknowledged: u64 = reader.by_ref().take(after).map(|(granted, _)| granted).sum();
+    assert_eq!(acknowledged, after as u64, "the limit is larger than all checks");
     // `Child::kill` is SIGKILL.
     writer.kill().expect("killed");
     writer.wait().expect("ended");
