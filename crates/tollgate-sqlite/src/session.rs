@@ -189,8 +189,7 @@ fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreErro
     cx.checked()?;
     let charged = outcome.granted > 0 && !looking;
     if outcome.changed {
-        // A subject without a row has nothing to repair.
-        for found in found.into_iter().filter(|found| charged || found.has_row()) {
+        for found in found {
             found.keep()?;
         }
     }

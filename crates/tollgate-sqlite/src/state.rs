@@ -126,11 +126,6 @@ impl<'c> Found<'c> {
         self.over.as_ref().map_or_else(Carries::new, |over| over.carried.clone())
     }
 
-    /// True when the count has a row.
-    pub(crate) fn has_row(&self) -> bool {
-        self.row.is_some()
-    }
-
     /// Writes the state down; a fresh one by having no row.
     pub(crate) fn keep(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
@@ -138,7 +133,7 @@ impl<'c> Found<'c> {
             self.move_over(over)?;
         }
         if self.own.is_fresh() {
-            return if self.has_row() { self.remove() } else { Ok(()) };
+            return self.remove();
         }
         let Self { context, counted: Counted { subject, limits }, row, mut own, .. } = self;
         let fresh_at_us = engine::fresh_at_us(limits, &mut own);
@@ -195,8 +190,8 @@ impl<'c> Found<'c> {
         self.context.checked()
     }
 
-    /// Deletes the row and its events.
-    pub(crate) fn remove(mut self) -> Result<(), StoreError> {
+    /// Deletes the row, if there is one, and its events.
+    fn remove(mut self) -> Result<(), StoreError> {
         for log in &mut self.own.logs {
             log.clear()?;
         }

@@ -220,3 +220,30 @@ fn counts_survive_and_other_sets_are_other_counts() {
     kit.clock.set(Time::from_micros(0));
     assert!(!allowed(&kit.limiter("1/h via gcra"), "ann"), "a step back gives nothing");
 }
+
+#[test]
+fn a_check_that_fails_halfway_charges_nobody_and_leaves_nothing_behind() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("1/h");
+    let raw = kit.raw();
+    raw.execute_batch(
+        "CREATE TRIGGER no_bob BEFORE INSERT ON states WHEN new.subject = 'bob'
+         BEGIN SELECT RAISE(ABORT, 'no bob today'); END",
+    )
+    .expect("a trigger");
+    let both = block_on(limiter.check(Ask::new("ann").and("bob"))).expect_err("no bob");
+    assert!(both.to_string().contains("no bob today"), "{both}");
+    for table in ["states", "entries", "texts"] {
+        assert_eq!(kit.count(table), 0, "{table}");
+    }
+    raw.execute_batch("DROP TRIGGER no_bob").expect("dropped");
+    // Another process takes the ids and numbers that the failed check had taken.
+    let other = kit.limiter("1/d via gcra");
+    let theirs = block_on(other.check("ann")).expect("a decision").receipt().expect("charged");
+    let mine = block_on(limiter.check("ann")).expect("a decision").receipt().expect("charged");
+    assert_ne!(mine.number, theirs.number);
+    assert!(!allowed(&kit.limiter("1/h"), "ann"), "what was charged counts for every process");
+    assert!(!allowed(&kit.limiter("1/d via gcra"), "ann"));
+    let held = block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+    assert_eq!(held.written_under, "1/h via sliding_log");
+}
