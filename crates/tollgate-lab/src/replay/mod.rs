@@ -204,3 +204,6 @@ impl Digits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
