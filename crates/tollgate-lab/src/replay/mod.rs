@@ -58,12 +58,17 @@ pub struct Progress {
 }
 
 /// Runs every case of `plan` over all events of `traffic`, one case after the other, each event
-/// with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart.
+/// with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart. Stamps
+/// after [`Time::MAX`] (in 2184) are decided as if they were that time, as by every store.
 ///
 /// `progress` is called every few thousand events and at the end of each case.
 ///
-/// Memory: the states of one case at a time, 20 bytes per client beside, and a bit per event of
-/// the longest window. Events are read twice per case; they are not held.
+/// Memory: the states of one case at a time; beside them 8 bytes per client, and for each limit of
+/// the case 8 bytes per client and a bit per event of its window. Events are not held: they are read
+/// once for the decisions and once more for each limit's peak.
+///
+/// Cases run one after the other on purpose: two at a time would need twice the memory, and would
+/// disturb each other's [`CaseReport::elapsed`].
 ///
 /// # Errors
 /// [`Error::Temporary`] when events that were sorted on disk cannot be read, [`Error::Decide`]
