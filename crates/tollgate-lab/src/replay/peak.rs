@@ -82,13 +82,12 @@ impl Bits {
         self.used += 1;
     }
 
-    /// The oldest bit; false when there is none.
+    /// Takes out the oldest bit. There must be one: the reader behind never passes the other one.
     fn pop(&mut self) -> bool {
         let Some(first) = self.words.front() else { return false };
         let bit = first >> self.taken & 1 == 1;
         self.taken += 1;
-        let end = if self.words.len() == 1 { self.used } else { u64::BITS };
-        if self.taken >= end {
+        if self.taken == u64::BITS {
             self.words.pop_front();
             self.taken = 0;
         }

@@ -73,6 +73,13 @@ fn ties_are_ranked_by_the_bytes_of_the_name() {
     let names: Vec<&str> = case.top_denied.iter().map(|top| top.0.as_str()).collect();
     assert_eq!(names, ["c3", "c0", "c1", "c10", "c11", "c2", "c4", "c5", "c6", "c7"]);
     assert_eq!(case.top_denied[0].1 + case.top_denied[1].1, 3);
+    // The n-th of 60 clients has n denials: the last ten are named, the greatest first.
+    let events: Vec<(u64, u32)> = (0..60).flat_map(|n| vec![(5, n); n as usize + 1]).collect();
+    let case = as_written(&events, "1/10s");
+    let expected: Vec<(String, u64)> = (50..60).rev().map(|n| (format!("c{n}"), n)).collect();
+    assert_eq!((case.top_denied, case.clients_denied), (expected, 59));
+    let case = as_written(&events[..6], "1/10s");
+    assert_eq!(case.top_denied, [("c2".to_owned(), 2), ("c1".to_owned(), 1)]);
     // Events are decided in the order of their stamps, not of the file.
     let case = as_written(&[(7, 0), (5, 1), (5, 0), (6, 1)], "1/2us");
     assert_eq!(case.top_denied, [("c1".to_owned(), 1)]);
@@ -134,6 +141,9 @@ fn several_limits_are_all_or_nothing_with_a_peak_each() {
     assert_eq!(case.strategy, "uniform,sliding_log");
     assert_eq!(case.limit, "1/2us via uniform, 3/10us via sliding_log");
     assert_eq!((case.admitted, case.denied), (3, 7));
+    let two =
+        Plan::new(&["5/s via gcra, 9/m via uniform, 7/h via gcra"], StrategyChoice::AsWritten);
+    assert_eq!(two.unwrap().cases[0].strategy, "gcra,uniform");
     let peaks: Vec<(&str, u64)> = case.peaks.iter().map(|p| (p.limit.as_str(), p.peak)).collect();
     assert_eq!(peaks, [("1/2us via uniform", 1), ("3/10us via sliding_log", 3)]);
     assert_eq!(case.peak_in_window(), 1);
@@ -165,6 +175,15 @@ fn progress_goes_through_every_case() {
             assert_eq!((last.cases, last.events, last.total_events), (6, len as u64, len as u64));
         }
     }
+}
+
+#[test]
+fn decisions_per_second_are_events_by_time() {
+    let mut case = as_written(&[(0, 0), (1, 0), (2, 0)], "1/10us");
+    case.elapsed = Duration::from_millis(2);
+    assert_eq!(case.decisions_per_second(), 1_500);
+    case.elapsed = Duration::ZERO; // a clock may not see so little
+    assert_eq!(case.decisions_per_second(), 3_000_000_000);
 }
 
 #[test]
