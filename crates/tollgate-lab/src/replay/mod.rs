@@ -64,8 +64,8 @@ pub struct Progress {
 /// `progress` is called every few thousand events and at the end of each case.
 ///
 /// Memory: the states of one case at a time; beside them 8 bytes per client, and for each limit of
-/// the case 8 bytes per client and a bit per event of its window. Events are not held: they are read
-/// once for the decisions and once more for each limit's peak.
+/// the case 8 bytes per client and a bit per event of its window. Events are not held: they are
+/// read once for the decisions and once more for each limit's peak.
 ///
 /// Cases run one after the other on purpose: two at a time would need twice the memory, and would
 /// disturb each other's [`CaseReport::elapsed`].
