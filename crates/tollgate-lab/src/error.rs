@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a log could not be read or replayed to its end. A *line* that does not parse is no error: it is counted.
+/// Why a log could not be read or replayed to its end. A *line* that does not parse is no error:
+/// it is counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
