@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Charge, Entry, Judgement, Log, NEVER_US, Step};
-use crate::time::Time;
+use crate::time::{SKEW_US, Time};
 
 /// The state of a set for one subject, wherever it lives.
 pub trait States {
@@ -176,7 +176,10 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
     let admitted = judgements.iter().all(|j| j.retry_after_us == 0);
     let mut fields: SmallVec<[Fields; 1]> =
         judgements.iter().map(|j| Fields::uncharged(j, now)).collect();
-    let mut changed = false;
+    // A count carried over to new numbers is kept by a denial too: carried over again later, from
+    // the old numbers, it would not come back when the denial said.
+    let carried_over = parts.iter().any(|part| part.carried.contains(&Carried::Over));
+    let mut changed = carried_over && !mode.is_peek();
     let mut index = 0;
     for part in parts.iter_mut() {
         for (i, (limit, place)) in part.limits.limits().iter().zip(part.limits.places()).enumerate()
@@ -256,6 +259,17 @@ pub fn give_back(
 pub fn spent_until_us(limits: &LimitSet, charged_at_us: &[u64], cost: u64) -> u64 {
     let each = limits.limits().iter().zip(charged_at_us);
     each.map(|(limit, at_us)| limit.step().spent_until_us(Charge { at_us: *at_us, cost }))
+        .max()
+        .unwrap_or(0)
+}
+
+/// Until when anything charged up to `now` could be given back, in microseconds since the epoch: how
+/// long a store must remember that a subject was reset.
+#[must_use]
+pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
+    let at_us = now.as_micros() + SKEW_US;
+    let each = limits.limits().iter();
+    each.map(|limit| limit.step().spent_until_us(Charge { at_us, cost: limit.capacity() }))
         .max()
         .unwrap_or(0)
 }

@@ -171,6 +171,7 @@ impl Limit {
         strategy: Strategy,
     ) -> Result<Self, (String, Refusal)> {
         let text = quota.rate();
+        check_options(&quota, strategy).map_err(|refusal| (text.clone(), refusal))?;
         check_ranges(&quota).map_err(|refusal| (text.clone(), refusal))?;
         let step = strategy.compile(&quota).map_err(|refusal| (text, refusal))?;
         fill_defaults(&mut quota, strategy);
@@ -228,6 +229,29 @@ impl Limit {
     pub(crate) fn step(&self) -> &Compiled {
         &self.step
     }
+}
+
+/// Refuses an option that the strategy does not take: it would be lost.
+fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
+    let given = [
+        ("burst", quota.burst.is_some(), Word::Burst),
+        ("precision", quota.precision.is_some(), Word::Precision),
+        ("rounding", quota.rounding.is_some(), Word::Units),
+        ("refill", quota.refill.is_some(), Word::Units),
+        ("anchor", quota.anchor.is_some(), Word::Units),
+    ];
+    for (option, is_given, word) in given {
+        if is_given && !strategy.options().contains(&option) {
+            let mut takers = Strategy::ALL.iter().filter(|s| s.options().contains(&option));
+            let taker = takers.next().map_or("another", |s| s.name());
+            return Err(Refusal::new(
+                word,
+                format!("`{strategy}` takes no `{option}`"),
+                format!("leave it out, or use `via {taker}`"),
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn check_ranges(quota: &Quota) -> Result<(), Refusal> {

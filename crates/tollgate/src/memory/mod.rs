@@ -9,7 +9,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
-use crate::decision::{Receipt, Refund};
+use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
@@ -19,13 +19,18 @@ use crate::subject::Subject;
 use crate::time::Time;
 
 mod shard;
+mod slot;
 mod state;
 
-use shard::{Key, Shard, Taken};
+use shard::{Shard, Taken};
+use slot::Key;
 use state::Budget;
 
 /// How many shards a store has. A power of two: a shard is some bits of a subject's hash.
 const SHARDS: usize = 256;
+
+/// How many other shards a newcomer that finds no room looks into for expired entries.
+const RECLAIMED_SHARDS: usize = 8;
 
 /// What a store holds when nothing else is said: 256 MiB.
 pub const DEFAULT_BYTES: usize = 256 << 20;
@@ -279,6 +284,17 @@ impl MemoryStore {
         self.answer_general(question, now, &mut shards)
     }
 
+    /// Removes what has expired in a part of the next few shards that nobody is using.
+    fn reclaim(&self, now: Time) {
+        for _ in 0..RECLAIMED_SHARDS {
+            let next = self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            // Never waited for: this check holds locks already.
+            if let Some(mut shard) = self.0.shards[next].0.try_lock() {
+                shard.reclaim(now);
+            }
+        }
+    }
+
     fn answer_general(
         &self,
         question: &Question<'_>,
@@ -295,10 +311,31 @@ impl MemoryStore {
             })
             .collect();
         let looking = question.mode.is_peek();
-        let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
+        // Room first, while nothing is taken out: making it may move entries.
+        let mut rooms: SmallVec<[bool; 2]> = SmallVec::new();
         for (part, key) in question.parts.iter().zip(&keys) {
             let shard = guard(shards, Self::shard_of(key.hash));
-            taken.push(shard.take(key, part.limits, now, &rehash, looking));
+            let before = rooms.len();
+            let mut room = looking || shard.prepare(key, part.limits, now, before, &rehash);
+            if !room {
+                // The room of one shard is every shard's: what has expired elsewhere goes first.
+                self.reclaim(now);
+                let shard = guard(shards, Self::shard_of(key.hash));
+                room = shard.prepare(key, part.limits, now, before, &rehash);
+            }
+            rooms.push(room);
+        }
+        let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
+        for (at, (part, key)) in question.parts.iter().zip(&keys).enumerate() {
+            let index = Self::shard_of(key.hash);
+            let alike = (0..at).filter(|earlier| {
+                taken[*earlier].is_shared()
+                    && Self::shard_of(keys[*earlier].hash) == index
+                    && question.parts[*earlier].limits.identity() == part.limits.identity()
+            });
+            let nth = alike.count();
+            let shard = guard(shards, index);
+            taken.push(shard.take(key, part.limits, now, rooms[at], nth));
         }
         let mut outcome = {
             let mut parts: SmallVec<[Part<'_>; 2]> = question
@@ -313,7 +350,17 @@ impl MemoryStore {
             decide(&mut parts, now, question.cost, question.mode)
         };
         let charged = outcome.granted > 0 && !looking;
+        // New entries last: until then every state goes back to where it was found.
+        let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
         for ((part, key), taken) in question.parts.iter().zip(&keys).zip(taken) {
+            if taken.is_new() {
+                newcomers.push((part, key, taken));
+                continue;
+            }
+            let shard = guard(shards, Self::shard_of(key.hash));
+            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
+        }
+        for (part, key, taken) in newcomers {
             let shard = guard(shards, Self::shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
@@ -334,11 +381,29 @@ impl MemoryStore {
         let key = Key::new(bytes, self.hash(bytes, counted.limits));
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
-        let mut taken = shard.take(&key, counted.limits, now, &rehash, false);
+        let room = shard.prepare(&key, counted.limits, now, 0, &rehash);
+        let mut taken = shard.take(&key, counted.limits, now, room, 0);
         let answer = work(&mut taken.state, now);
         let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
         shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
         answer
+    }
+
+    /// Gives back one subject's part of a charge, under the limits its state is written under now.
+    fn give_back(&self, charges: &Charges, cost: u64) -> SmallVec<[u64; 2]> {
+        let bytes = charges.subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, &charges.limits));
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        let reset_at_us = shard.reset_at_us(&key);
+        let given = shard.visit(&key, &charges.limits, now, |written_under, state, _| {
+            let (limits, at_us) = (&charges.limits, &charges.at_us);
+            if at_us.iter().any(|at_us| reset_at_us.is_some_and(|reset| *at_us <= reset)) {
+                return None;
+            }
+            Some(engine::give_back(written_under, state, limits, at_us, cost, now))
+        });
+        given.flatten().unwrap_or_else(|| SmallVec::from_elem(0, charges.at_us.len()))
     }
 
     pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
@@ -352,26 +417,21 @@ impl MemoryStore {
         let first = {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
-            // A charge that no longer counts needs no mark: it gives nothing, however often.
-            until_us <= now.as_micros() || shard.spend(receipt.number, until_us, now)
+            let charge = receipt.number / SHARDS as u64;
+            if until_us <= now.as_micros() {
+                // A charge that no longer counts needs no mark: it gives nothing, however often.
+                !shard.is_spent(charge)
+            } else {
+                shard.spend(charge, until_us, now)
+            }
         };
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
         if !first {
             return Ok(Refund::new(true, vec![0; limits]));
         }
         let mut given = Vec::with_capacity(limits);
-        for charge in &receipt.charges {
-            let counted = Counted { subject: &charge.subject, limits: &charge.limits };
-            given.extend(self.with_state(counted, |state, now| {
-                engine::give_back(
-                    &charge.limits,
-                    state,
-                    &charge.limits,
-                    &charge.at_us,
-                    receipt.cost,
-                    now,
-                )
-            }));
+        for charges in &receipt.charges {
+            given.extend(self.give_back(charges, receipt.cost));
         }
         Ok(Refund::new(false, given))
     }
@@ -384,7 +444,10 @@ impl MemoryStore {
     pub(crate) fn reset_now(&self, counted: Counted<'_>) -> bool {
         let bytes = counted.subject.as_str().as_bytes();
         let key = Key::new(bytes, self.hash(bytes, counted.limits));
-        self.lock(Self::shard_of(key.hash)).reset(&key, counted.limits)
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        let until_us = engine::refundable_until_us(counted.limits, now);
+        shard.reset(&key, counted.limits, now, until_us)
     }
 
     pub(crate) fn inspect_now(&self, subject: &Subject, limits: &LimitSet) -> Option<Inspection> {
@@ -392,7 +455,7 @@ impl MemoryStore {
         let key = Key::new(bytes, self.hash(bytes, limits));
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
-        shard.inspect(&key, limits, now, |written_under, state, shared| {
+        shard.visit(&key, limits, now, |written_under, state, shared| {
             let fresh_at = Time::from_micros(engine::fresh_at_us(written_under, state));
             let (words, logs) = (state.words().to_vec(), state.logs());
             Inspection::new(written_under.full_text().to_owned(), words, logs, fresh_at, shared)

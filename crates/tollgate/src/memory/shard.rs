@@ -7,14 +7,12 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use slab::Slab;
 
+use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
 use crate::engine;
 use crate::limit::LimitSet;
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
-
-/// The longest subject that a slot holds itself, in bytes.
-const SHORT_KEY_BYTES: usize = 16;
 
 /// The buckets that are looked at for expired entries when a subject finds no room.
 const HAND_WHEN_FULL: usize = 64;
@@ -22,87 +20,8 @@ const HAND_WHEN_FULL: usize = 64;
 /// The buckets that are looked at for expired entries whenever a subject comes in.
 const HAND_PER_INSERT: usize = 4;
 
-/// A subject's entry: 36 bytes, so that a table at the worst point of its growth (16/7 buckets an
-/// entry, one control byte each) takes 85 bytes for a subject, its key within.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    /// The subject's bytes, or for a longer one 8 bytes of its hash and its place in `long_keys`.
-    key: [u8; SHORT_KEY_BYTES],
-    /// Two words, or the place of the state in `large`.
-    state: [u32; 4],
-    /// Bits 0-4: the length of the key, or `LONG`; bit 5: the state is in `large`; bit 6: the key
-    /// has no `,` and no `%`; above: the set.
-    meta: u32,
-}
-
-const KEY_BITS: u32 = 31;
-const LONG: u32 = 31;
-const LARGE: u32 = 1 << 5;
-/// The key means the same as literal text and as a written form: text that equals it needs no
-/// look of its own.
-const PLAIN: u32 = 1 << 6;
-const SET_SHIFT: u32 = 7;
-
-/// The most sets in one shard: what the bits above `SET_SHIFT` hold.
-const SET_BITS: u32 = 25;
-const MAX_SETS: usize = 1 << SET_BITS;
-
-impl Slot {
-    fn set(&self) -> usize {
-        (self.meta >> SET_SHIFT) as usize
-    }
-
-    fn is_large(&self) -> bool {
-        self.meta & LARGE != 0
-    }
-
-    fn index(&self) -> usize {
-        self.state[0] as usize
-    }
-
-    fn long_key(&self) -> usize {
-        let [.., a, b, c, d] = self.key;
-        // A shard never holds 2^32 keys: they would not fit into memory.
-        u32::from_le_bytes([a, b, c, d]) as usize
-    }
-
-    #[inline]
-    fn pair(&self) -> [u64; 2] {
-        let [a, b, c, d] = self.state;
-        [u64::from(a) | u64::from(b) << 32, u64::from(c) | u64::from(d) << 32]
-    }
-
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // the two halves of each word
-    fn set_pair(&mut self, words: [u64; 2]) {
-        let [x, y] = words;
-        self.state = [x as u32, (x >> 32) as u32, y as u32, (y >> 32) as u32];
-    }
-}
-
-/// The bytes of a subject, as a slot compares them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Key<'a> {
-    bytes: &'a [u8],
-    short: [u8; SHORT_KEY_BYTES],
-    length: u32,
-    pub(super) hash: u64,
-}
-
-impl<'a> Key<'a> {
-    #[inline]
-    pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
-        let mut short = [0; SHORT_KEY_BYTES];
-        let length = if let Some(part) = short.get_mut(..bytes.len()) {
-            part.copy_from_slice(bytes);
-            u32::try_from(bytes.len()).unwrap_or(LONG)
-        } else {
-            short[..8].copy_from_slice(&hash.to_le_bytes());
-            LONG
-        };
-        Self { bytes, short, length, hash }
-    }
-}
+/// What a mark of a refund takes.
+const SPENT_BYTES: usize = size_of::<(u64, u64)>() + 1;
 
 /// A set that states of this shard are written under.
 #[derive(Debug)]
@@ -140,6 +59,18 @@ pub(super) struct Taken {
     pub(super) carried: engine::Carries,
 }
 
+impl Taken {
+    /// True when the state goes to a new entry.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self.home, Home::New)
+    }
+
+    /// True when the state is one that several subjects share.
+    pub(super) fn is_shared(&self) -> bool {
+        matches!(self.home, Home::Shared { .. })
+    }
+}
+
 /// What the shortest path needs lies first and fits, with the lock, into one cache line.
 #[derive(Debug)]
 pub(super) struct Shard {
@@ -160,7 +91,10 @@ struct Rest {
     shared: Vec<Shared>,
     /// Receipts that were refunded, until when each must be remembered.
     spent: HashMap<u64, u64>,
-    spent_sweep_at: usize,
+    /// Charges up to this number give nothing: their marks had to make room.
+    forgotten: u64,
+    /// Subjects that were reset, by their hash: when, and until when that matters.
+    resets: HashMap<u64, (u64, u64)>,
     hand: usize,
     budget: Arc<Budget>,
     paid: usize,
@@ -175,7 +109,8 @@ impl Shard {
             by_serial: HashMap::new(),
             shared: Vec::new(),
             spent: HashMap::new(),
-            spent_sweep_at: 64,
+            forgotten: 0,
+            resets: HashMap::new(),
             hand: 0,
             budget: Arc::clone(budget),
             paid: 0,
@@ -248,40 +183,67 @@ impl Shard {
         Some(answer)
     }
 
-    /// Takes the state of a subject out, or makes a fresh one. `put` must follow.
+    /// Makes room for a subject that has no entry, before any state is taken: later, nothing may
+    /// move. `before` newcomers of the same check were promised room already. False when the
+    /// store is full.
+    pub(super) fn prepare(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        before: usize,
+        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
+    ) -> bool {
+        self.drop_expired_shared(now);
+        self.find(key, limits).is_some() || self.has_room(key, limits, now, before, rehash)
+    }
+
+    fn find(&self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {
+        let Rest { sets, long_keys, .. } = &*self.rest;
+        self.table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys))
+    }
+
+    /// Takes the state of a subject out, or makes one: with `room` its own, else what it shares.
+    /// `nth` subjects of the same check have taken a shared state of this shard and set: each
+    /// needs another. `put` must follow.
     pub(super) fn take(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
         now: Time,
-        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
-        looking: bool,
+        room: bool,
+        nth: usize,
     ) -> Taken {
-        let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, .. } = &mut **rest;
-        let found =
-            table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
-        if let Some(bucket) = found {
+        if let Some(bucket) = self.find(key, limits) {
             return self.take_own(bucket, limits, now);
         }
-        let shared = self.shared_index(limits, now);
-        let room = looking || self.has_room(now, rehash);
-        if room && let Some(state) = self.newcomer(shared, limits) {
-            return self.taken(
-                Home::New,
-                shared.map(|i| self.rest.shared[i].limits.clone()),
-                state,
-                limits,
-                now,
-            );
+        let alike = |shared: &&Shared| shared.limits.identity() == limits.identity();
+        if room {
+            // What it may have charged while it had no entry counts on.
+            let (written_under, state) = match self.rest.shared.iter().find(alike) {
+                Some(shared) => (Some(shared.limits.clone()), shared.state.copy()),
+                None => (None, self.fresh(limits)),
+            };
+            if let Some(state) = state {
+                return self.taken(Home::New, written_under, state, limits, now);
+            }
         }
-        let Some(index) = shared else {
+        let mut indices = (0..).zip(&self.rest.shared).filter(|(_, shared)| alike(shared));
+        let Some((index, _)) = indices.nth(nth) else {
             let state = State::fresh_anyway(limits, &self.rest.budget);
             return self.taken(Home::Shared { index: None }, None, state, limits, now);
         };
         let written_under = self.rest.shared[index].limits.clone();
         let state = core::mem::replace(&mut self.rest.shared[index].state, State::Pair([0; 2]));
         self.taken(Home::Shared { index: Some(index) }, Some(written_under), state, limits, now)
+    }
+
+    /// A fresh state, or nothing when there is no room for it.
+    fn fresh(&self, limits: &LimitSet) -> Option<State> {
+        if limits.single_pair().is_some() {
+            return Some(State::Pair([0; 2]));
+        }
+        Large::fresh(limits, &self.rest.budget).map(State::Large)
     }
 
     fn take_own(&mut self, bucket: usize, limits: &LimitSet, now: Time) -> Taken {
@@ -317,16 +279,6 @@ impl Shard {
             return large.map_or(State::Pair([0; 2]), State::Large);
         }
         State::Pair(slot.pair())
-    }
-
-    /// The state a subject starts with: what it may have charged while it had no entry, or a
-    /// fresh one. None when there is no room for it.
-    fn newcomer(&self, shared: Option<usize>, limits: &LimitSet) -> Option<State> {
-        match shared {
-            Some(index) => self.rest.shared[index].state.copy(),
-            None if limits.single_pair().is_some() => Some(State::Pair([0; 2])),
-            None => Large::fresh(limits, &self.rest.budget).map(State::Large),
-        }
     }
 
     /// Puts a state back: `keep` says that it has changed, `charged` that it was charged.
@@ -412,7 +364,7 @@ impl Shard {
         }
         if key.length == LONG {
             let place = to_u32(self.rest.long_keys.insert(key.bytes.into()));
-            slot.key[12..].copy_from_slice(&place.to_le_bytes());
+            slot.set_long_key(place);
             self.rest.budget.take(key.bytes.len());
         }
         match state {
@@ -456,50 +408,76 @@ impl Shard {
         }
     }
 
-    /// The shared state of this count, when one still counts; those that do not are dropped.
-    fn shared_index(&mut self, limits: &LimitSet, now: Time) -> Option<usize> {
+    fn drop_expired_shared(&mut self, now: Time) {
         self.rest.shared.retain_mut(|shared| {
             engine::fresh_at_us(&shared.limits, &mut shared.state) + SKEW_US > now.as_micros()
         });
-        self.rest.shared.iter().position(|shared| shared.limits.identity() == limits.identity())
     }
 
     /// Makes room for one more entry: expired entries go first, then the table grows while the
     /// budget lasts. False when the store is full.
-    fn has_room(&mut self, now: Time, rehash: &impl Fn(&[u8], &LimitSet) -> u64) -> bool {
-        if self.rest.sets.len() >= MAX_SETS {
-            return false;
-        }
+    fn has_room(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        before: usize,
+        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
+    ) -> bool {
         self.turn_hand(HAND_PER_INSERT, now);
-        if self.table.len() < self.table.capacity() {
+        if !self.has_room_beside(key, limits) {
+            self.turn_hand(HAND_WHEN_FULL, now);
+            if !self.has_room_beside(key, limits) {
+                return false;
+            }
+        }
+        let wanted = before + 1;
+        if self.table.len() + wanted <= self.table.capacity() {
             return true;
         }
         self.turn_hand(HAND_WHEN_FULL, now);
-        if self.table.len() < self.table.capacity() {
+        if self.table.len() + wanted <= self.table.capacity() {
             return true;
         }
-        let whole = self.table.num_buckets() / 8 * 7;
-        if whole > 64 && whole - self.table.len() >= whole / 16 {
+        let whole = capacity_of(self.table.num_buckets());
+        if whole >= self.table.len() + wanted + whole / 16 {
             // Removed entries left marks that count as taken: write the table anew.
             self.rebuild(whole, rehash);
             return true;
         }
-        let more = self.table.allocation_size().max(256);
-        if !self.rest.budget.try_take(more) {
+        if !self.rest.budget.has(self.table.allocation_size().max(256)) {
             return false;
         }
         // Looking through the whole shard is paid for by the growth that it may spare.
-        self.rest.budget.give(more);
         self.sweep(now);
-        if self.table.len() < whole / 4 * 3 {
+        if self.table.len() + wanted <= whole / 4 * 3 {
             self.rebuild(whole, rehash);
         } else {
             let Self { table, rest, .. } = self;
-            let Rest { sets, long_keys, .. } = &mut **rest;
-            table.reserve(1, |slot| hash_of(slot, sets, long_keys, rehash));
+            let Rest { sets, long_keys, .. } = &**rest;
+            table.reserve(wanted, |slot| hash_of(slot, sets, long_keys, rehash));
         }
         self.settle();
         true
+    }
+
+    /// Whether there is room for what a slot cannot hold itself: a long key, a large state.
+    fn has_room_beside(&self, key: &Key<'_>, limits: &LimitSet) -> bool {
+        let Rest { sets, long_keys, large, budget, .. } = &*self.rest;
+        let mut needed = 0;
+        if key.length == LONG {
+            needed += key.bytes.len() + growth_of(long_keys);
+        }
+        if limits.single_pair().is_none() {
+            needed += Large::first_bytes(limits) + growth_of(large);
+        }
+        sets.len() < MAX_SETS && budget.has(needed)
+    }
+
+    /// Removes what has expired in the next few buckets: what others do for a store that is full.
+    pub(super) fn reclaim(&mut self, now: Time) {
+        self.drop_expired_shared(now);
+        self.turn_hand(HAND_WHEN_FULL, now);
     }
 
     fn rebuild(&mut self, capacity: usize, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
@@ -568,10 +546,9 @@ impl Shard {
                 self.remove(bucket);
             }
         }
-        self.rest.shared.retain_mut(|shared| {
-            engine::fresh_at_us(&shared.limits, &mut shared.state) + SKEW_US > now.as_micros()
-        });
+        self.drop_expired_shared(now);
         self.rest.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+        self.rest.resets.retain(|_, (_, until)| *until + SKEW_US > now.as_micros());
         self.settle();
         before - self.table.len()
     }
@@ -579,65 +556,99 @@ impl Shard {
     /// Gives back the room that swept entries left.
     pub(super) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
         let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, large, spent, .. } = &mut **rest;
+        let Rest { sets, long_keys, large, spent, resets, .. } = &mut **rest;
+        if large.len() < large.capacity() / 2 {
+            let moved = compact(large);
+            for slot in table.iter_mut().filter(|slot| slot.is_large()) {
+                if let Some(to) = moved.get(&slot.index()) {
+                    slot.state[0] = to_u32(*to);
+                }
+            }
+        }
+        if long_keys.len() < long_keys.capacity() / 2 {
+            let moved = compact(long_keys);
+            for slot in table.iter_mut().filter(|slot| slot.meta & KEY_BITS == LONG) {
+                if let Some(to) = moved.get(&slot.long_key()) {
+                    slot.set_long_key(to_u32(*to));
+                }
+            }
+        }
         table.shrink_to_fit(|slot| hash_of(slot, sets, long_keys, rehash));
-        if long_keys.is_empty() {
-            *long_keys = Slab::new();
-        }
-        if large.is_empty() {
-            *large = Slab::new();
-        }
         spent.shrink_to_fit();
+        resets.shrink_to_fit();
         self.settle();
     }
 
-    /// Forgets a subject. True when it had an entry.
-    pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet) -> bool {
-        let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, .. } = &mut **rest;
-        let found =
-            table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
-        if let Some(bucket) = found {
-            self.remove(bucket);
-        }
-        found.is_some()
-    }
-
-    /// The set that a subject's state is written under, whether it is shared, and the state
-    /// through `show`.
-    pub(super) fn inspect<T>(
+    /// Forgets a subject, and until `until_us` gives back nothing of what was charged before.
+    /// True when it had an entry.
+    pub(super) fn reset(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
         now: Time,
-        show: impl FnOnce(&LimitSet, &mut State, bool) -> T,
-    ) -> Option<T> {
-        let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, .. } = &mut **rest;
-        let found =
-            table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
+        until_us: u64,
+    ) -> bool {
+        let found = self.find(key, limits);
         if let Some(bucket) = found {
+            self.remove(bucket);
+            self.rest.resets.retain(|_, (_, until)| *until + SKEW_US > now.as_micros());
+            self.rest.resets.insert(key.hash, (now.as_micros(), until_us));
+            self.settle();
+        }
+        found.is_some()
+    }
+
+    /// When a subject was last forgotten, as far as charges before that could be given back.
+    pub(super) fn reset_at_us(&self, key: &Key<'_>) -> Option<u64> {
+        self.rest.resets.get(&key.hash).map(|(at, _)| *at)
+    }
+
+    /// Runs `visit` on what a subject's count is, its own or the one it shares: the limits that it
+    /// is written under, its state, and whether it is shared. Nothing when it has none.
+    pub(super) fn visit<T>(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        visit: impl FnOnce(&LimitSet, &mut State, bool) -> T,
+    ) -> Option<T> {
+        if let Some(bucket) = self.find(key, limits) {
             let slot = self.table.get_bucket(bucket).copied()?;
             let written_under = self.rest.sets.get(slot.set())?.limits.clone();
             let mut state = self.lift(bucket);
-            let answer = show(&written_under, &mut state, false);
+            let answer = visit(&written_under, &mut state, false);
             self.lay(bucket, state, None);
             return Some(answer);
         }
-        let index = self.shared_index(limits, now)?;
-        let Shared { limits, state } = &mut self.rest.shared[index];
-        Some(show(limits, state, true))
+        self.drop_expired_shared(now);
+        let alike = |shared: &&mut Shared| shared.limits.identity() == limits.identity();
+        let Shared { limits, state } = self.rest.shared.iter_mut().find(alike)?;
+        Some(visit(limits, state, true))
     }
 
-    /// Marks a charge as given back. False when it was already.
+    /// Marks a charge as given back. False when it was already, or when it is older than the marks
+    /// that there is room for.
     pub(super) fn spend(&mut self, charge: u64, until_us: u64, now: Time) -> bool {
-        if self.rest.spent.len() >= self.rest.spent_sweep_at {
-            self.rest.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
-            self.rest.spent_sweep_at = (self.rest.spent.len() * 2).max(64);
+        let Rest { spent, budget, forgotten, .. } = &mut *self.rest;
+        if spent.len() == spent.capacity() {
+            spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+            let more = (spent.capacity() + 4) * SPENT_BYTES;
+            if spent.len() == spent.capacity() && !spent.is_empty() && !budget.has(more) {
+                // No room for more: the older half is forgotten, and gives nothing from now on.
+                let mut numbers: Vec<u64> = spent.keys().copied().collect();
+                numbers.sort_unstable();
+                *forgotten = numbers[numbers.len() / 2];
+                spent.retain(|number, _| number > forgotten);
+            }
         }
-        let new = self.rest.spent.insert(charge, until_us).is_none();
+        let new = charge > *forgotten && spent.insert(charge, until_us).is_none();
         self.settle();
         new
+    }
+
+    /// Whether a charge is marked as given back.
+    pub(super) fn is_spent(&self, charge: u64) -> bool {
+        self.rest.spent.contains_key(&charge)
     }
 
     /// How many subjects have an entry of their own.
@@ -651,7 +662,8 @@ impl Shard {
             + self.rest.long_keys.capacity() * size_of::<Box<[u8]>>()
             + self.rest.large.capacity() * size_of::<Option<Large>>()
             + self.rest.sets.capacity() * size_of::<SetUse>()
-            + self.rest.spent.capacity() * (size_of::<(u64, u64)>() + 1);
+            + self.rest.spent.capacity() * SPENT_BYTES
+            + self.rest.resets.capacity() * (size_of::<(u64, (u64, u64))>() + 1);
         if owed > self.rest.paid {
             self.rest.budget.take(owed - self.rest.paid);
         } else {
@@ -659,6 +671,27 @@ impl Shard {
         }
         self.rest.paid = owed;
     }
+}
+
+/// Closes the gaps of a slab. Answers which places moved where.
+fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
+    let mut moved = HashMap::new();
+    slab.compact(|_, from, to| {
+        moved.insert(from, to);
+        true
+    });
+    slab.shrink_to_fit();
+    moved
+}
+
+/// The bytes by which a slab grows for one more entry.
+fn growth_of<T>(slab: &Slab<T>) -> usize {
+    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<(u64, T)>() }
+}
+
+/// How many entries a table of so many buckets holds before it grows.
+fn capacity_of(buckets: usize) -> usize {
+    if buckets < 8 { buckets.saturating_sub(1) } else { buckets / 8 * 7 }
 }
 
 /// Indices of a shard's slabs: they stay far below 2^32, which would not fit into memory.

@@ -28,6 +28,11 @@ impl Budget {
         taken.is_ok()
     }
 
+    /// Whether `bytes` more would stay within the bound.
+    pub(super) fn has(&self, bytes: usize) -> bool {
+        self.used().checked_add(bytes).is_some_and(|sum| sum <= self.bound)
+    }
+
     /// Takes `bytes` that are already allocated, past the bound if need be.
     pub(super) fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
@@ -105,7 +110,7 @@ impl BoundedLog {
     pub(super) fn events(&self) -> Vec<(u64, u64)> {
         let mut before = self.base;
         let own = |entry: &Entry| {
-            let cost = entry.total - before;
+            let cost = entry.total.wrapping_sub(before);
             before = entry.total;
             (entry.at_us, cost)
         };
@@ -219,6 +224,12 @@ impl Large {
             return None;
         };
         Some(Self::built(self.words.to_vec(), logs.into_iter(), &self.budget))
+    }
+
+    /// What a state takes with the first event of each log.
+    pub(super) fn first_bytes(limits: &LimitSet) -> usize {
+        Self::bytes(limits.words(), limits.logs())
+            + limits.logs() * FIRST_ENTRIES * size_of::<Entry>()
     }
 
     fn bytes(words: usize, logs: usize) -> usize {

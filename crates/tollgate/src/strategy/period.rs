@@ -88,6 +88,13 @@ impl Emission {
         Exact { us: a.us - b.us - borrow, num: a.num + borrow * self.denominator - b.num }
     }
 
+    /// The part of a unit that `rest`, less than one unit of `was`, is, in time of this emission:
+    /// rounded up to a whole microsecond.
+    pub(crate) fn scaled_us(self, was: Self, rest: Exact) -> u64 {
+        let parts = rest.us * was.denominator + rest.num;
+        mul_div_up(parts, self.numerator, was.numerator).div_ceil(self.denominator)
+    }
+
     /// How many whole units fit into `span`.
     #[inline]
     pub(crate) fn units_in(self, span: Exact) -> u64 {

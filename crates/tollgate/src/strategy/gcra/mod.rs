@@ -1,10 +1,10 @@
-//! The generic cell rate algorithm, and the one step that `uniform` and greedy `token_bucket` share.
+//! The generic cell rate algorithm: the one step that `uniform` and greedy `token_bucket` share.
 //!
 //! The state is the theoretical arrival time (TAT): when everything that was charged has come
 //! back. Two words: whole microseconds, and the fraction's numerator.
 
 use crate::limit::{Quota, Refusal, Word};
-use crate::strategy::period::{Emission, Exact, mul_div_up};
+use crate::strategy::period::{Emission, Exact};
 use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
 use crate::time::{SKEW_US, Time};
 
@@ -157,9 +157,8 @@ impl super::Step for Step {
             return;
         }
         let units = was.emission.units_in(debt);
-        let rest = was.emission.minus(debt, was.emission.times(units)).ceil_us();
-        let (old_us, new_us) = (was.emission.times(1).us.max(1), self.emission.times(1).ceil_us());
-        let rest = Exact { us: mul_div_up(rest, new_us, old_us), num: 0 }.min(self.emission.times(1));
+        let rest = was.emission.minus(debt, was.emission.times(units));
+        let rest = Exact { us: self.emission.scaled_us(was.emission, rest), num: 0 };
         let debt = self.emission.add(self.emission.times(units.min(self.burst)), rest);
         self.owe(cell, now, debt.min(self.full));
     }

@@ -2,7 +2,8 @@
 //!
 //! Entries carry the running total of costs, so that what counts is one subtraction and the wait
 //! of a weighted cost is a binary search. Events of the same microsecond share an entry: they
-//! expire together. Nothing is trimmed on a denial.
+//! expire together. Nothing is trimmed on a denial. The total wraps around; only differences
+//! count, and they are far smaller.
 
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{Card, Cell, Charge, Charged, Entry, Judgement, Log, NEVER_US, Shape, Traits};
@@ -86,7 +87,7 @@ impl Step {
         let first =
             first_index(0, log.len(), |i| log.entry(i).at_us + self.period_us > at_us);
         let base = if first == 0 { log.base() } else { log.entry(first - 1).total };
-        let used = newest.total - base;
+        let used = newest.total.wrapping_sub(base);
         let view = View { first, base, used, newest: Some(newest), at_us, ..fresh };
         if newest.at_us > now_us && newest.at_us - now_us > SKEW_US {
             let used = used.min(self.units);
@@ -107,7 +108,7 @@ impl Step {
             view.at_us
         } else {
             let index =
-                first_index(view.first, log.len(), |i| log.entry(i).total - view.base >= freed);
+                first_index(view.first, log.len(), |i| log.entry(i).total.wrapping_sub(view.base) >= freed);
             log.entry(index).at_us
         };
         leaving_us + self.period_us - now.as_micros()
@@ -138,7 +139,7 @@ struct Event {
 fn events(log: &dyn Log) -> Vec<Event> {
     let mut before = log.base();
     let own = |entry: Entry| {
-        let cost = entry.total - before;
+        let cost = entry.total.wrapping_sub(before);
         before = entry.total;
         Event { at_us: entry.at_us, cost }
     };
@@ -186,11 +187,11 @@ impl super::Step for Step {
         let at_us = view.at_us;
         match view.newest {
             Some(newest) if newest.at_us == at_us && view.used > 0 => {
-                log.amend(Entry { at_us, total: newest.total + cost });
+                log.amend(Entry { at_us, total: newest.total.wrapping_add(cost) });
             }
             newest => {
                 let total = newest.map_or(log.base(), |newest| newest.total);
-                log.push(Entry { at_us, total: total + cost });
+                log.push(Entry { at_us, total: total.wrapping_add(cost) });
             }
         }
         Charged { at_us, reset_after_us: at_us + self.period_us - now.as_micros() }
@@ -246,7 +247,7 @@ impl super::Step for Step {
         let base = old.base();
         let entries: Vec<Entry> = (0..old.len())
             .map(|i| old.entry(i))
-            .map(|entry| Entry { total: entry.total - base, ..entry })
+            .map(|entry| Entry { total: entry.total.wrapping_sub(base), ..entry })
             .collect();
         log.replace(&entries);
     }

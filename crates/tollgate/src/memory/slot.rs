@@ -1,0 +1,90 @@
+//! A subject's entry in a shard's table, and the key that finds it.
+
+/// The longest subject that a slot holds itself, in bytes.
+const SHORT_KEY_BYTES: usize = 16;
+
+/// A subject's entry: 36 bytes, so that a table at the worst point of its growth (16/7 buckets an
+/// entry, one control byte each) takes 85 bytes for a subject, its key within.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    /// The subject's bytes, or for a longer one 8 bytes of its hash and its place in `long_keys`.
+    pub(super) key: [u8; SHORT_KEY_BYTES],
+    /// Two words, or the place of the state in `large`.
+    pub(super) state: [u32; 4],
+    /// Bits 0-4: the length of the key, or `LONG`; bit 5: the state is in `large`; bit 6: the key
+    /// has no `,` and no `%`; above: the set.
+    pub(super) meta: u32,
+}
+
+pub(super) const KEY_BITS: u32 = 31;
+pub(super) const LONG: u32 = 31;
+pub(super) const LARGE: u32 = 1 << 5;
+/// The key means the same as literal text and as a written form: text that equals it needs no
+/// look of its own.
+pub(super) const PLAIN: u32 = 1 << 6;
+pub(super) const SET_SHIFT: u32 = 7;
+
+/// The most sets in one shard: what the bits above `SET_SHIFT` hold.
+pub(super) const SET_BITS: u32 = 25;
+pub(super) const MAX_SETS: usize = 1 << SET_BITS;
+
+impl Slot {
+    pub(super) fn set(&self) -> usize {
+        (self.meta >> SET_SHIFT) as usize
+    }
+
+    pub(super) fn is_large(&self) -> bool {
+        self.meta & LARGE != 0
+    }
+
+    pub(super) fn index(&self) -> usize {
+        self.state[0] as usize
+    }
+
+    pub(super) fn long_key(&self) -> usize {
+        let [.., a, b, c, d] = self.key;
+        // A shard never holds 2^32 keys: they would not fit into memory.
+        u32::from_le_bytes([a, b, c, d]) as usize
+    }
+
+    pub(super) fn set_long_key(&mut self, place: u32) {
+        self.key[12..].copy_from_slice(&place.to_le_bytes());
+    }
+
+    #[inline]
+    pub(super) fn pair(&self) -> [u64; 2] {
+        let [a, b, c, d] = self.state;
+        [u64::from(a) | u64::from(b) << 32, u64::from(c) | u64::from(d) << 32]
+    }
+
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the two halves of each word
+    pub(super) fn set_pair(&mut self, words: [u64; 2]) {
+        let [x, y] = words;
+        self.state = [x as u32, (x >> 32) as u32, y as u32, (y >> 32) as u32];
+    }
+}
+
+/// The bytes of a subject, as a slot compares them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Key<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) short: [u8; SHORT_KEY_BYTES],
+    pub(super) length: u32,
+    pub(super) hash: u64,
+}
+
+impl<'a> Key<'a> {
+    #[inline]
+    pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
+        let mut short = [0; SHORT_KEY_BYTES];
+        let length = if let Some(part) = short.get_mut(..bytes.len()) {
+            part.copy_from_slice(bytes);
+            u32::try_from(bytes.len()).unwrap_or(LONG)
+        } else {
+            short[..8].copy_from_slice(&hash.to_le_bytes());
+            LONG
+        };
+        Self { bytes, short, length, hash }
+    }
+}
