@@ -1,1 +1,23 @@
 //! The embedded durable store of Tollgate: SQLite, several processes, crash-safe.
+//!
+//! [`SqliteStore`] is a [`tollgate::Store`] in one file. Every check is one transaction: exact
+//! across processes, and what was answered survives `kill -9`. See [`Sync`] for power losses.
+//!
+//! A set's identity and full form are written into the file once and stay there, some 100 bytes
+//! for each set of limits that was ever used. Everything else goes when it has expired.
+
+pub mod bench;
+mod codec;
+mod context;
+mod fault;
+mod log;
+mod open;
+mod options;
+mod session;
+mod state;
+mod store;
+mod sweep;
+mod wait;
+
+pub use options::{DEFAULT_DEADLINE, Options, Sync};
+pub use store::SqliteStore;

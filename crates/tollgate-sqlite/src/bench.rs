@@ -1,0 +1,138 @@
+//! Decisions per second beside the least that SQLite can do for them, in one run.
+
+use core::fmt;
+use std::path::Path;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use smallvec::SmallVec;
+use tollgate::engine::Mode;
+use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
+
+use crate::SqliteStore;
+
+/// How many subjects take turns.
+const SUBJECTS: usize = 1_000;
+
+/// How often each of the two is measured; the medians count.
+const ROUNDS: usize = 5;
+
+/// What was measured, in operations per second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Admitted `gcra` checks through [`SqliteStore::check_now`].
+    pub decisions: f64,
+    /// The bare loop `BEGIN IMMEDIATE; UPDATE t SET v = ? WHERE k = ?; COMMIT` over as many rows,
+    /// with statements prepared once and the same pragmas.
+    pub bare: f64,
+    /// Denied checks, which write nothing.
+    pub denials: f64,
+}
+
+impl Figures {
+    /// Decisions for each bare update.
+    #[must_use]
+    pub fn ratio(&self) -> f64 {
+        self.decisions / self.bare
+    }
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "bare BEGIN IMMEDIATE; UPDATE; COMMIT  {:>9.0} per second", self.bare)?;
+        writeln!(f, "gcra check, admitted                  {:>9.0} per second", self.decisions)?;
+        writeln!(f, "gcra check, denied                    {:>9.0} per second", self.denials)?;
+        write!(f, "ratio of admitted to bare             {:>9.2}", self.ratio())
+    }
+}
+
+/// Measures in two new files in the directory `dir`: `checks` operations of each kind, five times
+/// in turns. Uses the wall clock.
+///
+/// # Errors
+/// The files could not be written.
+pub fn run(dir: &Path, checks: usize) -> Result<Figures, StoreError> {
+    let failed = |error: rusqlite::Error| {
+        StoreError::permanent(format!("the bare loop failed: {error}")).because(error)
+    };
+    let names: Vec<String> = (0..SUBJECTS).map(|i| format!("user:{i:011}")).collect();
+    let store = SqliteStore::open_with(crate::Options::new(dir.join("bench-tollgate.db")))?;
+    let ask = Asking::new(&names)?;
+    ask.run(&store, &ask.wide, SUBJECTS)?;
+    ask.run(&store, &ask.narrow, SUBJECTS)?;
+    let bare = bare_file(&dir.join("bench-bare.db"), &names).map_err(failed)?;
+    let (mut checked, mut updated, mut denied) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        updated.push(run_bare(&bare, &names, checks).map_err(failed)?);
+        checked.push(ask.run(&store, &ask.wide, checks)?);
+        denied.push(ask.run(&store, &ask.narrow, checks)?);
+    }
+    Ok(Figures { decisions: median(checked), bare: median(updated), denials: median(denied) })
+}
+
+/// What the checks ask for.
+struct Asking {
+    subjects: Vec<Subject>,
+    wide: LimitSet,
+    narrow: LimitSet,
+}
+
+impl Asking {
+    fn new(names: &[String]) -> Result<Self, StoreError> {
+        let read = |error| StoreError::permanent("a limit or subject of the bench").because(error);
+        Ok(Self {
+            subjects: names.iter().map(|n| Subject::literal(n)).collect::<Result<_, _>>().map_err(read)?,
+            wide: "1000000/s burst 1000000 via gcra".parse().map_err(read)?,
+            narrow: "1/366d via gcra".parse().map_err(read)?,
+        })
+    }
+
+    fn run(
+        &self,
+        store: &SqliteStore,
+        limits: &LimitSet,
+        checks: usize,
+    ) -> Result<f64, StoreError> {
+        let start = Instant::now();
+        for subject in self.subjects.iter().cycle().take(checks) {
+            let parts = SmallVec::from_buf([Counted { subject, limits }]);
+            store.check_now(&Question::new(parts, 1, Mode::Whole))?;
+        }
+        Ok(per_second(checks, start))
+    }
+}
+
+fn bare_file(path: &Path, names: &[String]) -> rusqlite::Result<Connection> {
+    let conn = Connection::open(path)?;
+    conn.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    conn.pragma_update(None, "synchronous", "NORMAL")?;
+    conn.execute_batch("CREATE TABLE t (k TEXT PRIMARY KEY, v INTEGER NOT NULL) WITHOUT ROWID")?;
+    for name in names {
+        conn.execute("INSERT INTO t VALUES (?1, 0)", [name])?;
+    }
+    Ok(conn)
+}
+
+fn run_bare(conn: &Connection, names: &[String], updates: usize) -> rusqlite::Result<f64> {
+    let mut begin = conn.prepare("BEGIN IMMEDIATE")?;
+    let mut update = conn.prepare("UPDATE t SET v = ?1 WHERE k = ?2")?;
+    let mut commit = conn.prepare("COMMIT")?;
+    let start = Instant::now();
+    for (value, name) in (0_i64..).zip(names.iter().cycle().take(updates)) {
+        begin.execute([])?;
+        update.execute((1_700_000_000_000_000 + value, name))?;
+        commit.execute([])?;
+    }
+    Ok(per_second(updates, start))
+}
+
+#[allow(clippy::cast_precision_loss)] // a figure for people
+fn per_second(count: usize, start: Instant) -> f64 {
+    count as f64 / start.elapsed().as_secs_f64()
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(0.0)
+}

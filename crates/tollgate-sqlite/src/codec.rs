@@ -1,0 +1,157 @@
+//! How a state lies in its row: a format byte, then numbers in LEB128.
+//!
+//! The number of logs, six numbers for each log, and the words to the end. The events of a log
+//! are rows of their own.
+
+use smallvec::SmallVec;
+
+/// The first byte of a state.
+const FORMAT: u8 = 1;
+
+/// The words of a state; two for most strategies.
+pub(crate) type Words = SmallVec<[u64; 4]>;
+
+/// Where the events of a log lie, and what they add up to. The default is a log without events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Head {
+    /// Which log its rows belong to; 0 for none yet.
+    pub(crate) log: u64,
+    /// The first row that still exists. Rows before `first` are dropped and wait to be deleted.
+    pub(crate) dead: u64,
+    /// The oldest event held.
+    pub(crate) first: u64,
+    /// One past the newest event.
+    pub(crate) end: u64,
+    /// The total before the oldest event.
+    pub(crate) base: u64,
+    /// The total of the newest event.
+    pub(crate) top: u64,
+}
+
+/// A state as it lies in its row.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Packed {
+    pub(crate) words: Words,
+    pub(crate) heads: SmallVec<[Head; 1]>,
+}
+
+/// The bytes of a state.
+pub(crate) fn encode(words: &[u64], heads: impl ExactSizeIterator<Item = Head>) -> SmallVec<[u8; 64]> {
+    let mut bytes = SmallVec::new();
+    bytes.push(FORMAT);
+    put(&mut bytes, heads.len() as u64);
+    for Head { log, dead, first, end, base, top } in heads {
+        for number in [log, dead, first, end, base, top] {
+            put(&mut bytes, number);
+        }
+    }
+    for word in words {
+        put(&mut bytes, *word);
+    }
+    bytes
+}
+
+fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
+    while number >= 0x80 {
+        // Seven bits and a mark that more follow.
+        bytes.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads a state, or says what is wrong with it.
+pub(crate) fn decode(bytes: &[u8]) -> Result<Packed, &'static str> {
+    let Some((&FORMAT, mut rest)) = bytes.split_first() else {
+        return Err("its first byte is not that of a known format");
+    };
+    let mut packed = Packed::default();
+    let logs = take(&mut rest)?;
+    for _ in 0..logs {
+        let mut number = || take(&mut rest);
+        let head = Head {
+            log: number()?,
+            dead: number()?,
+            first: number()?,
+            end: number()?,
+            base: number()?,
+            top: number()?,
+        };
+        let ordered = head.dead <= head.first && head.first <= head.end && head.base <= head.top;
+        if !ordered || head.log > i64::MAX as u64 || head.end > i64::MAX as u64 {
+            return Err("the bounds of a log are out of order");
+        }
+        packed.heads.push(head);
+    }
+    while !rest.is_empty() {
+        packed.words.push(take(&mut rest)?);
+    }
+    Ok(packed)
+}
+
+fn take(rest: &mut &[u8]) -> Result<u64, &'static str> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let Some((&byte, after)) = rest.split_first() else { return Err("it ends too early") };
+        *rest = after;
+        let bits = u64::from(byte & 0x7f);
+        if shift == 63 && bits > 1 {
+            break;
+        }
+        number |= bits << shift;
+        if byte < 0x80 {
+            return Ok(number);
+        }
+    }
+    Err("a number is too long")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_state_reads_back_and_no_prefix_of_it_passes_for_the_whole(
+            words in proptest::collection::vec(any::<u64>(), 0..6),
+            mut spans in proptest::collection::vec(any::<[u32; 6]>(), 0..3),
+        ) {
+            for span in &mut spans {
+                span[1..4].sort_unstable();
+                span[4..].sort_unstable();
+            }
+            let heads: Vec<Head> = spans
+                .iter()
+                .map(|s| s.map(u64::from))
+                .map(|[log, dead, first, end, base, top]| Head { log, dead, first, end, base, top })
+                .collect();
+            let bytes = encode(&words, heads.iter().copied());
+            let packed = decode(&bytes).expect("what was written");
+            prop_assert_eq!(&packed.words[..], &words[..]);
+            prop_assert_eq!(&packed.heads[..], &heads[..]);
+            for end in 0..bytes.len() {
+                let short = decode(&bytes[..end]);
+                prop_assert!(short != Ok(packed.clone()));
+            }
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let mut bytes = bytes;
+            let _ = decode(&bytes);
+            bytes.insert(0, FORMAT);
+            let _ = decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_gcra_state_takes_eleven_bytes() {
+        let words = [1_700_000_000_000_000, 0];
+        assert_eq!(encode(&words, std::iter::empty()).len(), 11);
+        assert_eq!(decode(&[2, 0]), Err("its first byte is not that of a known format"));
+        assert_eq!(decode(&[]), Err("its first byte is not that of a known format"));
+        assert_eq!(decode(&[1, 0, 0x80]), Err("it ends too early"));
+        assert_eq!(decode(&[[1, 0].as_slice(), &[0xff; 10]].concat()), Err("a number is too long"));
+    }
+}

@@ -1,0 +1,218 @@
+//! One transaction at work: its connection and time, the numbers it hands out, and its first fault.
+
+use core::cell::RefCell;
+use core::fmt;
+use core::ops::Range;
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Params, Row};
+use tollgate::{LimitSet, StoreError, Time};
+
+use crate::fault::{Place, damaged, explain};
+
+/// How many numbers a process takes from the file at a time. A process that ends wastes the rest;
+/// 2^43 processes fit below 2^53, which a double holds exactly.
+const NUMBERS: u64 = 1 << 10;
+
+/// The most sets that a process remembers before it starts anew.
+const MAX_CACHED: usize = 1 << 12;
+
+/// What a connection remembers of its file. Thrown away whenever a transaction fails.
+#[derive(Debug, Default)]
+pub(crate) struct Cache {
+    /// Numbers that are this process's to hand out.
+    numbers: Range<u64>,
+    /// By the full form of a set: the ids of its identity and of the full form itself.
+    ids: HashMap<String, Ids>,
+    /// The sets that states were written under, by id.
+    sets: HashMap<i64, LimitSet>,
+    /// How many rows are to be looked at for expired ones: writes add to it, sweeping pays it.
+    owed: u32,
+}
+
+impl Cache {
+    /// A cache that knows nothing, with rows to be looked at.
+    pub(crate) fn owing(rows: u32) -> Self {
+        Self { owed: rows, ..Self::default() }
+    }
+}
+
+/// The ids of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ids {
+    /// Of its identity: the other half of a count's key.
+    pub(crate) counted: i64,
+    /// Of its full form.
+    pub(crate) written: i64,
+}
+
+/// What every part of an operation works with.
+pub(crate) struct Context<'c> {
+    conn: &'c Connection,
+    place: Place<'c>,
+    now: Time,
+    cache: &'c RefCell<Cache>,
+    fault: RefCell<Option<StoreError>>,
+}
+
+impl fmt::Debug for Context<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl<'c> Context<'c> {
+    pub(crate) fn new(
+        conn: &'c Connection,
+        place: Place<'c>,
+        now: Time,
+        cache: &'c RefCell<Cache>,
+    ) -> Self {
+        Self { conn, place, now, cache, fault: RefCell::new(None) }
+    }
+
+    /// The time of this transaction.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Runs a statement that answers nothing. Says how many rows it changed.
+    pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
+        let run = || self.conn.prepare_cached(sql)?.execute(params);
+        run().map_err(|error| explain(error, self.place))
+    }
+
+    /// The first row of a query, if there is one.
+    pub(crate) fn first<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        let run = || self.conn.prepare_cached(sql)?.query_row(params, read).optional();
+        run().map_err(|error| explain(error, self.place))
+    }
+
+    /// All rows of a query.
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let run = || self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
+        run().map_err(|error| explain(error, self.place))
+    }
+
+    /// Keeps the first fault of a step, which cannot fail itself: its result is thrown away.
+    pub(crate) fn remember(&self, fault: StoreError) {
+        self.fault.borrow_mut().get_or_insert(fault);
+    }
+
+    /// True once a step met a fault.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.fault.borrow().is_some()
+    }
+
+    /// The first fault that a step met.
+    pub(crate) fn checked(&self) -> Result<(), StoreError> {
+        self.fault.borrow_mut().take().map_or(Ok(()), Err)
+    }
+
+    /// A state that no engine has written.
+    pub(crate) fn damaged(&self, subject: &str, what: &str) -> StoreError {
+        damaged(self.place.path, subject, what)
+    }
+
+    /// A number that nothing else in this file has or had: for receipts and logs.
+    pub(crate) fn number(&self) -> Result<u64, StoreError> {
+        let next = self.cache.borrow_mut().numbers.next();
+        if let Some(number) = next {
+            return Ok(number);
+        }
+        let sql = "UPDATE store SET next_number = next_number + ?1 RETURNING next_number";
+        let end: Option<i64> = self.first(sql, [NUMBERS.cast_signed()], |row| row.get(0))?;
+        let end = end.map_or(0, i64::cast_unsigned);
+        if end <= NUMBERS || end > i64::MAX.cast_unsigned() {
+            return Err(self.damaged("every subject", "it has no count of its receipts"));
+        }
+        let mut cache = self.cache.borrow_mut();
+        cache.numbers = end - NUMBERS + 1..end;
+        Ok(end - NUMBERS)
+    }
+
+    /// The ids of a set, when the file knows its identity, and 0 for a full form unknown to it.
+    pub(crate) fn ids(&self, limits: &LimitSet) -> Result<Option<Ids>, StoreError> {
+        if let Some(ids) = self.cache.borrow().ids.get(limits.full_text()) {
+            return Ok(Some(*ids));
+        }
+        let Some(counted) = self.text_id(limits.identity())? else { return Ok(None) };
+        let Some(written) = self.text_id(limits.full_text())? else {
+            return Ok(Some(Ids { counted, written: 0 }));
+        };
+        Ok(Some(self.cache_ids(limits, Ids { counted, written })))
+    }
+
+    /// The ids of a set, written down if the file does not know it yet.
+    pub(crate) fn make_ids(&self, limits: &LimitSet) -> Result<Ids, StoreError> {
+        if let Some(ids) = self.cache.borrow().ids.get(limits.full_text()) {
+            return Ok(*ids);
+        }
+        let counted = self.make_text_id(limits.identity())?;
+        let written = self.make_text_id(limits.full_text())?;
+        Ok(self.cache_ids(limits, Ids { counted, written }))
+    }
+
+    fn cache_ids(&self, limits: &LimitSet, ids: Ids) -> Ids {
+        let mut cache = self.cache.borrow_mut();
+        if cache.ids.len() >= MAX_CACHED {
+            cache.ids.clear();
+        }
+        cache.ids.insert(limits.full_text().to_owned(), ids);
+        ids
+    }
+
+    fn text_id(&self, text: &str) -> Result<Option<i64>, StoreError> {
+        self.first("SELECT id FROM texts WHERE text = ?1", [text], |row| row.get(0))
+    }
+
+    fn make_text_id(&self, text: &str) -> Result<i64, StoreError> {
+        if let Some(id) = self.text_id(text)? {
+            return Ok(id);
+        }
+        self.execute("INSERT INTO texts (text) VALUES (?1)", [text])?;
+        Ok(self.conn.last_insert_rowid())
+    }
+
+    /// The set that a state was written under.
+    pub(crate) fn set(&self, id: i64, subject: &str) -> Result<LimitSet, StoreError> {
+        if let Some(set) = self.cache.borrow().sets.get(&id) {
+            return Ok(set.clone());
+        }
+        let text: Option<String> =
+            self.first("SELECT text FROM texts WHERE id = ?1", [id], |row| row.get(0))?;
+        let text = text
+            .ok_or_else(|| self.damaged(subject, "the limits it was written under are missing"))?;
+        let set: LimitSet = text.parse().map_err(|error| {
+            self.damaged(subject, "the limits it was written under cannot be read").because(error)
+        })?;
+        let mut cache = self.cache.borrow_mut();
+        if cache.sets.len() >= MAX_CACHED {
+            cache.sets.clear();
+        }
+        cache.sets.insert(id, set.clone());
+        Ok(set)
+    }
+
+    /// Adds to what sweeping owes, and answers the sum.
+    pub(crate) fn owe(&self, rows: u32) -> u32 {
+        let mut cache = self.cache.borrow_mut();
+        cache.owed = cache.owed.saturating_add(rows);
+        cache.owed
+    }
+
+    /// Sweeping has done its part.
+    pub(crate) fn settle(&self) {
+        self.cache.borrow_mut().owed = 0;
+    }
+}

@@ -1,0 +1,326 @@
+//! The events of a sliding log as rows: a check reads and writes O(log n) of them.
+
+use core::cell::RefCell;
+use core::fmt;
+use std::collections::BTreeMap;
+
+use tollgate::strategy::{Entry, Log};
+use tollgate::{StoreError, Time};
+
+use crate::codec::Head;
+use crate::context::Context;
+
+/// Reads in a row, each of the next event, after which many are read at once. No search takes so
+/// many steps of one; whoever does will read them all.
+const RUN: u32 = 8;
+
+/// How many events are read at once then.
+const CHUNK: u64 = 4096;
+
+/// Dropped events are deleted when there are this many, to spare statements.
+const DELETE_FROM: u64 = 16;
+
+/// The most dropped events that one charge deletes: what expired at once is deleted bit by bit.
+pub(crate) const DELETE_AT_MOST: u64 = 1024;
+
+/// A log of one subject within a transaction.
+///
+/// A fault (SQLite's, or rows that are not in order) is remembered in the context, and answered
+/// with events that no arithmetic trips over; the caller throws the step's result away.
+pub(crate) struct SqlLog<'c> {
+    context: &'c Context<'c>,
+    subject: &'c str,
+    head: Head,
+    reads: RefCell<Reads>,
+}
+
+/// What was read in this transaction.
+#[derive(Default)]
+struct Reads {
+    single: BTreeMap<u64, Entry>,
+    chunk_first: u64,
+    chunk: Vec<Entry>,
+    last: u64,
+    run: u32,
+}
+
+impl fmt::Debug for SqlLog<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqlLog").field("head", &self.head).finish_non_exhaustive()
+    }
+}
+
+impl Reads {
+    fn find(&mut self, seq: u64) -> Option<Entry> {
+        self.run = if seq == self.last.wrapping_add(1) { self.run.saturating_add(1) } else { 0 };
+        self.last = seq;
+        let in_chunk = seq
+            .checked_sub(self.chunk_first)
+            .and_then(|i| self.chunk.get(usize::try_from(i).ok()?))
+            .copied();
+        in_chunk.or_else(|| self.single.get(&seq).copied())
+    }
+
+    /// True when `entry` stands between what was read around it.
+    fn fits(&self, seq: u64, entry: Entry) -> bool {
+        let ordered = |a: Entry, b: Entry| a.at_us <= b.at_us && a.total <= b.total;
+        self.single.range(..seq).next_back().is_none_or(|(_, before)| ordered(*before, entry))
+            && self.single.range(seq + 1..).next().is_none_or(|(_, after)| ordered(entry, *after))
+    }
+
+    fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl<'c> SqlLog<'c> {
+    pub(crate) fn new(context: &'c Context<'c>, subject: &'c str, head: Head) -> Self {
+        Self { context, subject, head, reads: RefCell::default() }
+    }
+
+    /// Where its rows lie now.
+    pub(crate) fn head(&self) -> Head {
+        self.head
+    }
+
+    /// Each event's time and own cost, the oldest first.
+    pub(crate) fn events(&self) -> Vec<(u64, u64)> {
+        let mut before = self.head.base;
+        let mut own = |entry: Entry| {
+            let cost = entry.total.saturating_sub(before);
+            before = entry.total;
+            (entry.at_us, cost)
+        };
+        (0..self.len()).map(|index| own(self.entry(index))).collect()
+    }
+
+    /// Deletes at most `count` of the rows, the oldest first, of a log that has expired. True
+    /// when none is left.
+    pub(crate) fn shrink(&mut self, count: u64) -> Result<bool, StoreError> {
+        let end = self.head.end.min(self.head.dead.saturating_add(count));
+        self.delete(self.head.dead, end)?;
+        if end == self.head.end {
+            self.head = Head::default();
+            return Ok(true);
+        }
+        self.head.dead = end;
+        if end > self.head.first {
+            self.head.first = end;
+            // The total of the last row is gone with it; the events left count a little more,
+            // and for nothing: they have expired.
+        }
+        Ok(false)
+    }
+
+    fn read(&self, seq: u64) -> Result<Entry, StoreError> {
+        let mut reads = self.reads.borrow_mut();
+        if let Some(found) = reads.find(seq) {
+            return Ok(found);
+        }
+        let many = reads.run >= RUN;
+        let end = if many { self.head.end.min(seq.saturating_add(CHUNK)) } else { seq + 1 };
+        let sql = "SELECT at_us, total FROM entries
+                   WHERE log = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
+        let params = [self.head.log, seq, end].map(u64::cast_signed);
+        let found = self.context.rows(sql, params, |row| {
+            let (at_us, total): (i64, i64) = (row.get(0)?, row.get(1)?);
+            Ok(Entry { at_us: at_us.cast_unsigned(), total: total.cast_unsigned() })
+        })?;
+        let damaged = |what| Err(self.context.damaged(self.subject, what));
+        if found.len() as u64 != end - seq {
+            return damaged("events of a log are missing");
+        }
+        let Head { base, top, .. } = self.head;
+        let bounds = base..=top;
+        let sound = |e: &Entry| e.at_us <= Time::MAX.as_micros() && bounds.contains(&e.total);
+        let ordered = found.is_sorted_by_key(|e| e.at_us) && found.is_sorted_by_key(|e| e.total);
+        let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else {
+            return damaged("events of a log are missing");
+        };
+        let placed = reads.fits(seq, first) && reads.fits(end - 1, last);
+        if !(ordered && placed && found.iter().all(sound)) {
+            return damaged("events of a log are out of order");
+        }
+        // The ends are kept beside, to compare later reads with.
+        reads.single.insert(seq, first);
+        reads.single.insert(end - 1, last);
+        if many {
+            reads.chunk_first = seq;
+            reads.chunk = found;
+        }
+        Ok(first)
+    }
+
+    fn write(&mut self, seq: u64, entry: Entry) -> Result<(), StoreError> {
+        let params = [self.head.log, seq, entry.at_us, entry.total].map(u64::cast_signed);
+        self.context.execute("INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)", params)?;
+        Ok(())
+    }
+
+    fn delete(&self, first: u64, end: u64) -> Result<(), StoreError> {
+        let sql = "DELETE FROM entries WHERE log = ?1 AND seq >= ?2 AND seq < ?3";
+        self.context.execute(sql, [self.head.log, first, end].map(u64::cast_signed))?;
+        Ok(())
+    }
+
+    /// Deletes all rows.
+    pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
+        if self.head.dead < self.head.end {
+            self.delete(self.head.dead, self.head.end)?;
+        }
+        self.reads.get_mut().forget();
+        self.head = Head::default();
+        Ok(())
+    }
+
+    fn try_push(&mut self, entry: Entry) -> Result<(), StoreError> {
+        let Entry { at_us, mut total } = entry;
+        if self.head.log == 0 {
+            self.head = Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
+        }
+        if self.head.first == self.head.end {
+            // Totals start anew whenever nothing is left, so that they never grow too large.
+            total -= self.head.base.min(total);
+            self.head.base = 0;
+        }
+        let entry = Entry { at_us, total };
+        self.write(self.head.end, entry)?;
+        let reads = self.reads.get_mut();
+        if self.head.base == 0 && self.head.first == self.head.end {
+            reads.forget();
+        }
+        reads.single.insert(self.head.end, entry);
+        self.head.end += 1;
+        self.head.top = total;
+        self.delete_dropped()
+    }
+
+    fn delete_dropped(&mut self) -> Result<(), StoreError> {
+        let Head { dead, first, .. } = self.head;
+        if first - dead < DELETE_FROM {
+            return Ok(());
+        }
+        let end = first.min(dead + DELETE_AT_MOST);
+        self.delete(dead, end)?;
+        self.head.dead = end;
+        Ok(())
+    }
+
+    /// Makes the log hold `entries`, counted from 0. Rows that say the same already stay: a grant
+    /// writes none, a refund those after its event.
+    fn try_replace(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        let (Some(oldest), Some(newest)) = (entries.first(), entries.last()) else {
+            return self.clear();
+        };
+        let found = self.index_at(oldest.at_us);
+        self.context.checked()?;
+        // What all totals are larger by in the rows.
+        let kept = found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
+        let (first, shift) = match kept {
+            Some(kept) => kept,
+            None => {
+                self.clear()?;
+                self.head.log = self.context.number()?;
+                (0, 0)
+            }
+        };
+        let held = entries.iter().enumerate().take_while(|(i, entry)| {
+            first + i < self.len()
+                && self.entry(first + i)
+                    == Entry { at_us: entry.at_us, total: entry.total.saturating_add(shift) }
+        });
+        let held = held.count();
+        self.context.checked()?;
+        self.head.first += first as u64;
+        let from = self.head.first + held as u64;
+        if from < self.head.end {
+            self.delete(from, self.head.end)?;
+        }
+        self.reads.get_mut().forget();
+        self.head.base = shift;
+        for (seq, entry) in (from..).zip(entries.iter().skip(held)) {
+            self.write(seq, Entry { total: entry.total.saturating_add(shift), ..*entry })?;
+        }
+        self.head.end = self.head.first + entries.len() as u64;
+        self.head.top = newest.total.saturating_add(shift);
+        self.delete_dropped()
+    }
+
+    /// The held event of that time, and its index.
+    fn index_at(&self, at_us: u64) -> Option<(usize, Entry)> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.entry(middle).at_us < at_us {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let found = (low < self.len()).then(|| self.entry(low))?;
+        (found.at_us == at_us).then_some((low, found))
+    }
+
+    /// Does what a step asks for, unless something failed before.
+    fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), StoreError>) {
+        if self.context.has_failed() {
+            return;
+        }
+        if let Err(fault) = work(self) {
+            self.context.remember(fault);
+        }
+    }
+}
+
+impl Log for SqlLog<'_> {
+    fn len(&self) -> usize {
+        // A file never holds 2^63 rows; on a small machine a longer log is a damaged one.
+        usize::try_from(self.head.end - self.head.first).unwrap_or(usize::MAX)
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        let failed = Entry { at_us: self.context.now().as_micros(), total: self.head.top };
+        if self.context.has_failed() || index >= self.len() {
+            return failed;
+        }
+        self.read(self.head.first + index as u64).unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            failed
+        })
+    }
+
+    fn base(&self) -> u64 {
+        self.head.base
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        if let Some(last) = count.checked_sub(1) {
+            let base = self.entry(last).total;
+            self.change(|log| {
+                log.head.base = base;
+                log.head.first += count as u64;
+                Ok(())
+            });
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.change(|log| log.try_push(entry));
+    }
+
+    fn amend(&mut self, entry: Entry) {
+        self.change(|log| {
+            let Some(newest) = log.head.end.checked_sub(1) else { return Ok(()) };
+            log.write(newest, entry)?;
+            log.head.top = entry.total;
+            let reads = log.reads.get_mut();
+            reads.chunk.clear();
+            reads.single.insert(newest, entry);
+            Ok(())
+        });
+    }
+
+    fn replace(&mut self, entries: &[Entry]) {
+        self.change(|log| log.try_replace(entries));
+    }
+}

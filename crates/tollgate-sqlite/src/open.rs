@@ -1,0 +1,214 @@
+//! Opening a database file: is it ours, is it fit, and bringing it to the present format.
+
+use std::fs;
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use tollgate::StoreError;
+
+use crate::fault::{Place, explain};
+use crate::options::{Options, Sync};
+use crate::wait;
+
+/// What SQLite's header says of our files: the letters `TlGt`.
+pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"TlGt");
+
+/// One step from a format to the next; step 0 makes the first format in an empty file.
+pub(crate) type Step = &'static str;
+
+/// Every step so far, in order. A file's `user_version` says how many of them it has behind it.
+/// Steps are never edited once released: another is added.
+pub(crate) const STEPS: &[Step] = &[FORMAT_1];
+
+const FORMAT_1: Step = "
+    -- One row: who this store is, the next free number for receipts and logs, and where the
+    -- search for expired rows goes on.
+    CREATE TABLE store (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        identity INTEGER NOT NULL,
+        next_number INTEGER NOT NULL,
+        hand_subject TEXT NOT NULL,
+        hand_counted INTEGER NOT NULL,
+        hand_spent INTEGER NOT NULL
+    );
+    INSERT INTO store VALUES (1, random(), 1, '', 0, 0);
+    -- Identities and full forms of limit sets, so that rows stay small.
+    CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+    -- `counted`: the set's identity; `written`: the full form the state was written under.
+    CREATE TABLE states (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        written INTEGER NOT NULL,
+        expires_us INTEGER NOT NULL,
+        state BLOB NOT NULL,
+        PRIMARY KEY (subject, counted)
+    ) WITHOUT ROWID;
+    -- The events of sliding logs: when, and the cost of all events up to and with it.
+    CREATE TABLE entries (
+        log INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        at_us INTEGER NOT NULL,
+        total INTEGER NOT NULL,
+        PRIMARY KEY (log, seq)
+    ) WITHOUT ROWID;
+    -- Receipts that were given back, until when each must be remembered.
+    CREATE TABLE spent (number INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
+";
+
+/// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.
+pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
+    check_path(&options.path)?;
+    let place = Place { path: &options.path, deadline: options.deadline };
+    wait::within(options.deadline);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // SQLite reads meaning into `file:..` and `:memory:`; with a directory in front they are names.
+    let conn = Connection::open_with_flags(Path::new(".").join(&options.path), flags)
+        .map_err(|error| explain(error, place))?;
+    prepare(conn, options, STEPS)
+}
+
+fn check_path(path: &Path) -> Result<(), StoreError> {
+    let shown = path.display();
+    if path.is_dir() {
+        return Err(StoreError::permanent(format!(
+            "{shown} is a directory: give a file in it, as in {}",
+            path.join("tollgate.db").display()
+        )));
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent.map(fs::metadata) {
+        Some(Ok(found)) if !found.is_dir() => Err(StoreError::permanent(format!(
+            "{shown} cannot be opened: what stands before its last part is not a directory"
+        ))),
+        Some(Err(error)) => {
+            let parent = parent.unwrap_or(path).display();
+            Err(StoreError::permanent(format!(
+                "the directory {parent} of the store does not exist or cannot be read: create it, \
+                 as with `mkdir -p {parent}`, or give another path"
+            ))
+            .because(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes an open connection ready, or says why this file cannot be one of ours.
+pub(crate) fn prepare(
+    mut conn: Connection,
+    options: &Options,
+    steps: &[Step],
+) -> Result<Connection, StoreError> {
+    let place = Place { path: &options.path, deadline: options.deadline };
+    let ready = |conn: &mut Connection| -> Result<Result<(), StoreError>, rusqlite::Error> {
+        wait::install(conn)?;
+        let version = match version(conn, options, steps)? {
+            Ok(version) => version,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if conn.is_readonly("main")? {
+            return Ok(Err(StoreError::permanent(format!(
+                "{} is read-only: make it writable for this user, or give another path",
+                options.path.display()
+            ))));
+        }
+        if let Err(refusal) = use_wal(conn, options)? {
+            return Ok(Err(refusal));
+        }
+        conn.pragma_update(
+            None,
+            "synchronous",
+            match options.sync {
+                Sync::Normal => "NORMAL",
+                Sync::Full => "FULL",
+            },
+        )?;
+        conn.set_prepared_statement_cache_capacity(64);
+        if version < steps.len() { migrate(conn, options, steps) } else { Ok(Ok(())) }
+    };
+    match ready(&mut conn) {
+        Ok(Ok(())) => Ok(conn),
+        Ok(Err(refusal)) => Err(refusal),
+        Err(error) => Err(explain(error, place)),
+    }
+}
+
+/// How many steps the file has behind it; or why it is not for us.
+fn version(
+    conn: &Connection,
+    options: &Options,
+    steps: &[Step],
+) -> rusqlite::Result<Result<usize, StoreError>> {
+    let path = options.path.display();
+    // One statement, so that another process creating the file is seen before or after.
+    let (application, version, tables): (i32, i64, i64) = conn.query_row(
+        "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
+         FROM pragma_application_id AS a, pragma_user_version AS v",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+    )?;
+    if application == 0 && version == 0 && tables == 0 {
+        return Ok(Ok(0));
+    }
+    if application != APPLICATION_ID {
+        return Ok(Err(StoreError::permanent(format!(
+            "{path} is a database of another program (application id {application:#x}, {tables} \
+             tables and indices); nothing was changed in it: give another path"
+        ))));
+    }
+    match usize::try_from(version) {
+        Ok(version) if (1..=steps.len()).contains(&version) => Ok(Ok(version)),
+        _ => Ok(Err(StoreError::permanent(format!(
+            "{path} has format {version}, and this version of tollgate knows formats up to {}; \
+             nothing was changed in it: use a newer tollgate, or give another path",
+            steps.len()
+        )))),
+    }
+}
+
+/// Switches to the write-ahead log. The switch needs the file for itself and does not always ask
+/// the busy handler, so that it is tried again here.
+fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), StoreError>> {
+    let mut tries = 0;
+    let mode: String = loop {
+        match conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && wait::try_again(tries) =>
+            {
+                tries += 1;
+            }
+            other => break other?,
+        }
+    };
+    if mode == "wal" {
+        return Ok(Ok(()));
+    }
+    Ok(Err(StoreError::permanent(format!(
+        "{} cannot have a write-ahead log (it stayed in mode `{mode}`), as on some network file \
+         systems: give a path on a local disk",
+        options.path.display()
+    ))))
+}
+
+/// Takes all steps that the file lacks, in one transaction.
+fn migrate(
+    conn: &mut Connection,
+    options: &Options,
+    steps: &[Step],
+) -> rusqlite::Result<Result<(), StoreError>> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    let from = match version(&tx, options, steps)? {
+        Ok(from) => from,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for step in steps.iter().skip(from) {
+        tx.execute_batch(step)?;
+    }
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", i64::try_from(steps.len()).unwrap_or(i64::MAX))?;
+    tx.commit()?;
+    Ok(Ok(()))
+}

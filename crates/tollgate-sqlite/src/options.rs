@@ -1,0 +1,214 @@
+//! What a store is opened with, and how a URL says it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{Clock, StoreError, WallClock};
+
+/// How long an operation waits for the lock when nothing else is said.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// What survives what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Sync {
+    /// `synchronous=NORMAL`: what was answered survives the death of every process, and a power
+    /// loss may undo the last checks (never damage the file). One `fsync` per some 1,000 pages.
+    #[default]
+    Normal,
+    /// `synchronous=FULL`: what was answered survives a power loss, at an `fsync` per check.
+    Full,
+}
+
+/// Where a store lives and how it behaves.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_sqlite::{Options, Sync};
+/// let options = Options::from_url("sqlite:///var/lib/tollgate.db?sync=full&deadline=500ms")?;
+/// assert_eq!(options, Options::new("/var/lib/tollgate.db")
+///     .sync(Sync::Full)
+///     .deadline(Duration::from_millis(500)));
+/// # Ok::<(), tollgate::StoreError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) path: PathBuf,
+    pub(crate) sync: Sync,
+    pub(crate) deadline: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Options {
+    /// A store in the file `path`, which is created when it does not exist; its directory must.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let clock = Arc::new(WallClock::default());
+        Self { path: path.into(), sync: Sync::Normal, deadline: DEFAULT_DEADLINE, clock }
+    }
+
+    /// What survives a power loss.
+    #[must_use]
+    pub fn sync(self, sync: Sync) -> Self {
+        Self { sync, ..self }
+    }
+
+    /// How long an operation waits for other processes, before it fails with a transient error.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// Takes the time from `clock` instead of the wall clock: for tests and simulations. All
+    /// processes that share a file must agree on the time.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        Self { clock: Arc::new(clock), ..self }
+    }
+
+    /// The database file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path. In a URL `%XX` is
+    /// the byte XX; a bare path is taken as it is.
+    ///
+    /// # Errors
+    /// Another scheme, no path, an unknown key or a value that it does not take.
+    pub fn from_url(text: &str) -> Result<Self, StoreError> {
+        let wrong = |what: String| StoreError::permanent(format!("store `{text}`: {what}"));
+        let Some(rest) = text.strip_prefix("sqlite://") else {
+            if let Some((scheme, _)) = text.split_once("://") {
+                return Err(wrong(format!(
+                    "`{scheme}://` is not SQLite: write `sqlite://PATH`, or just the path"
+                )));
+            }
+            if text.is_empty() {
+                return Err(wrong("the path is missing: write `sqlite://PATH`".to_owned()));
+            }
+            return Ok(Self::new(text));
+        };
+        let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+        if path.is_empty() {
+            return Err(wrong("the path is missing: write `sqlite://PATH`".to_owned()));
+        }
+        let path = unescape(path).ok_or_else(|| {
+            wrong("`%` begins a byte in hexadecimal, as `%3F` for `?`; itself it is `%25`".into())
+        })?;
+        let mut options = Self::new(path);
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match (key, value) {
+                ("sync", "full") => options.sync = Sync::Full,
+                ("sync", "normal") => options.sync = Sync::Normal,
+                ("sync", _) => {
+                    return Err(wrong(format!(
+                        "`sync={value}`: write `sync=normal` (survives a killed process) or \
+                         `sync=full` (survives a power loss)"
+                    )));
+                }
+                ("deadline", _) => {
+                    options.deadline = duration(value).ok_or_else(|| {
+                        wrong(format!(
+                            "`deadline={value}`: write a whole number and one of us, ms, s, m, h, \
+                             as in `deadline=5s`"
+                        ))
+                    })?;
+                }
+                _ => {
+                    return Err(wrong(format!(
+                        "unknown option `{key}`: known are `sync=full` and `deadline=5s`"
+                    )));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+impl PartialEq for Options {
+    /// The clock, which is for tests, is left out.
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path && self.sync == other.sync && self.deadline == other.deadline
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let us = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "m" => 60_000_000,
+        "h" => 3_600_000_000,
+        _ => return None,
+    };
+    Some(Duration::from_micros(number.checked_mul(us)?))
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte != b'%' {
+            bytes.push(byte);
+            rest = after;
+            continue;
+        }
+        let (hex, after) = after.split_at_checked(2)?;
+        if !hex.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        bytes.push(u8::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()?);
+        rest = after;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn urls_say_what_a_store_is_opened_with() {
+        let plain = Options::from_url("some/path.db").unwrap();
+        assert_eq!(plain, Options::new("some/path.db"));
+        assert_eq!(Options::from_url("sqlite://some/path.db").unwrap(), plain);
+        let odd = Options::from_url("sqlite:///a%3Fb%20c?deadline=0s&sync=normal").unwrap();
+        assert_eq!(odd, Options::new("/a?b c").deadline(Duration::ZERO));
+    }
+
+    #[test]
+    fn wrong_urls_say_what_is_right() {
+        for (url, said) in [
+            ("sqlite://", "the path is missing"),
+            ("", "the path is missing"),
+            ("redis://x", "`redis://` is not SQLite"),
+            ("sqlite://x?mode=ro", "unknown option `mode`: known are `sync=full` and `deadline"),
+            ("sqlite://x?sync=off", "write `sync=normal`"),
+            ("sqlite://x?deadline=5", "as in `deadline=5s`"),
+            ("sqlite://x?deadline=99999999999999999999s", "as in `deadline=5s`"),
+            ("sqlite://x?deadline=9999999999999999h", "as in `deadline=5s`"),
+            ("sqlite://x%zz", "`%` begins a byte"),
+            ("sqlite://x%", "`%` begins a byte"),
+        ] {
+            let error = Options::from_url(url).unwrap_err();
+            assert!(error.to_string().contains(said), "{url}: {error}");
+            assert!(!error.is_transient(), "{url}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_panics(text in ".*", query in ".*") {
+            let _ = Options::from_url(&text);
+            let _ = Options::from_url(&format!("sqlite://{text}?{query}"));
+            let _ = Options::from_url(&format!("sqlite://x?deadline={query}"));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A connection and its transactions: every operation of a store, in the thread that calls it.
+
+use core::cell::RefCell;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use smallvec::SmallVec;
+use tollgate::engine::{self, Outcome, Part, decide};
+use tollgate::{Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
+
+use crate::context::{Cache, Context};
+use crate::fault::{Place, explain};
+use crate::open;
+use crate::options::Options;
+use crate::state::{self, Found};
+use crate::{sweep, wait};
+
+/// One connection to the file.
+#[derive(Debug)]
+pub(crate) struct Session {
+    conn: Connection,
+    cache: RefCell<Cache>,
+    options: Options,
+    clock: Arc<dyn Clock>,
+    identity: u64,
+}
+
+/// Whether a transaction may write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    fn begin(self) -> &'static str {
+        match self {
+            // Whoever may write takes the lock at once: a check that read first and found itself
+            // overtaken would have to start again.
+            Self::Write => "BEGIN IMMEDIATE",
+            Self::Read => "BEGIN",
+        }
+    }
+}
+
+const IDENTITY: &str = "SELECT identity FROM store";
+
+fn new_cache() -> RefCell<Cache> {
+    RefCell::new(Cache::owing(sweep::ROWS))
+}
+
+impl Session {
+    pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
+        let conn = open::open(&options)?;
+        let clock = Arc::clone(&options.clock);
+        let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0 };
+        let identity: Option<i64> = session.read(|cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
+        session.identity = identity.map(i64::cast_unsigned).ok_or_else(|| {
+            StoreError::permanent(format!(
+                "{} has lost its own description: move it away (counts then start fresh)",
+                session.options.path.display()
+            ))
+        })?;
+        Ok(session)
+    }
+
+    /// The random number that tells this file's receipts from another's.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { path: &self.options.path, deadline: self.options.deadline }
+    }
+
+    fn step(&self, sql: &str) -> Result<(), StoreError> {
+        let run = || self.conn.prepare_cached(sql)?.execute([]);
+        run().map(drop).map_err(|error| explain(error, self.place()))
+    }
+
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.run(Access::Read, work)
+    }
+
+    fn write<T>(
+        &self,
+        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.run(Access::Write, work)
+    }
+
+    /// Runs `work` in one transaction, at one time: all of it is kept, or nothing.
+    fn run<T>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        wait::within(self.options.deadline);
+        self.step(access.begin())?;
+        let all = || {
+            if access == Access::Read {
+                // The first statement fixes what a reading transaction sees: the time comes after.
+                let run = || self.conn.prepare_cached(IDENTITY)?.query_row([], |_| Ok(()));
+                run().map_err(|error| explain(error, self.place()))?;
+            }
+            let now: Time = self.clock.now();
+            let context = Context::new(&self.conn, self.place(), now, &self.cache);
+            let answer = work(&context)?;
+            context.checked()?;
+            if access == Access::Write {
+                sweep::pay(&context)?;
+            }
+            Ok(answer)
+        };
+        // Steps trust their state. One that nobody but an engine could have written cannot trip
+        // them; a file that was tampered with could.
+        let answer = catch_unwind(AssertUnwindSafe(all)).unwrap_or_else(|_| {
+            Err(StoreError::permanent(format!(
+                "a state in {} is damaged (its numbers are impossible): reset this subject, which \
+                 starts it fresh",
+                self.options.path.display()
+            )))
+        });
+        let answer = answer.and_then(|answer| self.step("COMMIT").map(|()| answer));
+        if answer.is_err() {
+            // What was learnt in this transaction may be undone with it. Some errors have rolled
+            // back already; then there is nothing left to do.
+            self.cache.replace(new_cache().into_inner());
+            if !self.conn.is_autocommit() {
+                self.step("ROLLBACK")?;
+            }
+        }
+        answer
+    }
+
+    pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        if question.mode.is_peek() {
+            self.read(|cx| check(cx, question))
+        } else {
+            self.write(|cx| check(cx, question))
+        }
+    }
+
+    pub(crate) fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        self.write(|cx| refund(cx, receipt))
+    }
+
+    pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        self.write(|cx| {
+            let mut found = Found::load(cx, counted)?;
+            let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
+            found.keep()?;
+            Ok(changes.into_vec())
+        })
+    }
+
+    pub(crate) fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        self.write(|cx| state::reset(cx, counted))
+    }
+
+    pub(crate) fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        self.read(|cx| inspect(cx, counted))
+    }
+
+    /// Removes everything that has expired. Says how many subjects were forgotten. The lock is
+    /// let go between some rows and the next.
+    pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
+        self.write(sweep::rewind)?;
+        let (mut removed, mut states_end, mut spent_end) = (0, false, false);
+        while !(states_end && spent_end) {
+            let turn = self.write(sweep::turn)?;
+            removed += turn.removed;
+            states_end |= turn.states_end;
+            spent_end |= turn.spent_end;
+        }
+        Ok(removed)
+    }
+}
+
+fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
+    let looking = question.mode.is_peek();
+    let mut found: SmallVec<[Found<'_>; 1]> = SmallVec::new();
+    for part in &question.parts {
+        found.push(Found::load(cx, *part)?);
+    }
+    let mut outcome = {
+        let mut parts: SmallVec<[Part<'_>; 1]> = question
+            .parts
+            .iter()
+            .zip(&mut found)
+            .map(|(part, found)| {
+                let carried = found.carried();
+                Part::new(part.limits, found).carrying(carried)
+            })
+            .collect();
+        decide(&mut parts, cx.now(), question.cost, question.mode)
+    };
+    cx.checked()?;
+    let charged = outcome.granted > 0 && !looking;
+    if outcome.changed {
+        // A subject without a row has nothing to repair.
+        for found in found.into_iter().filter(|found| charged || found.has_row()) {
+            found.keep()?;
+        }
+    }
+    if charged {
+        outcome.receipt = cx.number()?;
+    }
+    Ok(outcome)
+}
+
+fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
+    let until = receipt.charges.iter().map(|charge| {
+        engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost)
+    });
+    let until_us = until.max().unwrap_or(0);
+    // A charge that no longer counts needs no mark: it gives nothing, however often.
+    if until_us > cx.now().as_micros() {
+        let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        let params = [receipt.number, until_us].map(u64::cast_signed);
+        if cx.execute(sql, params)? == 0 {
+            let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
+            return Ok(Refund::new(true, vec![0; limits]));
+        }
+        cx.owe(1);
+    }
+    let mut given = Vec::new();
+    for charge in &receipt.charges {
+        let counted = Counted { subject: &charge.subject, limits: &charge.limits };
+        let mut found = Found::load(cx, counted)?;
+        let (limits, at_us) = (&charge.limits, &charge.at_us);
+        given.extend(engine::give_back(
+            limits,
+            &mut found,
+            limits,
+            at_us,
+            receipt.cost,
+            cx.now(),
+        ));
+        found.keep()?;
+    }
+    Ok(Refund::new(false, given))
+}
+
+fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+    let Some(state::Row { was, mut own, .. }) = state::row(cx, counted)? else { return Ok(None) };
+    let limits = was.as_ref().unwrap_or(counted.limits);
+    let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own));
+    let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();
+    let text = limits.full_text().to_owned();
+    Ok(Some(Inspection::new(text, own.words.into_vec(), logs, fresh_at, false)))
+}

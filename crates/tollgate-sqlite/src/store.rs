@@ -1,0 +1,246 @@
+//! The store: one connection behind a lock, and a thread of its own for async callers.
+
+use core::fmt;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use futures_channel::oneshot;
+use tollgate::engine::Outcome;
+use tollgate::{
+    Counted, Inspection, LimitSet, Question, Receipt, Refund, Store, StoreError, Subject,
+};
+
+use crate::options::Options;
+use crate::session::Session;
+
+/// Counts in a file: durable, crash-safe, shared by the processes of one machine. Cheap to
+/// clone: clones share one connection.
+///
+/// As a [`Store`] it works for any async runtime: a thread of its own, started by the first
+/// question, waits for the disk. The methods that end in `_now` work in the calling thread, for
+/// programs that have no runtime. Wherever they run, operations of one store go one after the
+/// other; open the file several times to let them wait for SQLite's lock instead, which is what
+/// several processes do.
+///
+/// ```
+/// use tollgate::Limiter;
+/// use tollgate_sqlite::SqliteStore;
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("counts.db");
+/// let store = SqliteStore::open(path.to_str().expect("a path in UTF-8"))?;
+/// let limiter = Limiter::new("1/h".parse()?, store);
+/// # futures_executor::block_on(async {
+/// assert!(limiter.check("user:42").await?.is_allowed());
+/// assert!(!limiter.check("user:42").await?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SqliteStore(Arc<Shared>);
+
+struct Shared {
+    session: Arc<Mutex<Session>>,
+    identity: u64,
+    options: Options,
+    /// Where async questions go; the thread ends when the last clone is dropped.
+    worker: Mutex<Option<Sender<Job>>>,
+}
+
+type Job = Box<dyn FnOnce(&Mutex<Session>) + Send>;
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path()).finish_non_exhaustive()
+    }
+}
+
+/// A lock whose holder panicked still guards sound data: a session ends its transaction before
+/// it lets a panic out.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SqliteStore {
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a bare path. The file is created when
+    /// it does not exist; its directory must.
+    ///
+    /// # Errors
+    /// A URL that cannot be read; a file or directory that cannot be written; a file that is no
+    /// database, belongs to another program or to a newer version, none of which is changed;
+    /// transient when other processes kept the file locked.
+    pub fn open(url_or_path: &str) -> Result<Self, StoreError> {
+        Self::open_with(Options::from_url(url_or_path)?)
+    }
+
+    /// Opens the file of `options`.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_with(options: Options) -> Result<Self, StoreError> {
+        let session = Session::open(options.clone())?;
+        Ok(Self(Arc::new(Shared {
+            identity: session.identity(),
+            session: Arc::new(Mutex::new(session)),
+            options,
+            worker: Mutex::new(None),
+        })))
+    }
+
+    /// The database file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.0.options.path()
+    }
+
+    fn session(&self) -> MutexGuard<'_, Session> {
+        lock(&self.0.session)
+    }
+
+    /// Answers a question, in this thread.
+    ///
+    /// # Errors
+    /// The file could not be read or written, or a state in it is damaged; transient when other
+    /// processes held the lock for the whole deadline. Nothing was charged.
+    pub fn check_now(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        self.session().check(question)
+    }
+
+    /// Gives back what still counts of a charge, once, in this thread.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        self.session().refund(receipt)
+    }
+
+    /// Gives `delta` units back, or takes them when negative, in this thread. Answers the change
+    /// of `remaining` per limit.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        self.session().adjust(counted, delta)
+    }
+
+    /// Forgets a count, in this thread. True when there was one.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn reset_now(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        self.session().reset(counted)
+    }
+
+    /// Shows what is held, or nothing, in this thread.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn inspect_now(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        self.session().inspect(counted)
+    }
+
+    /// Removes all rows that have expired, in this thread, and says how many subjects that were.
+    /// Not needed: every write looks at a few rows. The file keeps its size and uses the room
+    /// again.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn sweep(&self) -> Result<usize, StoreError> {
+        self.session().sweep()
+    }
+
+    /// Has `work` done by the store's own thread. When the future is dropped before its turn has
+    /// come, it is not done.
+    async fn hand_over<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Box::new(move |session| {
+            if !answer.is_canceled() {
+                // Nobody is left to hear it when the future was dropped meanwhile.
+                let _ = answer.send(work(&lock(session)));
+            }
+        }))?;
+        answered.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    fn send(&self, job: Job) -> Result<(), StoreError> {
+        let mut worker = lock(&self.0.worker);
+        if let Some(sender) = &*worker {
+            return sender.send(job).map_err(|_| ended());
+        }
+        let (sender, jobs) = channel::<Job>();
+        let session = Arc::clone(&self.0.session);
+        thread::Builder::new()
+            .name("tollgate-sqlite".to_owned())
+            .spawn(move || jobs.iter().for_each(|job| job(&session)))
+            .map_err(|error| {
+                StoreError::transient("no thread could be started for the SQLite store")
+                    .because(error)
+            })?;
+        let sent = sender.send(job).map_err(|_| ended());
+        *worker = Some(sender);
+        sent
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::permanent("the thread of the SQLite store has ended: open the store anew")
+}
+
+/// A question with all that it borrows, to be asked in another thread.
+struct Owned {
+    parts: Vec<(Subject, LimitSet)>,
+    cost: u64,
+    mode: tollgate::engine::Mode,
+}
+
+impl Owned {
+    fn new(question: &Question<'_>) -> Self {
+        let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
+        Self { parts: parts.collect(), cost: question.cost, mode: question.mode }
+    }
+
+    fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
+        let parts = self.parts.iter().map(borrowed).collect();
+        session.check(&Question::new(parts, self.cost, self.mode))
+    }
+}
+
+impl Store for SqliteStore {
+    fn identity(&self) -> u64 {
+        self.0.identity
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        let owned = Owned::new(question);
+        self.hand_over(move |session| owned.ask(session)).await
+    }
+
+    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        let receipt = receipt.clone();
+        self.hand_over(move |session| session.refund(&receipt)).await
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        let owned = (counted.subject.clone(), counted.limits.clone());
+        self.hand_over(move |session| session.adjust(borrowed(&owned), delta)).await
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        let owned = (counted.subject.clone(), counted.limits.clone());
+        self.hand_over(move |session| session.reset(borrowed(&owned))).await
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        let owned = (counted.subject.clone(), counted.limits.clone());
+        self.hand_over(move |session| session.inspect(borrowed(&owned))).await
+    }
+}
+
+fn borrowed((subject, limits): &(Subject, LimitSet)) -> Counted<'_> {
+    Counted { subject, limits }
+}

@@ -1,0 +1,138 @@
+//! Expired rows: every write pays for looking at a few rows, wherever the last look ended.
+//!
+//! There is no index over the times at which rows expire: it would have to be written with every
+//! charge. A hand moves over the key instead, and its place is kept in the file, so that processes
+//! that ask once and end move it on together.
+
+use tollgate::{SKEW_US, StoreError};
+
+use crate::codec::{Packed, decode, encode};
+use crate::context::Context;
+use crate::log::{DELETE_AT_MOST, SqlLog};
+
+/// Once writes owe this many rows, as many are looked at. A process owes them with its first
+/// write: it may make only one.
+pub(crate) const ROWS: u32 = 64;
+
+/// Where the hand stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Hand {
+    subject: String,
+    counted: i64,
+    spent: i64,
+}
+
+/// What one turn of the hand did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Turn {
+    /// How many subjects were forgotten.
+    pub(crate) removed: usize,
+    /// True when the last subject was seen: the next turn begins with the first.
+    pub(crate) states_end: bool,
+    /// The same for the marks of receipts that were given back.
+    pub(crate) spent_end: bool,
+}
+
+/// Sweeps a little if the writes so far have paid for it.
+pub(crate) fn pay(context: &Context<'_>) -> Result<(), StoreError> {
+    if context.owe(0) >= ROWS {
+        turn(context)?;
+        context.settle();
+    }
+    Ok(())
+}
+
+/// Begins at the first row.
+pub(crate) fn rewind(context: &Context<'_>) -> Result<(), StoreError> {
+    put(context, &Hand::default())
+}
+
+/// Looks at the next rows and removes those that have expired.
+pub(crate) fn turn(context: &Context<'_>) -> Result<Turn, StoreError> {
+    let sql = "SELECT hand_subject, hand_counted, hand_spent FROM store";
+    let hand = context.first(sql, [], |row| {
+        Ok(Hand { subject: row.get(0)?, counted: row.get(1)?, spent: row.get(2)? })
+    })?;
+    let mut hand = hand.unwrap_or_default();
+    let (removed, states_end) = turn_states(context, &mut hand)?;
+    let spent_end = turn_spent(context, &mut hand)?;
+    put(context, &hand)?;
+    Ok(Turn { removed, states_end, spent_end })
+}
+
+fn put(context: &Context<'_>, hand: &Hand) -> Result<(), StoreError> {
+    let sql = "UPDATE store SET hand_subject = ?1, hand_counted = ?2, hand_spent = ?3";
+    context.execute(sql, (&hand.subject, hand.counted, hand.spent))?;
+    Ok(())
+}
+
+/// Moves the hand over subjects: how many were removed, and whether the last was seen.
+fn turn_states(context: &Context<'_>, hand: &mut Hand) -> Result<(usize, bool), StoreError> {
+    let now_us = context.now().as_micros().cast_signed();
+    let sql = "SELECT subject, counted, CASE WHEN expires_us <= ?3 THEN state END FROM states
+               WHERE (subject, counted) > (?1, ?2) ORDER BY subject, counted LIMIT ?4";
+    let rows = context.rows(sql, (&hand.subject, hand.counted, now_us, ROWS), |row| {
+        let state = row.get_ref(2)?.as_blob_or_null()?.map(decode);
+        Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, state))
+    })?;
+    let end = rows.len() < ROWS as usize;
+    let mut removed = 0;
+    for (subject, counted, state) in rows {
+        // A state that cannot be read is left to whoever asks for it, who is told.
+        if let Some(Ok(state)) = state {
+            if !remove(context, &subject, counted, state)? {
+                // Its log is long: the next turn goes on with it.
+                return Ok((removed, false));
+            }
+            removed += 1;
+        }
+        (hand.subject, hand.counted) = (subject, counted);
+    }
+    if end {
+        (hand.subject, hand.counted) = (String::new(), 0);
+    }
+    Ok((removed, end))
+}
+
+/// Removes an expired row, or a part of its events when they are many. True when it is gone.
+fn remove(
+    context: &Context<'_>,
+    subject: &str,
+    counted: i64,
+    mut state: Packed,
+) -> Result<bool, StoreError> {
+    for index in 0..state.heads.len() {
+        let mut log = SqlLog::new(context, subject, state.heads[index]);
+        let gone = log.shrink(DELETE_AT_MOST)?;
+        state.heads[index] = log.head();
+        if !gone {
+            let bytes = encode(&state.words, state.heads.iter().copied());
+            let sql = "UPDATE states SET state = ?3 WHERE subject = ?1 AND counted = ?2";
+            context.execute(sql, (subject, counted, &bytes[..]))?;
+            return Ok(false);
+        }
+    }
+    let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2";
+    context.execute(sql, (subject, counted))?;
+    Ok(true)
+}
+
+/// Moves the hand over the marks of receipts that were given back. True when it saw the last.
+fn turn_spent(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreError> {
+    let now_us = context.now().as_micros().cast_signed();
+    let skew_us = SKEW_US.cast_signed();
+    let sql = "SELECT number, until_us FROM spent WHERE number > ?1 ORDER BY number LIMIT ?2";
+    let rows: Vec<(i64, i64)> =
+        context.rows(sql, (hand.spent, ROWS), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let end = rows.len() < ROWS as usize;
+    for (number, until_us) in rows {
+        if until_us.saturating_add(skew_us) <= now_us {
+            context.execute("DELETE FROM spent WHERE number = ?1", [number])?;
+        }
+        hand.spent = number;
+    }
+    if end {
+        hand.spent = 0;
+    }
+    Ok(end)
+}

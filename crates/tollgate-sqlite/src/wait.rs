@@ -1,0 +1,66 @@
+//! How long to wait for the lock, and how: short waits, so that many processes share it fairly.
+
+use core::cell::Cell;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+/// Tries that only give the processor away: a transaction takes some 20 us.
+const YIELDS: i32 = 4;
+
+/// The shortest sleep. SQLite's own handler starts at 1 ms and goes on to 100 ms, which starves
+/// whoever waits beside a busy writer.
+const SHORTEST: Duration = Duration::from_micros(50);
+
+/// The longest sleep.
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// After this many tries the sleep doubles.
+const DOUBLE_EVERY: i32 = 16;
+
+thread_local! {
+    /// SQLite's handler is a plain function: the deadline of the operation at work comes from
+    /// here. A connection is only used by the thread that holds its lock.
+    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Lets statements of `conn` wait for locks until the deadline of [`within`].
+pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
+    conn.busy_handler(Some(try_again))
+}
+
+/// Sets the deadline of the operation that this thread begins now.
+pub(crate) fn within(deadline: Duration) {
+    UNTIL.set(Instant::now().checked_add(deadline));
+}
+
+/// Waits a little. False when the deadline has passed.
+pub(crate) fn try_again(tries: i32) -> bool {
+    // A deadline beyond what a clock can say is none.
+    if UNTIL.get().is_some_and(|until| Instant::now() >= until) {
+        return false;
+    }
+    if tries < YIELDS {
+        thread::yield_now();
+        return true;
+    }
+    let doublings = u32::try_from((tries - YIELDS) / DOUBLE_EVERY).unwrap_or(0).min(8);
+    thread::sleep((SHORTEST * (1 << doublings)).min(LONGEST));
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_has_passed_ends_the_waiting() {
+        within(Duration::ZERO);
+        assert!(!try_again(0));
+        within(Duration::from_secs(3600));
+        assert!(try_again(0));
+        within(Duration::MAX);
+        assert!(try_again(1));
+    }
+}

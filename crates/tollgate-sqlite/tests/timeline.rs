@@ -1,0 +1,218 @@
+//! Random operations: the SQLite store answers as the memory store does, in every field.
+
+use std::time::Duration;
+
+use futures_executor::block_on;
+use proptest::prelude::*;
+use tollgate::engine::Mode;
+use tollgate::{
+    Carried, Charges, Counted, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt,
+    SKEW_US, Store, Subject, Time,
+};
+use tollgate_sqlite::{Options, SqliteStore};
+
+/// Sets under which operations alternate: those of one row are the same counts under other
+/// numbers.
+const FAMILIES: &[&[&str]] = &[
+    &["a: 5/10s via gcra", "a: 3/10s burst 7 via gcra", "a: 4/5s via sliding_log"],
+    &["l: 5/10s via sliding_log", "l: 9/10s via sliding_log", "l: 3/4s via sliding_log"],
+    &[
+        "x: 4/3s via sliding_log, y: 6/7s via fixed_window",
+        "x: 6/3s via sliding_log, y: 6/7s via sliding_log",
+        "x: 5/3s via fixed_window, y: 9/9s via sliding_log",
+    ],
+    &[
+        "w: 10/10s precision 1s via sliding_window",
+        "w: 8/10s precision 2s rounding interpolate via sliding_window",
+        "w: 6/10s anchor first-hit via fixed_window",
+    ],
+    &["b: 5/4s refill interval via token_bucket", "b: 5/4s burst 9 via token_bucket"],
+    &["u: 1/2s via uniform, g: 20/m via gcra, s: 30/h via sliding_log"],
+];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Check { who: usize, family: usize, cost: u64, mode: usize },
+    Several { family: usize, cost: u64 },
+    Refund { which: usize },
+    Adjust { who: usize, family: usize, delta: i64 },
+    Reset { who: usize, family: usize },
+    Numbers { family: usize },
+    Forward { us: u64 },
+    Back { us: u64 },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let (who, family) = (0..2_usize, 0..FAMILIES.len());
+    let us = prop_oneof![1..50_u64, 1..3_000_000_u64, Just(1_000_000), 1..20_000_000_u64];
+    prop_oneof![
+        12 => (who.clone(), family.clone(), 1..7_u64, 0..4_usize)
+            .prop_map(|(who, family, cost, mode)| Op::Check { who, family, cost, mode }),
+        3 => (family.clone(), 1..4_u64).prop_map(|(family, cost)| Op::Several { family, cost }),
+        4 => (0..8_usize).prop_map(|which| Op::Refund { which }),
+        2 => (who.clone(), family.clone(), -5..6_i64)
+            .prop_map(|(who, family, delta)| Op::Adjust { who, family, delta }),
+        1 => (who, family.clone()).prop_map(|(who, family)| Op::Reset { who, family }),
+        2 => family.prop_map(|family| Op::Numbers { family }),
+        6 => us.clone().prop_map(|us| Op::Forward { us }),
+        2 => us.prop_map(|us| Op::Back { us }),
+    ]
+}
+
+/// A file and memory at the same time, by the same clock.
+struct Twins {
+    clock: ManualClock,
+    memory: MemoryStore,
+    file: SqliteStore,
+    /// The same file, opened once more: another process sees what this one does.
+    other: SqliteStore,
+    families: Vec<Vec<LimitSet>>,
+    turn: Vec<usize>,
+    receipts: Vec<(Receipt, Receipt)>,
+    /// Both stores drop what has expired before each operation. Otherwise each does so when it
+    /// likes, and then a large step back, a reset and what was carried over may tell (section 3
+    /// of the definitions allows it): those are not compared.
+    sweeps: bool,
+    latest: u64,
+    ops: usize,
+    _dir: tempfile::TempDir,
+}
+
+impl Twins {
+    fn new(sweeps: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let start_us = 1_700_000_000_000_000;
+        let clock = ManualClock::at_micros(start_us);
+        let open = || {
+            let options = Options::new(dir.path().join("twin.db")).clock(clock.clone());
+            SqliteStore::open_with(options).expect("a new file")
+        };
+        let parse = |text: &&str| text.parse().expect("a limit set");
+        let families: Vec<Vec<LimitSet>> =
+            FAMILIES.iter().map(|family| family.iter().map(parse).collect()).collect();
+        Self {
+            memory: MemoryStore::builder().clock(clock.clone()).build(),
+            file: open(),
+            other: open(),
+            clock: clock.clone(),
+            turn: vec![0; families.len()],
+            families,
+            receipts: Vec::new(),
+            sweeps,
+            latest: start_us,
+            ops: 0,
+            _dir: dir,
+        }
+    }
+
+    fn limits(&self, family: usize) -> LimitSet {
+        let members = &self.families[family];
+        members[self.turn[family] % members.len()].clone()
+    }
+
+    fn store(&self) -> &SqliteStore {
+        if self.ops % 3 == 0 { &self.other } else { &self.file }
+    }
+
+    fn run(&mut self, op: &Op) {
+        self.ops += 1;
+        if self.sweeps {
+            self.memory.sweep();
+            self.store().sweep().expect("swept");
+        }
+        match *op {
+            Op::Check { who, family, cost, mode } => {
+                let mode = [Mode::Whole, Mode::Partial, Mode::Peek, Mode::PeekPartial][mode];
+                self.ask(&[(who, family)], cost, mode);
+            }
+            Op::Several { family, cost } => {
+                let next = (family + 1) % self.families.len();
+                self.ask(&[(0, family), (1, family), (0, next)], cost, Mode::Whole);
+            }
+            Op::Refund { which } => {
+                let Some((mine, theirs)) = self.receipts.iter().rev().nth(which) else { return };
+                let given = self.store().refund_now(mine).expect("refunded");
+                assert_eq!(given, block_on(self.memory.refund(theirs)).expect("refunded"));
+            }
+            Op::Adjust { delta: 0, .. } => {}
+            Op::Adjust { who, family, delta } => {
+                let (subject, limits) = (subject(who), self.limits(family));
+                let counted = Counted { subject: &subject, limits: &limits };
+                let changes = self.store().adjust_now(counted, delta).expect("adjusted");
+                assert_eq!(changes, block_on(self.memory.adjust(counted, delta)).expect("adjusted"));
+            }
+            Op::Reset { who, family } => {
+                let (subject, limits) = (subject(who), self.limits(family));
+                let counted = Counted { subject: &subject, limits: &limits };
+                let reset = self.store().reset_now(counted).expect("reset");
+                let other = block_on(self.memory.reset(counted)).expect("reset");
+                assert!(reset == other || !self.sweeps, "{reset} {other}");
+            }
+            Op::Numbers { family } => self.turn[family] += 1,
+            Op::Forward { us } => self.clock.advance(Duration::from_micros(us)),
+            Op::Back { us } => {
+                let least = if self.sweeps { 0 } else { self.latest - SKEW_US };
+                let now_us = self.clock_us().saturating_sub(us).max(least);
+                self.clock.set(Time::from_micros(now_us));
+            }
+        }
+        self.latest = self.latest.max(self.clock_us());
+        self.compare_states();
+    }
+
+    fn clock_us(&self) -> u64 {
+        self.memory.now().as_micros()
+    }
+
+    fn ask(&mut self, who: &[(usize, usize)], cost: u64, mode: Mode) {
+        let parts: Vec<(Subject, LimitSet)> =
+            who.iter().map(|(who, family)| (subject(*who), self.limits(*family))).collect();
+        let counted = || parts.iter().map(|(subject, limits)| Counted { subject, limits }).collect();
+        let question = Question::new(counted(), cost, mode);
+        let mut mine = self.store().check_now(&question).expect("an outcome");
+        let mut theirs = block_on(self.memory.check(&question)).expect("an outcome");
+        let numbers = (mine.receipt, theirs.receipt);
+        assert_eq!(numbers.0 == 0, numbers.1 == 0);
+        if numbers.0 != 0 {
+            let unused = self.receipts.iter().all(|(mine, _)| mine.number != numbers.0);
+            assert!(unused, "{} was given out twice", numbers.0);
+        }
+        (mine.receipt, theirs.receipt) = (0, 0);
+        if !self.sweeps {
+            for fields in mine.fields.iter_mut().chain(&mut theirs.fields) {
+                fields.carried = Carried::Same;
+            }
+        }
+        assert_eq!(mine, theirs, "{mode:?} {cost} of {parts:?}");
+        if numbers.0 != 0 {
+            let mut times = mine.fields.iter().map(|fields| fields.charged_at_us);
+            let charges: Vec<Charges> = parts.iter().map(|(subject, limits)| {
+                charges(subject, limits, times.by_ref().take(limits.limits().len()).collect())
+            }).collect();
+            let receipt = |store, number| receipt(store, number, mine.granted, mine.now, &charges);
+            self.receipts.push((
+                receipt(self.file.identity(), numbers.0),
+                receipt(self.memory.identity(), numbers.1),
+            ));
+        }
+    }
+
+    /// What both hold is the same, but for what has expired.
+    fn compare_states(&self) {
+        let now_us = self.clock_us();
+        let counts = |found: Option<Inspection>| {
+            found.filter(|held| held.fresh_at.as_micros() + SKEW_US > now_us.max(self.latest))
+        };
+        for (who, family) in (0..2).flat_map(|who| (0..FAMILIES.len()).map(move |f| (who, f))) {
+            let (subject, limits) = (subject(who), self.limits(family));
+            let counted = Counted { subject: &subject, limits: &limits };
+            let mine = counts(self.store().inspect_now(counted).expect("inspected"));
+            let theirs = counts(block_on(self.memory.inspect(counted)).expect("inspected"));
+            assert_eq!(mine, theirs, "{subject} under {limits}");
+        }
+    }
+}
+
+fn subject(who: usize) -> Subject {
+    Subject::of("user", ["ann", "bob"][who]).expect("a subject")
+}
