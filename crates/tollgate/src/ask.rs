@@ -2,8 +2,6 @@
 
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
-
 use crate::error::{Error, ParseError};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::subject::Subject;
@@ -29,7 +27,9 @@ pub const MAX_PARTS: usize = 16;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
-    pub(crate) parts: SmallVec<[AskPart<'a>; 1]>,
+    pub(crate) first: Option<AskPart<'a>>,
+    /// The parts after the first: an empty vector costs nothing.
+    pub(crate) more: Vec<AskPart<'a>>,
     pub(crate) cost: u64,
     pub(crate) partial: bool,
 }
@@ -53,10 +53,21 @@ pub enum SubjectText<'a> {
 }
 
 impl SubjectText<'_> {
+    /// The text as it was given, and whether it is still to be taken literally.
+    #[inline]
+    pub(crate) fn text(&self) -> (&str, bool) {
+        match self {
+            Self::Literal(text) => (text, true),
+            Self::Owned(text) => (text, true),
+            Self::Built(subject) => (subject.as_str(), false),
+        }
+    }
+
     /// The subject, or what is wrong with the text.
     ///
     /// # Errors
     /// As [`Subject::literal`].
+    #[inline]
     pub fn resolve(self) -> Result<Subject, ParseError> {
         match self {
             Self::Literal(text) => Subject::literal(text),
@@ -67,12 +78,14 @@ impl SubjectText<'_> {
 }
 
 impl<'a> From<&'a str> for SubjectText<'a> {
+    #[inline]
     fn from(text: &'a str) -> Self {
         Self::Literal(text)
     }
 }
 
 impl<'a> From<&'a String> for SubjectText<'a> {
+    #[inline]
     fn from(text: &'a String) -> Self {
         Self::Literal(text)
     }
@@ -104,9 +117,10 @@ impl From<IpAddr> for SubjectText<'_> {
 
 impl<'a> Ask<'a> {
     /// Asks for one unit of the limiter's own limits.
+    #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
-        let part = AskPart { subject: subject.into(), limits: None };
-        Self { parts: SmallVec::from_buf([part]), cost: 1, partial: false }
+        let first = AskPart { subject: subject.into(), limits: None };
+        Self { first: Some(first), more: Vec::new(), cost: 1, partial: false }
     }
 
     /// Asks for `cost` units: from 1 to [`MAX_COST`].
@@ -118,7 +132,7 @@ impl<'a> Ask<'a> {
     /// Puts the subjects that have no limits of their own so far under `limits`, as a plan does.
     #[must_use]
     pub fn under(mut self, limits: &'a LimitSet) -> Self {
-        for part in &mut self.parts {
+        for part in self.first.iter_mut().chain(&mut self.more) {
             part.limits = part.limits.or(Some(limits));
         }
         self
@@ -127,14 +141,14 @@ impl<'a> Ask<'a> {
     /// Adds another subject, under the limiter's own limits: all admit, or nothing is charged.
     #[must_use]
     pub fn and(mut self, subject: impl Into<SubjectText<'a>>) -> Self {
-        self.parts.push(AskPart { subject: subject.into(), limits: None });
+        self.more.push(AskPart { subject: subject.into(), limits: None });
         self
     }
 
     /// Adds another subject under limits of its own.
     #[must_use]
     pub fn and_under(mut self, subject: impl Into<SubjectText<'a>>, limits: &'a LimitSet) -> Self {
-        self.parts.push(AskPart { subject: subject.into(), limits: Some(limits) });
+        self.more.push(AskPart { subject: subject.into(), limits: Some(limits) });
         self
     }
 
@@ -146,10 +160,10 @@ impl<'a> Ask<'a> {
 
     pub(crate) fn checked(self) -> Result<Self, Error> {
         check_cost(self.cost)?;
-        if self.parts.is_empty() || self.parts.len() > MAX_PARTS {
+        let parts = usize::from(self.first.is_some()) + self.more.len();
+        if parts == 0 || parts > MAX_PARTS {
             return Err(Error::Ask(format!(
-                "a check is over 1 to {MAX_PARTS} subjects, not {}",
-                self.parts.len()
+                "a check is over 1 to {MAX_PARTS} subjects, not {parts}"
             )));
         }
         Ok(self)
@@ -157,6 +171,7 @@ impl<'a> Ask<'a> {
 }
 
 /// Refuses a cost that no check can have.
+#[inline]
 pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
     if cost == 0 {
         return Err(Error::Ask(
@@ -172,6 +187,7 @@ pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
 }
 
 impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {
+    #[inline]
     fn from(subject: S) -> Self {
         Self::new(subject)
     }
@@ -179,21 +195,21 @@ impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {
 
 impl<'a, S: Into<SubjectText<'a>>, const N: usize> From<[(S, &'a LimitSet); N]> for Ask<'a> {
     fn from(parts: [(S, &'a LimitSet); N]) -> Self {
-        Self { parts: collect_parts(parts), cost: 1, partial: false }
+        of_parts(parts)
     }
 }
 
 impl<'a, S: Into<SubjectText<'a>>> From<Vec<(S, &'a LimitSet)>> for Ask<'a> {
     fn from(parts: Vec<(S, &'a LimitSet)>) -> Self {
-        Self { parts: collect_parts(parts), cost: 1, partial: false }
+        of_parts(parts)
     }
 }
 
-fn collect_parts<'a, S: Into<SubjectText<'a>>>(
+fn of_parts<'a, S: Into<SubjectText<'a>>>(
     parts: impl IntoIterator<Item = (S, &'a LimitSet)>,
-) -> SmallVec<[AskPart<'a>; 1]> {
-    parts
+) -> Ask<'a> {
+    let mut parts = parts
         .into_iter()
-        .map(|(subject, limits)| AskPart { subject: subject.into(), limits: Some(limits) })
-        .collect()
+        .map(|(subject, limits)| AskPart { subject: subject.into(), limits: Some(limits) });
+    Ask { first: parts.next(), more: parts.collect(), cost: 1, partial: false }
 }

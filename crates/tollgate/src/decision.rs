@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::engine::{Carried, Fields, Outcome};
+use crate::engine::{Carried, Fields, Outcome, Single};
 use crate::limit::{Limit, LimitSet};
 use crate::subject::Subject;
 use crate::time::Time;
@@ -64,19 +64,69 @@ impl Under<'_> {
 #[derive(Clone, Debug)]
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
-    parts: SmallVec<[(Subject, Under<'l>); 1]>,
-    outcome: Outcome,
+    subject: Subject,
+    under: Under<'l>,
+    fields: Fields,
+    /// What a decision over one limit has none of: it is kept apart so that one is small.
+    more: Option<Box<More<'l>>>,
+    granted: u64,
+    receipt: u64,
+    now: Time,
     store: u64,
 }
 
+/// The subjects after the first, and the fields of all limits.
+#[derive(Clone, Debug)]
+struct More<'l> {
+    parts: Vec<(Subject, Under<'l>)>,
+    fields: Vec<Fields>,
+}
+
 impl<'l> Decision<'l> {
+    /// The answer of a store to a question over `first` and `rest`.
     pub(crate) fn new(
-        parts: impl Iterator<Item = (Subject, &'l LimitSet)>,
+        first: (Subject, &'l LimitSet),
+        rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
         outcome: Outcome,
         store: u64,
     ) -> Self {
-        let parts = parts.map(|(subject, limits)| (subject, Under::Borrowed(limits))).collect();
-        Self { parts, outcome, store }
+        let Outcome { granted, fields, receipt, now, .. } = outcome;
+        let parts: Vec<_> =
+            rest.map(|(subject, limits)| (subject, Under::Borrowed(limits))).collect();
+        let (subject, limits) = first;
+        let one = fields[0];
+        let more = (fields.len() > 1).then(|| Box::new(More { parts, fields: fields.into_vec() }));
+        let under = Under::Borrowed(limits);
+        Self { subject, under, fields: one, more, granted, receipt, now, store }
+    }
+
+    /// The answer over one limit.
+    #[inline]
+    pub(crate) fn single(
+        subject: Subject,
+        limits: &'l LimitSet,
+        single: Single,
+        store: u64,
+    ) -> Self {
+        let Single { granted, fields, receipt, now, .. } = single;
+        let under = Under::Borrowed(limits);
+        Self { subject, under, fields, more: None, granted, receipt, now, store }
+    }
+
+    /// Every subject with its limits.
+    fn parts(&self) -> impl Iterator<Item = (&Subject, &LimitSet)> {
+        let more = self.more.iter().flat_map(|more| &more.parts);
+        core::iter::once((&self.subject, self.under.get()))
+            .chain(more.map(|(subject, under)| (subject, under.get())))
+    }
+
+    /// The fields of every limit.
+    #[inline]
+    fn fields(&self) -> &[Fields] {
+        match &self.more {
+            Some(more) => &more.fields,
+            None => core::slice::from_ref(&self.fields),
+        }
     }
 
     /// The answer in one word.
@@ -92,7 +142,7 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn is_allowed(&self) -> bool {
-        self.outcome.granted > 0
+        self.granted > 0
     }
 
     /// True when the cost is above a limit's capacity, so that waiting does not help.
@@ -104,7 +154,7 @@ impl<'l> Decision<'l> {
     /// The units admitted: the cost, or less for a partial ask; 0 on a denial.
     #[must_use]
     pub fn granted(&self) -> u64 {
-        self.outcome.granted
+        self.granted
     }
 
     /// The wait after which the same question is admitted, if nothing else happens. None when it
@@ -121,7 +171,7 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> u64 {
-        self.outcome.fields.iter().map(|fields| fields.remaining).min().unwrap_or(0)
+        self.fields().iter().map(|fields| fields.remaining).min().unwrap_or(0)
     }
 
     /// The capacity of the binding limit.
@@ -140,7 +190,7 @@ impl<'l> Decision<'l> {
     /// the least remaining; ties go to the first declared.
     #[must_use]
     pub fn binding(&self) -> Report<'_> {
-        let fields = &self.outcome.fields;
+        let fields = self.fields();
         let mut best = 0;
         for (i, field) in fields.iter().enumerate().skip(1) {
             let better = if self.is_allowed() {
@@ -159,15 +209,15 @@ impl<'l> Decision<'l> {
 
     /// Every limit's own fields, in the order of the subjects and of their limits.
     pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
-        (0..self.outcome.fields.len()).map(|index| self.report(index))
+        (0..self.fields().len()).map(|index| self.report(index))
     }
 
     fn report(&self, index: usize) -> Report<'_> {
         let mut first = 0;
-        for (subject, under) in &self.parts {
-            let limits = under.get().limits();
+        for (subject, limits) in self.parts() {
+            let limits = limits.limits();
             if let Some(limit) = limits.get(index - first) {
-                return Report { subject, limit, fields: self.outcome.fields[index] };
+                return Report { subject, limit, fields: self.fields()[index] };
             }
             first += limits.len();
         }
@@ -177,24 +227,23 @@ impl<'l> Decision<'l> {
     /// What was charged, to be given back; none on a denial and for a peek.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
-        if self.outcome.receipt == 0 {
+        if self.receipt == 0 {
             return None;
         }
-        let mut times = self.outcome.fields.iter().map(|fields| fields.charged_at_us);
+        let mut times = self.fields().iter().map(|fields| fields.charged_at_us);
         let charges = self
-            .parts
-            .iter()
-            .map(|(subject, under)| Charges {
+            .parts()
+            .map(|(subject, limits)| Charges {
                 subject: subject.clone(),
-                limits: under.get().clone(),
-                at_us: times.by_ref().take(under.get().limits().len()).collect(),
+                limits: limits.clone(),
+                at_us: times.by_ref().take(limits.limits().len()).collect(),
             })
             .collect();
         Some(Receipt {
             store: self.store,
-            number: self.outcome.receipt,
-            cost: self.outcome.granted,
-            at: self.outcome.now,
+            number: self.receipt,
+            cost: self.granted,
+            at: self.now,
             charges,
         })
     }
@@ -202,7 +251,7 @@ impl<'l> Decision<'l> {
     /// The store's time of the decision.
     #[must_use]
     pub fn at(&self) -> Time {
-        self.outcome.now
+        self.now
     }
 
     /// Who decided.
@@ -213,12 +262,21 @@ impl<'l> Decision<'l> {
 
     /// The same, no longer borrowing from the limiter.
     pub fn into_owned(self) -> Decision<'static> {
-        let parts = self
-            .parts
-            .into_iter()
-            .map(|(subject, under)| (subject, Under::Shared(under.get().clone())))
-            .collect();
-        Decision { parts, outcome: self.outcome, store: self.store }
+        let shared = |under: &Under<'_>| Under::Shared(under.get().clone());
+        let more = self.more.map(|more| {
+            let parts = more.parts.into_iter().map(|(subject, under)| (subject, shared(&under)));
+            Box::new(More { parts: parts.collect(), fields: more.fields })
+        });
+        Decision {
+            under: shared(&self.under),
+            subject: self.subject,
+            fields: self.fields,
+            more,
+            granted: self.granted,
+            receipt: self.receipt,
+            now: self.now,
+            store: self.store,
+        }
     }
 }
 

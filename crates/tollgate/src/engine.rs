@@ -92,6 +92,7 @@ pub struct Fields {
 }
 
 impl Fields {
+    #[inline]
     fn uncharged(judgement: &Judgement, now: Time) -> Self {
         let retry = judgement.retry_after_us;
         Self {
@@ -120,6 +121,16 @@ pub struct Outcome {
     pub now: Time,
 }
 
+/// What one limit answers: an [`Outcome`] without lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Single {
+    pub(crate) granted: u64,
+    pub(crate) fields: Fields,
+    pub(crate) changed: bool,
+    pub(crate) receipt: u64,
+    pub(crate) now: Time,
+}
+
 /// Judges one limit over two words: the shortest path, the same meaning as [`decide`].
 #[inline]
 pub(crate) fn decide_pair(
@@ -127,29 +138,25 @@ pub(crate) fn decide_pair(
     words: &mut [u64; 2],
     now: Time,
     cost: u64,
-    mode: Mode,
-) -> Outcome {
+    peek: bool,
+) -> Single {
     let mut cell = Cell::Words(words);
     let judgement = step.judge(&mut cell, now, cost);
-    if judgement.retry_after_us == 0 && !mode.is_peek() {
+    let admitted = judgement.retry_after_us == 0;
+    let mut fields = Fields::uncharged(&judgement, now);
+    let mut changed = false;
+    if admitted && !peek {
         let charged = step.charge(&mut cell, now, cost);
-        let fields = Fields {
-            remaining: judgement.remaining - cost,
-            retry_after_us: Some(0),
-            reset_after_us: charged.reset_after_us,
-            charged_at_us: charged.at_us,
-            carried: Carried::Same,
-        };
-        let fields = SmallVec::from_buf([fields]);
-        return Outcome { granted: cost, fields, changed: true, receipt: 0, now };
-    }
-    let changed = judgement.stepped_back && !mode.is_peek();
-    if changed {
+        fields.remaining -= cost;
+        fields.reset_after_us = charged.reset_after_us;
+        fields.charged_at_us = charged.at_us;
+        changed = true;
+    } else if judgement.stepped_back && !peek {
         step.repair(&mut cell, now);
+        changed = true;
     }
-    let granted = if judgement.retry_after_us == 0 { cost } else { 0 };
-    let fields = SmallVec::from_buf([Fields::uncharged(&judgement, now)]);
-    Outcome { granted, fields, changed, receipt: 0, now }
+    let granted = if admitted { cost } else { 0 };
+    Single { granted, fields, changed, receipt: 0, now }
 }
 
 /// Judges every limit of every part at one time, and charges all of them or none.

@@ -4,10 +4,10 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::ask::Ask;
+use crate::ask::{Ask, AskPart, check_cost};
 use crate::decision::{Decision, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
-use crate::error::Error;
+use crate::error::{Error, StoreError};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
@@ -51,9 +51,7 @@ impl Limiter<MemoryStore> {
     /// As [`Limiter::check`].
     #[inline]
     pub fn check_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        let (parts, cost, mode) = self.read(ask.into(), false)?;
-        let outcome = self.store.answer(&question(&parts, cost, mode));
-        Ok(self.decision(parts, outcome))
+        self.answer_now(ask.into(), false)
     }
 
     /// [`Limiter::peek`] without waiting for anything.
@@ -61,9 +59,37 @@ impl Limiter<MemoryStore> {
     /// # Errors
     /// As [`Limiter::check`].
     pub fn peek_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        let (parts, cost, mode) = self.read(ask.into(), true)?;
+        self.answer_now(ask.into(), true)
+    }
+
+    #[inline]
+    fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        // One subject under one small limit is what nearly every check is: nothing is collected.
+        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false } = ask
+        else {
+            return self.answer_many(ask, peek);
+        };
+        let limits = limits.unwrap_or(&self.limits);
+        let (true, Some(limit)) = (more.is_empty(), limits.single_pair()) else {
+            let first = Some(AskPart { subject, limits: Some(limits) });
+            return self.answer_many(Ask { first, more, cost, partial: false }, peek);
+        };
+        check_cost(cost)?;
+        let text = subject.text();
+        if let Some(single) = self.store.answer_pair(text, limits, limit, cost, peek) {
+            let subject = Subject::known(text.0);
+            return Ok(Decision::single(subject, limits, single, self.store.identity()));
+        }
+        let first = Some(AskPart { subject, limits: Some(limits) });
+        self.answer_many(Ask { first, more, cost, partial: false }, peek)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn answer_many<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        let (parts, cost, mode) = self.read(ask, peek)?;
         let outcome = self.store.answer(&question(&parts, cost, mode));
-        Ok(self.decision(parts, outcome))
+        self.decision(parts, outcome)
     }
 }
 
@@ -106,7 +132,7 @@ impl<S: Store> Limiter<S> {
     async fn answer<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         let (parts, cost, mode) = self.read(ask, peek)?;
         let outcome = self.store.check(&question(&parts, cost, mode)).await?;
-        Ok(self.decision(parts, outcome))
+        self.decision(parts, outcome)
     }
 
     /// Gives back what still counts of a charge, once: never more than full, never into a later
@@ -188,7 +214,7 @@ impl<S: Store> Limiter<S> {
             (true, true) => Mode::PeekPartial,
         };
         let mut parts = Parts::new();
-        for part in ask.parts {
+        for part in ask.first.into_iter().chain(ask.more) {
             let limits = part.limits.unwrap_or(&self.limits);
             parts.push((part.subject.resolve()?, limits));
         }
@@ -212,9 +238,21 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    #[inline]
-    fn decision<'l>(&'l self, parts: Parts<'l>, outcome: Outcome) -> Decision<'l> {
-        Decision::new(parts.into_iter(), outcome, self.store.identity())
+    fn decision<'l>(
+        &'l self,
+        parts: Parts<'l>,
+        outcome: Outcome,
+    ) -> Result<Decision<'l>, Error> {
+        let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
+        let mut parts = parts.into_iter();
+        match parts.next() {
+            Some(first) if outcome.fields.len() == limits => {
+                Ok(Decision::new(first, parts, outcome, self.store.identity()))
+            }
+            _ => Err(Error::Store(StoreError::permanent(
+                "the store answered for other limits than it was asked",
+            ))),
+        }
     }
 }
 

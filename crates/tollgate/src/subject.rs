@@ -61,12 +61,19 @@ impl Subject {
     ///
     /// # Errors
     /// As [`Subject::of`].
+    #[inline]
     pub fn literal(text: &str) -> Result<Self, ParseError> {
         if is_plain(text) {
             return Ok(Self(CompactString::new(text)));
         }
         let (dimension, value) = split(text);
         Self::of(dimension, value)
+    }
+
+    /// A subject whose text is known to be its own written form.
+    #[inline]
+    pub(crate) fn known(text: &str) -> Self {
+        Self(CompactString::new(text))
     }
 
     /// A subject of several dimensions, with their values taken literally, in any order.
@@ -161,21 +168,21 @@ impl Subject {
 /// True when `text` is its own written form, seen without taking it apart.
 #[inline]
 pub(crate) fn is_plain(text: &str) -> bool {
-    let mut colon = None;
-    for (i, byte) in text.bytes().enumerate() {
-        match byte {
-            b'%' | b',' => return false,
-            b':' if colon.is_none() => colon = Some(i),
-            0x21..=0x7e => {}
-            _ => return false,
-        }
+    // No early exit: the loop becomes a few vector instructions.
+    let (mut odd, mut colon) = (false, false);
+    for byte in text.bytes() {
+        odd |= !(0x21..=0x7e).contains(&byte) | (byte == b'%') | (byte == b',');
+        colon |= byte == b':';
     }
-    let sound = match colon {
-        None => !text.is_empty(),
-        // `key:x` is written `x`, and an empty dimension or value is an error.
-        Some(i) => i > 0 && i + 1 < text.len() && is_name(&text[..i]) && &text[..i] != "key",
-    };
-    sound && text.len() <= MAX_SUBJECT_BYTES
+    if odd || text.is_empty() || text.len() > MAX_SUBJECT_BYTES {
+        return false;
+    }
+    if !colon {
+        return true;
+    }
+    // `key:x` is written `x`, and an empty dimension or value is an error.
+    let (dimension, value) = split(text);
+    !dimension.is_empty() && !value.is_empty() && is_name(dimension) && dimension != "key"
 }
 
 fn is_name(dimension: &str) -> bool {

@@ -10,9 +10,9 @@ use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Part, decide, decide_pair};
+use crate::engine::{self, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
-use crate::limit::LimitSet;
+use crate::limit::{Limit, LimitSet};
 use crate::store::{Counted, Inspection, Question, Store};
 use crate::subject::Subject;
 use crate::time::Time;
@@ -32,7 +32,7 @@ pub const DEFAULT_BYTES: usize = 256 << 20;
 /// How subjects are hashed.
 #[derive(Clone, Debug)]
 enum KeyHash {
-    Fold(foldhash::quality::RandomState),
+    Fold(foldhash::fast::RandomState),
     Sip(std::hash::RandomState),
 }
 
@@ -125,7 +125,7 @@ impl MemoryStoreBuilder {
         let hash = if self.sip {
             KeyHash::Sip(std::hash::RandomState::new())
         } else {
-            KeyHash::Fold(foldhash::quality::RandomState::default())
+            KeyHash::Fold(foldhash::fast::RandomState::default())
         };
         let identity = std::hash::RandomState::new().hash_one(0);
         let shards = (0..SHARDS).map(|_| Padded(Mutex::new(Shard::new(&budget)))).collect();
@@ -207,6 +207,7 @@ impl MemoryStore {
 
     #[inline]
     fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
+        #[inline(always)]
         fn mix(mut hasher: impl Hasher, subject: &[u8], set: u64) -> u64 {
             hasher.write(subject);
             hasher.write_u64(set);
@@ -234,29 +235,33 @@ impl MemoryStore {
         charge * SHARDS as u64 + shard as u64
     }
 
+    /// Answers for a subject that has an entry under exactly these limits, of two words; nothing
+    /// for any other. With `literal`, `text` is what nobody has looked at yet.
+    #[inline]
+    pub(crate) fn answer_pair(
+        &self,
+        (text, literal): (&str, bool),
+        limits: &LimitSet,
+        limit: &Limit,
+        cost: u64,
+        peek: bool,
+    ) -> Option<Single> {
+        let key = Key::new(text.as_bytes(), self.hash(text.as_bytes(), limits));
+        let index = Self::shard_of(key.hash);
+        let mut shard = self.lock(index);
+        let now = self.0.clock.now();
+        let mut single = shard.with_pair(&key, limits, literal, |words| {
+            let single = decide_pair(limit.step(), words, now, cost, peek);
+            (single, single.changed)
+        })?;
+        if single.granted > 0 && !peek {
+            single.receipt = Self::number(shard.next_charge(), index);
+        }
+        Some(single)
+    }
+
     /// Answers a question, at once.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
-        if let ([part], Mode::Whole | Mode::Peek) = (&question.parts[..], question.mode)
-            && let Some(limit) = part.limits.single_pair()
-        {
-            let bytes = part.subject.as_str().as_bytes();
-            let key = Key::new(bytes, self.hash(bytes, part.limits));
-            let index = Self::shard_of(key.hash);
-            let mut shard = self.lock(index);
-            let now = self.0.clock.now();
-            let found = shard.with_pair(&key, part.limits, |words| {
-                let outcome = decide_pair(limit.step(), words, now, question.cost, question.mode);
-                let changed = outcome.changed;
-                (outcome, changed)
-            });
-            if let Some(mut outcome) = found {
-                if outcome.granted > 0 && question.mode == Mode::Whole {
-                    outcome.receipt = Self::number(shard.next_charge(), index);
-                }
-                return outcome;
-            }
-            return self.answer_general(question, now, &mut [(index, shard)]);
-        }
         let mut indices: SmallVec<[usize; 4]> = question
             .parts
             .iter()

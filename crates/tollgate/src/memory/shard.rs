@@ -30,16 +30,20 @@ struct Slot {
     key: [u8; SHORT_KEY_BYTES],
     /// Two words, or the place of the state in `large`.
     state: [u32; 4],
-    /// Bits 0-4: the length of the key, or `LONG`; bit 5: the state is in `large`; above: the set.
+    /// Bits 0-4: the length of the key, or `LONG`; bit 5: the state is in `large`; bit 6: the key
+    /// has no `,` and no `%`; above: the set.
     meta: u32,
 }
 
 const LONG: u32 = 31;
 const LARGE: u32 = 1 << 5;
-const SET_SHIFT: u32 = 6;
+/// The key means the same as literal text and as a written form: text that equals it needs no
+/// look of its own.
+const PLAIN: u32 = 1 << 6;
+const SET_SHIFT: u32 = 7;
 
 /// The most sets in one shard: what the bits above `SET_SHIFT` hold.
-const MAX_SETS: usize = 1 << 26;
+const MAX_SETS: usize = 1 << 25;
 
 impl Slot {
     fn set(&self) -> usize {
@@ -185,34 +189,41 @@ impl Shard {
         sets: &Slab<SetUse>,
         long: &Slab<Box<[u8]>>,
     ) -> bool {
-        let same_key = if key.length == LONG {
-            slot.meta & 31 == LONG
-                && slot.key[..8] == key.short[..8]
-                && long.get(slot.long_key()).is_some_and(|bytes| **bytes == *key.bytes)
-        } else {
-            slot.meta & 31 == key.length && slot.key == key.short
-        };
-        same_key
+        Self::is_key(slot, key, long)
             && sets.get(slot.set()).is_some_and(|held| {
                 held.serial == limits.serial() || held.limits.identity() == limits.identity()
             })
     }
 
+    #[inline]
+    fn is_key(slot: &Slot, key: &Key<'_>, long: &Slab<Box<[u8]>>) -> bool {
+        slot.meta & 31 == key.length
+            && if key.length == LONG {
+                slot.key[..8] == key.short[..8]
+                    && long.get(slot.long_key()).is_some_and(|bytes| **bytes == *key.bytes)
+            } else {
+                slot.key == key.short
+            }
+    }
+
     /// Runs `work` on the two words of a subject that has an entry under exactly this set: the
-    /// shortest path. `work` answers whether the words are to be kept.
+    /// shortest path. `work` answers whether the words are to be kept. With `literal`, `key` is
+    /// text that nobody has looked at yet: it finds only entries that it certainly means.
     #[inline]
     pub(super) fn with_pair<T>(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
+        literal: bool,
         work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
     ) -> Option<T> {
         let Self { table, sets, long_keys, .. } = self;
-        let slot = table.find_mut(key.hash, |slot| Self::is(slot, key, limits, sets, long_keys))?;
-        let exact = sets.get(slot.set()).is_some_and(|held| held.serial == limits.serial());
-        if !exact || slot.is_large() {
-            return None;
-        }
+        let slot = table.find_mut(key.hash, |slot| {
+            let wanted = if literal { PLAIN } else { slot.meta & PLAIN };
+            Self::is_key(slot, key, long_keys)
+                && slot.meta & (LARGE | PLAIN) == wanted
+                && sets.get(slot.set()).is_some_and(|held| held.serial == limits.serial())
+        })?;
         let mut words = slot.pair();
         let (answer, keep) = work(&mut words);
         if keep {
@@ -379,6 +390,9 @@ impl Shard {
         let set = self.use_set(limits);
         let mut slot =
             Slot { key: key.short, state: [0; 4], meta: key.length | to_u32(set) << SET_SHIFT };
+        if !key.bytes.iter().any(|byte| matches!(byte, b',' | b'%')) {
+            slot.meta |= PLAIN;
+        }
         if key.length == LONG {
             let place = to_u32(self.long_keys.insert(key.bytes.into()));
             slot.key[12..].copy_from_slice(&place.to_le_bytes());

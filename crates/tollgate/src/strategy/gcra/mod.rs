@@ -73,12 +73,9 @@ impl Step {
     #[inline]
     fn owe(&self, cell: &mut Cell<'_>, now: Time, debt: Exact) {
         let words = cell.words();
-        if debt == Exact::default() {
-            words[..2].fill(0);
-        } else {
-            words[0] = now.as_micros() + debt.us;
-            words[1] = debt.num;
-        }
+        let nothing = debt == Exact::default();
+        words[0] = if nothing { 0 } else { now.as_micros() + debt.us };
+        words[1] = debt.num;
     }
 }
 
