@@ -238,11 +238,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    fn decision<'l>(
-        &'l self,
-        parts: Parts<'l>,
-        outcome: Outcome,
-    ) -> Result<Decision<'l>, Error> {
+    fn decision<'l>(&'l self, parts: Parts<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
         let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
         let mut parts = parts.into_iter();
         match parts.next() {

@@ -29,6 +29,8 @@ const SHARDS: usize = 256;
 /// What a store holds when nothing else is said: 256 MiB.
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
+const _: () = assert!(size_of::<Padded>() == 64, "lock and shard fit into one cache line");
+
 /// How subjects are hashed.
 #[derive(Clone, Debug)]
 enum KeyHash {
@@ -53,8 +55,8 @@ impl StoreClock {
     }
 }
 
-/// A shard on cache lines of its own.
-#[repr(align(128))]
+/// A shard on a cache line of its own.
+#[repr(align(64))]
 struct Padded(Mutex<Shard>);
 
 /// Counts in this process. Cheap to clone: clones share the counts.

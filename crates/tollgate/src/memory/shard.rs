@@ -35,6 +35,7 @@ struct Slot {
     meta: u32,
 }
 
+const KEY_BITS: u32 = 31;
 const LONG: u32 = 31;
 const LARGE: u32 = 1 << 5;
 /// The key means the same as literal text and as a written form: text that equals it needs no
@@ -43,7 +44,8 @@ const PLAIN: u32 = 1 << 6;
 const SET_SHIFT: u32 = 7;
 
 /// The most sets in one shard: what the bits above `SET_SHIFT` hold.
-const MAX_SETS: usize = 1 << 25;
+const SET_BITS: u32 = 25;
+const MAX_SETS: usize = 1 << SET_BITS;
 
 impl Slot {
     fn set(&self) -> usize {
@@ -138,9 +140,19 @@ pub(super) struct Taken {
     pub(super) carried: engine::Carries,
 }
 
+/// What the shortest path needs lies first and fits, with the lock, into one cache line.
 #[derive(Debug)]
 pub(super) struct Shard {
     table: HashTable<Slot>,
+    /// The set that was used last, nearly always the one asked for: its serial above its index.
+    /// A serial too large to fit just never takes the shortest path.
+    usual: u64,
+    charges: u64,
+    rest: Box<Rest>,
+}
+
+#[derive(Debug)]
+struct Rest {
     long_keys: Slab<Box<[u8]>>,
     large: Slab<Option<Large>>,
     sets: Slab<SetUse>,
@@ -149,7 +161,6 @@ pub(super) struct Shard {
     /// Receipts that were refunded, until when each must be remembered.
     spent: HashMap<u64, u64>,
     spent_sweep_at: usize,
-    charges: u64,
     hand: usize,
     budget: Arc<Budget>,
     paid: usize,
@@ -157,8 +168,7 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn new(budget: &Arc<Budget>) -> Self {
-        Self {
-            table: HashTable::new(),
+        let rest = Rest {
             long_keys: Slab::new(),
             large: Slab::new(),
             sets: Slab::new(),
@@ -166,11 +176,12 @@ impl Shard {
             shared: Vec::new(),
             spent: HashMap::new(),
             spent_sweep_at: 64,
-            charges: 0,
             hand: 0,
             budget: Arc::clone(budget),
             paid: 0,
-        }
+        };
+        // No set has the serial 0.
+        Self { table: HashTable::new(), usual: 0, charges: 0, rest: rest.into() }
     }
 
     /// A number no other charge of this shard has.
@@ -197,7 +208,7 @@ impl Shard {
 
     #[inline]
     fn is_key(slot: &Slot, key: &Key<'_>, long: &Slab<Box<[u8]>>) -> bool {
-        slot.meta & 31 == key.length
+        slot.meta & KEY_BITS == key.length
             && if key.length == LONG {
                 slot.key[..8] == key.short[..8]
                     && long.get(slot.long_key()).is_some_and(|bytes| **bytes == *key.bytes)
@@ -210,6 +221,7 @@ impl Shard {
     /// shortest path. `work` answers whether the words are to be kept. With `literal`, `key` is
     /// text that nobody has looked at yet: it finds only entries that it certainly means.
     #[inline]
+    #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
     pub(super) fn with_pair<T>(
         &mut self,
         key: &Key<'_>,
@@ -217,12 +229,16 @@ impl Shard {
         literal: bool,
         work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
     ) -> Option<T> {
-        let Self { table, sets, long_keys, .. } = self;
+        if self.usual >> SET_BITS != limits.serial() {
+            let set = *self.rest.by_serial.get(&limits.serial())?;
+            self.usual = limits.serial() << SET_BITS | set as u64;
+        }
+        let Self { table, rest, usual, .. } = self;
+        let set = (*usual & (MAX_SETS as u64 - 1)) as u32;
+        let set_and_flags = set << SET_SHIFT | if literal { PLAIN } else { 0 };
         let slot = table.find_mut(key.hash, |slot| {
-            let wanted = if literal { PLAIN } else { slot.meta & PLAIN };
-            Self::is_key(slot, key, long_keys)
-                && slot.meta & (LARGE | PLAIN) == wanted
-                && sets.get(slot.set()).is_some_and(|held| held.serial == limits.serial())
+            let ignored = KEY_BITS | if literal { 0 } else { PLAIN };
+            slot.meta & !ignored == set_and_flags && Self::is_key(slot, key, &rest.long_keys)
         })?;
         let mut words = slot.pair();
         let (answer, keep) = work(&mut words);
@@ -241,7 +257,8 @@ impl Shard {
         rehash: &impl Fn(&[u8], &LimitSet) -> u64,
         looking: bool,
     ) -> Taken {
-        let Self { table, sets, long_keys, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, .. } = &mut **rest;
         let found =
             table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
         if let Some(bucket) = found {
@@ -252,24 +269,24 @@ impl Shard {
         if room && let Some(state) = self.newcomer(shared, limits) {
             return self.taken(
                 Home::New,
-                shared.map(|i| self.shared[i].limits.clone()),
+                shared.map(|i| self.rest.shared[i].limits.clone()),
                 state,
                 limits,
                 now,
             );
         }
         let Some(index) = shared else {
-            let state = State::fresh_anyway(limits, &self.budget);
+            let state = State::fresh_anyway(limits, &self.rest.budget);
             return self.taken(Home::Shared { index: None }, None, state, limits, now);
         };
-        let written_under = self.shared[index].limits.clone();
-        let state = core::mem::replace(&mut self.shared[index].state, State::Pair([0; 2]));
+        let written_under = self.rest.shared[index].limits.clone();
+        let state = core::mem::replace(&mut self.rest.shared[index].state, State::Pair([0; 2]));
         self.taken(Home::Shared { index: Some(index) }, Some(written_under), state, limits, now)
     }
 
     fn take_own(&mut self, bucket: usize, limits: &LimitSet, now: Time) -> Taken {
         let state = self.lift(bucket);
-        let held = self.table.get_bucket(bucket).and_then(|slot| self.sets.get(slot.set()));
+        let held = self.table.get_bucket(bucket).and_then(|slot| self.rest.sets.get(slot.set()));
         let written_under = held.map(|held| held.limits.clone());
         self.taken(Home::Own { bucket }, written_under, state, limits, now)
     }
@@ -287,7 +304,7 @@ impl Shard {
             Some(was) if !was.counts_as(limits) => was,
             _ => return Taken { home, state, before: None, carried: engine::Carries::new() },
         };
-        let mut over = State::fresh_anyway(limits, &self.budget);
+        let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
         Taken { home, state: over, before: Some(state), carried }
     }
@@ -296,7 +313,7 @@ impl Shard {
     fn lift(&mut self, bucket: usize) -> State {
         let Some(slot) = self.table.get_bucket(bucket) else { return State::Pair([0; 2]) };
         if slot.is_large() {
-            let large = self.large.get_mut(slot.index()).and_then(Option::take);
+            let large = self.rest.large.get_mut(slot.index()).and_then(Option::take);
             return large.map_or(State::Pair([0; 2]), State::Large);
         }
         State::Pair(slot.pair())
@@ -306,9 +323,9 @@ impl Shard {
     /// fresh one. None when there is no room for it.
     fn newcomer(&self, shared: Option<usize>, limits: &LimitSet) -> Option<State> {
         match shared {
-            Some(index) => self.shared[index].state.copy(),
+            Some(index) => self.rest.shared[index].state.copy(),
             None if limits.single_pair().is_some() => Some(State::Pair([0; 2])),
-            None => Large::fresh(limits, &self.budget).map(State::Large),
+            None => Large::fresh(limits, &self.rest.budget).map(State::Large),
         }
     }
 
@@ -332,15 +349,15 @@ impl Shard {
             Home::New if charged => self.insert(key, limits, state, rehash),
             Home::New => {}
             Home::Shared { index: Some(index) } => {
-                self.shared[index] = match before {
+                self.rest.shared[index] = match before {
                     Some(before) if !keep => {
-                        Shared { limits: self.shared[index].limits.clone(), state: before }
+                        Shared { limits: self.rest.shared[index].limits.clone(), state: before }
                     }
                     _ => Shared { limits: limits.clone(), state },
                 };
             }
             Home::Shared { index: None } if charged => {
-                self.shared.push(Shared { limits: limits.clone(), state });
+                self.rest.shared.push(Shared { limits: limits.clone(), state });
             }
             Home::Shared { index: None } => {}
         }
@@ -359,19 +376,19 @@ impl Shard {
         match state {
             State::Pair(words) => {
                 if slot.is_large() {
-                    self.large.try_remove(slot.index());
+                    self.rest.large.try_remove(slot.index());
                 }
                 new.meta &= !LARGE;
                 new.set_pair(words);
             }
             State::Large(large) if slot.is_large() => {
-                if let Some(place) = self.large.get_mut(slot.index()) {
+                if let Some(place) = self.rest.large.get_mut(slot.index()) {
                     *place = Some(large);
                 }
             }
             State::Large(large) => {
                 new.meta |= LARGE;
-                new.state = [to_u32(self.large.insert(Some(large))), 0, 0, 0];
+                new.state = [to_u32(self.rest.large.insert(Some(large))), 0, 0, 0];
             }
         }
         if let Some(slot) = self.table.get_bucket_mut(bucket) {
@@ -394,18 +411,19 @@ impl Shard {
             slot.meta |= PLAIN;
         }
         if key.length == LONG {
-            let place = to_u32(self.long_keys.insert(key.bytes.into()));
+            let place = to_u32(self.rest.long_keys.insert(key.bytes.into()));
             slot.key[12..].copy_from_slice(&place.to_le_bytes());
-            self.budget.take(key.bytes.len());
+            self.rest.budget.take(key.bytes.len());
         }
         match state {
             State::Pair(words) => slot.set_pair(words),
             State::Large(large) => {
                 slot.meta |= LARGE;
-                slot.state[0] = to_u32(self.large.insert(Some(large)));
+                slot.state[0] = to_u32(self.rest.large.insert(Some(large)));
             }
         }
-        let Self { table, sets, long_keys, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, .. } = &mut **rest;
         table.insert_unique(key.hash, slot, |slot| hash_of(slot, sets, long_keys, rehash));
         self.settle();
     }
@@ -413,42 +431,43 @@ impl Shard {
     /// The index of a set, counted as used once more.
     fn use_set(&mut self, limits: &LimitSet) -> usize {
         let serial = limits.serial();
-        if let Some(&index) = self.by_serial.get(&serial) {
-            self.sets[index].slots += 1;
+        if let Some(&index) = self.rest.by_serial.get(&serial) {
+            self.rest.sets[index].slots += 1;
             return index;
         }
         // The same numbers parsed anew are the same set: it is not kept twice.
-        let same = self.sets.iter().find(|(_, held)| held.limits.counts_as(limits));
+        let same = self.rest.sets.iter().find(|(_, held)| held.limits.counts_as(limits));
         if let Some((index, _)) = same {
-            self.sets[index].slots += 1;
+            self.rest.sets[index].slots += 1;
             return index;
         }
-        let index = self.sets.insert(SetUse { serial, limits: limits.clone(), slots: 1 });
-        self.by_serial.insert(serial, index);
+        let index = self.rest.sets.insert(SetUse { serial, limits: limits.clone(), slots: 1 });
+        self.rest.by_serial.insert(serial, index);
         index
     }
 
     fn leave_set(&mut self, index: usize) {
-        let Some(held) = self.sets.get_mut(index) else { return };
+        let Some(held) = self.rest.sets.get_mut(index) else { return };
         held.slots -= 1;
         if held.slots == 0 {
-            let held = self.sets.remove(index);
-            self.by_serial.remove(&held.serial);
+            let held = self.rest.sets.remove(index);
+            self.rest.by_serial.remove(&held.serial);
+            self.usual = 0;
         }
     }
 
     /// The shared state of this count, when one still counts; those that do not are dropped.
     fn shared_index(&mut self, limits: &LimitSet, now: Time) -> Option<usize> {
-        self.shared.retain_mut(|shared| {
+        self.rest.shared.retain_mut(|shared| {
             engine::fresh_at_us(&shared.limits, &mut shared.state) + SKEW_US > now.as_micros()
         });
-        self.shared.iter().position(|shared| shared.limits.identity() == limits.identity())
+        self.rest.shared.iter().position(|shared| shared.limits.identity() == limits.identity())
     }
 
     /// Makes room for one more entry: expired entries go first, then the table grows while the
     /// budget lasts. False when the store is full.
     fn has_room(&mut self, now: Time, rehash: &impl Fn(&[u8], &LimitSet) -> u64) -> bool {
-        if self.sets.len() >= MAX_SETS {
+        if self.rest.sets.len() >= MAX_SETS {
             return false;
         }
         self.turn_hand(HAND_PER_INSERT, now);
@@ -466,16 +485,17 @@ impl Shard {
             return true;
         }
         let more = self.table.allocation_size().max(256);
-        if !self.budget.try_take(more) {
+        if !self.rest.budget.try_take(more) {
             return false;
         }
         // Looking through the whole shard is paid for by the growth that it may spare.
-        self.budget.give(more);
+        self.rest.budget.give(more);
         self.sweep(now);
         if self.table.len() < whole / 4 * 3 {
             self.rebuild(whole, rehash);
         } else {
-            let Self { table, sets, long_keys, .. } = self;
+            let Self { table, rest, .. } = self;
+            let Rest { sets, long_keys, .. } = &mut **rest;
             table.reserve(1, |slot| hash_of(slot, sets, long_keys, rehash));
         }
         self.settle();
@@ -484,7 +504,8 @@ impl Shard {
 
     fn rebuild(&mut self, capacity: usize, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
         let old = core::mem::replace(&mut self.table, HashTable::with_capacity(capacity));
-        let Self { table, sets, long_keys, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, .. } = &mut **rest;
         for slot in old {
             let hash = hash_of(&slot, sets, long_keys, rehash);
             table.insert_unique(hash, slot, |slot| hash_of(slot, sets, long_keys, rehash));
@@ -495,19 +516,19 @@ impl Shard {
     /// Looks at the next `count` buckets and removes what has expired there.
     fn turn_hand(&mut self, count: usize, now: Time) {
         for _ in 0..count.min(self.table.num_buckets()) {
-            self.hand = (self.hand + 1) % self.table.num_buckets().max(1);
-            if let Some(slot) = self.table.get_bucket(self.hand).copied()
+            self.rest.hand = (self.rest.hand + 1) % self.table.num_buckets().max(1);
+            if let Some(slot) = self.table.get_bucket(self.rest.hand).copied()
                 && self.is_expired(&slot, now)
             {
-                self.remove(self.hand);
+                self.remove(self.rest.hand);
             }
         }
     }
 
     fn is_expired(&mut self, slot: &Slot, now: Time) -> bool {
-        let Some(held) = self.sets.get(slot.set()) else { return true };
+        let Some(held) = self.rest.sets.get(slot.set()) else { return true };
         let fresh_at_us = if slot.is_large() {
-            match self.large.get_mut(slot.index()) {
+            match self.rest.large.get_mut(slot.index()) {
                 Some(Some(large)) => engine::fresh_at_us(&held.limits, large),
                 // Taken out by a check that is at work: it is not expired.
                 _ => return false,
@@ -527,12 +548,12 @@ impl Shard {
             entry.remove();
         }
         if slot.is_large() {
-            self.large.try_remove(slot.index());
+            self.rest.large.try_remove(slot.index());
         }
-        if slot.meta & 31 == LONG
-            && let Some(bytes) = self.long_keys.try_remove(slot.long_key())
+        if slot.meta & KEY_BITS == LONG
+            && let Some(bytes) = self.rest.long_keys.try_remove(slot.long_key())
         {
-            self.budget.give(bytes.len());
+            self.rest.budget.give(bytes.len());
         }
         self.leave_set(slot.set());
     }
@@ -547,17 +568,18 @@ impl Shard {
                 self.remove(bucket);
             }
         }
-        self.shared.retain_mut(|shared| {
+        self.rest.shared.retain_mut(|shared| {
             engine::fresh_at_us(&shared.limits, &mut shared.state) + SKEW_US > now.as_micros()
         });
-        self.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+        self.rest.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
         self.settle();
         before - self.table.len()
     }
 
     /// Gives back the room that swept entries left.
     pub(super) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
-        let Self { table, sets, long_keys, large, spent, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, large, spent, .. } = &mut **rest;
         table.shrink_to_fit(|slot| hash_of(slot, sets, long_keys, rehash));
         if long_keys.is_empty() {
             *long_keys = Slab::new();
@@ -571,7 +593,8 @@ impl Shard {
 
     /// Forgets a subject. True when it had an entry.
     pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet) -> bool {
-        let Self { table, sets, long_keys, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, .. } = &mut **rest;
         let found =
             table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
         if let Some(bucket) = found {
@@ -589,29 +612,30 @@ impl Shard {
         now: Time,
         show: impl FnOnce(&LimitSet, &mut State, bool) -> T,
     ) -> Option<T> {
-        let Self { table, sets, long_keys, .. } = self;
+        let Self { table, rest, .. } = self;
+        let Rest { sets, long_keys, .. } = &mut **rest;
         let found =
             table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys));
         if let Some(bucket) = found {
             let slot = self.table.get_bucket(bucket).copied()?;
-            let written_under = self.sets.get(slot.set())?.limits.clone();
+            let written_under = self.rest.sets.get(slot.set())?.limits.clone();
             let mut state = self.lift(bucket);
             let answer = show(&written_under, &mut state, false);
             self.lay(bucket, state, None);
             return Some(answer);
         }
         let index = self.shared_index(limits, now)?;
-        let Shared { limits, state } = &mut self.shared[index];
+        let Shared { limits, state } = &mut self.rest.shared[index];
         Some(show(limits, state, true))
     }
 
     /// Marks a charge as given back. False when it was already.
     pub(super) fn spend(&mut self, charge: u64, until_us: u64, now: Time) -> bool {
-        if self.spent.len() >= self.spent_sweep_at {
-            self.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
-            self.spent_sweep_at = (self.spent.len() * 2).max(64);
+        if self.rest.spent.len() >= self.rest.spent_sweep_at {
+            self.rest.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+            self.rest.spent_sweep_at = (self.rest.spent.len() * 2).max(64);
         }
-        let new = self.spent.insert(charge, until_us).is_none();
+        let new = self.rest.spent.insert(charge, until_us).is_none();
         self.settle();
         new
     }
@@ -624,16 +648,16 @@ impl Shard {
     /// Pays for what is allocated now.
     fn settle(&mut self) {
         let owed = self.table.allocation_size()
-            + self.long_keys.capacity() * size_of::<Box<[u8]>>()
-            + self.large.capacity() * size_of::<Option<Large>>()
-            + self.sets.capacity() * size_of::<SetUse>()
-            + self.spent.capacity() * (size_of::<(u64, u64)>() + 1);
-        if owed > self.paid {
-            self.budget.take(owed - self.paid);
+            + self.rest.long_keys.capacity() * size_of::<Box<[u8]>>()
+            + self.rest.large.capacity() * size_of::<Option<Large>>()
+            + self.rest.sets.capacity() * size_of::<SetUse>()
+            + self.rest.spent.capacity() * (size_of::<(u64, u64)>() + 1);
+        if owed > self.rest.paid {
+            self.rest.budget.take(owed - self.rest.paid);
         } else {
-            self.budget.give(self.paid - owed);
+            self.rest.budget.give(self.rest.paid - owed);
         }
-        self.paid = owed;
+        self.rest.paid = owed;
     }
 }
 
@@ -649,8 +673,8 @@ fn hash_of(
     rehash: &impl Fn(&[u8], &LimitSet) -> u64,
 ) -> u64 {
     let Some(held) = sets.get(slot.set()) else { return 0 };
-    if slot.meta & 31 == LONG {
+    if slot.meta & KEY_BITS == LONG {
         return long_keys.get(slot.long_key()).map_or(0, |bytes| rehash(bytes, &held.limits));
     }
-    rehash(&slot.key[..(slot.meta & 31) as usize], &held.limits)
+    rehash(&slot.key[..(slot.meta & KEY_BITS) as usize], &held.limits)
 }
