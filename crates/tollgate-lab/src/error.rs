@@ -3,7 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a log could not be read to its end. A *line* that does not parse is no error: it is counted.
+/// Why a log could not be read or replayed to its end. A *line* that does not parse is no error:
+/// it is counted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -94,6 +95,9 @@ pub enum Error {
              leave out --spread"
     )]
     NothingToSpread,
+    /// The engine gave no decision for an event of a replay.
+    #[error("an event of the replay got no decision: {0}")]
+    Decide(#[from] tollgate::Error),
 }
 
 impl Error {

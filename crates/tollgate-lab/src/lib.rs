@@ -2,7 +2,8 @@
 //!
 //! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
 //! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
-//! put in order, [`generate`] writes large logs to try it on.
+//! put in order, [`generate`] writes large logs to try it on. [`replay()`](replay::replay) runs
+//! limits over the events: a [`replay::Plan`] in, a [`replay::Report`] out.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -13,6 +14,7 @@ mod mix;
 pub mod order;
 pub mod parse;
 pub mod read;
+pub mod replay;
 pub mod source;
 mod text;
 pub mod time;

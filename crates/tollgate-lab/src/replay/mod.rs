@@ -1,0 +1,214 @@
+//! What limits would have done to real traffic: every case of a [`Plan`] over the same events.
+//!
+//! Each case has a fresh memory store without a bound, so that a replay is exact, and a clock that
+//! is set to the time of each event. A subject is the *number* of a client, not its name: which
+//! events are one client's is all that a limit can see of it, a number fits into the store's
+//! smallest entry, and a name from a hostile log may be longer than a subject can be.
+//!
+//! ```
+//! use std::path::Path;
+//! use tollgate_lab::{Lines, Reading};
+//! use tollgate_lab::replay::{Plan, StrategyChoice, replay};
+//!
+//! let log: &[u8] = b"\
+//!     {\"ip\":\"::1\",\"ts\":1000}\n{\"ip\":\"::1\",\"ts\":1001}\n{\"ip\":\"::2\",\"ts\":1002}\n";
+//! let lines = Lines::from_reader(log, Path::new("-"), None)?;
+//! let traffic = Reading::default().read_lines(lines, |_| ())?;
+//! let plan = Plan::new(&["1/10s"], StrategyChoice::All)?;
+//! let report = replay(&traffic, &plan, |_| ())?;
+//! for case in &report.cases {
+//!     assert_eq!((case.admitted, case.denied, case.clients_denied), (2, 1, 1));
+//!     assert_eq!(case.top_denied, [("::1".to_owned(), 1)]);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod peak;
+mod plan;
+mod report;
+
+use std::time::{Duration, Instant};
+
+use tollgate::{Ask, Limiter, ManualClock, MemoryStore, Time};
+
+use self::peak::Peak;
+pub use self::plan::{Case, Plan, Refused, StrategyChoice};
+pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
+use crate::error::Error;
+use crate::event::Event;
+use crate::read::Traffic;
+
+/// Events between two calls of the progress function, and between two looks for expired entries.
+/// One of the store's 256 shards is swept each time, so all of it once in 2,097,152 events; what
+/// expires sooner goes when new subjects come in.
+const BATCH_EVENTS: usize = 8_192;
+
+/// How far a replay is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// The case at work, an index into [`Plan::cases`].
+    pub case: usize,
+    /// How many cases there are.
+    pub cases: usize,
+    /// Events of this case that were decided.
+    pub events: u64,
+    /// Events of every case.
+    pub total_events: u64,
+}
+
+/// Runs every case of `plan` over all events of `traffic`, one case after the other, each event
+/// with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart. Stamps
+/// after [`Time::MAX`] (in 2184) are decided as if they were that time, as by every store.
+///
+/// `progress` is called every few thousand events and at the end of each case.
+///
+/// Memory: the states of one case at a time; beside them 8 bytes per client, and for each limit of
+/// the case 8 bytes per client and a bit per event of its window. Events are not held: they are
+/// read once for the decisions and once more for each limit's peak.
+///
+/// Cases run one after the other on purpose: two at a time would need twice the memory, and would
+/// disturb each other's [`CaseReport::elapsed`].
+///
+/// # Errors
+/// [`Error::Temporary`] when events that were sorted on disk cannot be read, [`Error::Decide`]
+/// when the engine refuses a question (which no log is known to cause).
+pub fn replay(
+    traffic: &Traffic,
+    plan: &Plan,
+    mut progress: impl FnMut(Progress),
+) -> Result<Report, Error> {
+    let mut cases = Vec::with_capacity(plan.cases.len());
+    for (index, case) in plan.cases.iter().enumerate() {
+        let mut run = Run::new(traffic, case)?;
+        let mut events = traffic.ordered.iter()?;
+        let mut batch = Vec::with_capacity(BATCH_EVENTS);
+        let mut done = 0;
+        loop {
+            batch.clear();
+            for event in events.by_ref().take(BATCH_EVENTS) {
+                batch.push(event?);
+            }
+            run.decide(&batch)?;
+            done += batch.len() as u64;
+            progress(Progress {
+                case: index,
+                cases: plan.cases.len(),
+                events: done,
+                total_events: traffic.ordered.len(),
+            });
+            if batch.len() < BATCH_EVENTS {
+                break;
+            }
+        }
+        cases.push(run.finish(traffic, case));
+    }
+    Ok(Report::new(traffic, plan, cases))
+}
+
+/// One case at work.
+struct Run<'a> {
+    limiter: Limiter,
+    store: MemoryStore,
+    clock: ManualClock,
+    /// One per limit of the set, in declared order.
+    peaks: Vec<Peak<'a>>,
+    /// Denials of each client.
+    denied: Vec<u64>,
+    verdicts: Vec<bool>,
+    admitted_total: u64,
+    denied_total: u64,
+    elapsed: Duration,
+}
+
+impl<'a> Run<'a> {
+    fn new(traffic: &'a Traffic, case: &Case) -> Result<Self, Error> {
+        let clock = ManualClock::at_micros(0);
+        let store = MemoryStore::builder().max_bytes(usize::MAX).clock(clock.clone()).build();
+        let peaks = case
+            .limits
+            .limits()
+            .iter()
+            .map(|limit| Peak::new(traffic, limit.quota().period.as_micros()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            limiter: Limiter::new(case.limits.clone(), store.clone()),
+            store,
+            clock,
+            peaks,
+            denied: vec![0; traffic.clients.len()],
+            verdicts: Vec::with_capacity(BATCH_EVENTS),
+            admitted_total: 0,
+            denied_total: 0,
+            elapsed: Duration::ZERO,
+        })
+    }
+
+    /// Decides the next events. Only the decisions are timed, the counting is not.
+    fn decide(&mut self, events: &[Event]) -> Result<(), Error> {
+        let mut digits = Digits::default();
+        self.verdicts.clear();
+        let start = Instant::now();
+        for event in events {
+            self.clock.set(Time::from_micros(event.at_us));
+            let ask = Ask::new(digits.of(event.client.index()));
+            self.verdicts.push(self.limiter.check_now(ask)?.is_allowed());
+        }
+        self.store.sweep_some();
+        self.elapsed += start.elapsed();
+        for (event, &admitted) in events.iter().zip(&self.verdicts) {
+            for peak in &mut self.peaks {
+                peak.count(*event, admitted)?;
+            }
+            if admitted {
+                self.admitted_total += 1;
+            } else {
+                self.denied_total += 1;
+                self.denied[event.client.index() as usize] += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, traffic: &Traffic, case: &Case) -> CaseReport {
+        let peaks = case
+            .limits
+            .limits()
+            .iter()
+            .zip(&self.peaks)
+            .map(|(limit, peak)| LimitPeak { limit: limit.to_string(), peak: peak.most() })
+            .collect();
+        CaseReport {
+            strategy: case.strategy.clone(),
+            limit: case.text(),
+            admitted: self.admitted_total,
+            denied: self.denied_total,
+            peaks,
+            clients_denied: self.denied.iter().filter(|denied| **denied > 0).count() as u64,
+            top_denied: report::top_denied(&traffic.clients, &self.denied),
+            elapsed: self.elapsed,
+        }
+    }
+}
+
+/// Writes a number in decimal without allocating, for this is done once per event.
+#[derive(Default)]
+struct Digits([u8; 10]);
+
+impl Digits {
+    fn of(&mut self, mut number: u32) -> &str {
+        let mut start = self.0.len();
+        loop {
+            start -= 1;
+            self.0[start] = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+            if number == 0 {
+                // Digits are ASCII, so this is never the empty text.
+                return std::str::from_utf8(&self.0[start..]).unwrap_or_default();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

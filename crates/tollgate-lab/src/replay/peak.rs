@@ -1,0 +1,96 @@
+//! The most that one client was admitted in any window, counted beside the engine.
+
+use std::collections::VecDeque;
+use std::iter::Peekable;
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::order::Iter;
+use crate::read::Traffic;
+
+/// One client's most admitted events in any `(t - D, t]`.
+///
+/// What leaves the window is found by reading the events a second time, a window behind: it then
+/// takes one bit per event of the window to know which were admitted, whatever the limit admits. A
+/// queue of admitted events would take 12 bytes each, which for 30 days is the whole log.
+pub(super) struct Peak<'a> {
+    period_us: u64,
+    /// The events that are still in the window, and those ahead.
+    behind: Peekable<Iter<'a>>,
+    /// For each event between the two readers, whether it was admitted.
+    admitted: Bits,
+    /// Admitted events of each client in the window.
+    counts: Vec<u64>,
+    most: u64,
+}
+
+impl<'a> Peak<'a> {
+    pub(super) fn new(traffic: &'a Traffic, period_us: u64) -> Result<Self, Error> {
+        Ok(Self {
+            period_us,
+            behind: traffic.ordered.iter()?.peekable(),
+            admitted: Bits::default(),
+            counts: vec![0; traffic.clients.len()],
+            most: 0,
+        })
+    }
+
+    /// Counts the next event of the traffic.
+    pub(super) fn count(&mut self, event: Event, admitted: bool) -> Result<(), Error> {
+        let Self { period_us, behind, counts, .. } = self;
+        let gone = |old: &Result<Event, Error>| {
+            old.as_ref().map_or(true, |old| old.at_us + *period_us <= event.at_us)
+        };
+        while let Some(old) = behind.next_if(gone) {
+            let was_admitted = self.admitted.pop();
+            counts[old?.client.index() as usize] -= u64::from(was_admitted);
+        }
+        self.admitted.push(admitted);
+        if admitted {
+            let count = &mut counts[event.client.index() as usize];
+            *count += 1;
+            self.most = self.most.max(*count);
+        }
+        Ok(())
+    }
+
+    /// The most so far.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+}
+
+/// A queue of bits.
+#[derive(Default)]
+struct Bits {
+    words: VecDeque<u64>,
+    /// Bits of the first word that were taken out.
+    taken: u32,
+    /// Bits of the last word that are in use; 64 (or no word at all) when it is full.
+    used: u32,
+}
+
+impl Bits {
+    fn push(&mut self, bit: bool) {
+        if self.used == u64::BITS || self.words.is_empty() {
+            self.words.push_back(0);
+            self.used = 0;
+        }
+        if let Some(last) = self.words.back_mut() {
+            *last |= u64::from(bit) << self.used;
+        }
+        self.used += 1;
+    }
+
+    /// Takes out the oldest bit. There must be one: the reader behind never passes the other one.
+    fn pop(&mut self) -> bool {
+        let Some(first) = self.words.front() else { return false };
+        let bit = first >> self.taken & 1 == 1;
+        self.taken += 1;
+        if self.taken == u64::BITS {
+            self.words.pop_front();
+            self.taken = 0;
+        }
+        bit
+    }
+}

@@ -1,0 +1,134 @@
+//! Which limits to replay, under which strategies.
+
+use std::str::FromStr;
+
+use tollgate::{LimitSet, ParseError, Strategy};
+
+/// The strategies that a plan runs its limits under: the `--strategy` option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum StrategyChoice {
+    /// Each limit under its own `via`, or what a bare quota means.
+    #[default]
+    AsWritten,
+    /// This one supplies the `via`; a limit that has one already is an error.
+    One(Strategy),
+    /// Every strategy in turn supplies the `via`.
+    All,
+}
+
+impl FromStr for StrategyChoice {
+    type Err = ParseError;
+
+    /// Reads `all` or the name of a strategy.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        Strategy::named(text).map(Self::One).ok_or_else(|| {
+            let names: Vec<&str> = Strategy::ALL.iter().map(|s| s.name()).collect();
+            let remedy = format!("write all, or one of {}", names.join(", "));
+            ParseError::whole(text, format!("unknown strategy `{}`", text.escape_debug()), remedy)
+        })
+    }
+}
+
+/// What to replay.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// At least one case, in the order in which they run.
+    pub cases: Vec<Case>,
+    /// What [`StrategyChoice::All`] cannot run, in the same order.
+    pub refused: Vec<Refused>,
+}
+
+/// Limits that every event is checked against, all or nothing.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Case {
+    /// The name of the strategy; when the limits have several, each once, joined by `,`.
+    pub strategy: String,
+    /// The limits.
+    pub limits: LimitSet,
+}
+
+/// A strategy that does not take the limits, which is no failure: the other strategies run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// Which strategy.
+    pub strategy: Strategy,
+    /// Why, and what it would take.
+    pub why: ParseError,
+}
+
+impl Plan {
+    /// The limits of `texts`, several of which are one set as if they were joined by `,`: an event
+    /// is admitted when every limit admits it.
+    ///
+    /// # Errors
+    /// Limits that cannot be read or counted; for [`StrategyChoice::All`] the first strategy's
+    /// error when not one of them takes the limits.
+    ///
+    /// # Examples
+    /// ```
+    /// use tollgate::Strategy;
+    /// use tollgate_lab::replay::{Plan, StrategyChoice};
+    ///
+    /// let plan = Plan::new(&["5/10s", "100/1h"], StrategyChoice::One(Strategy::Gcra))?;
+    /// assert_eq!(plan.cases[0].text(), "5/10s burst 5 via gcra, 100/h burst 100 via gcra");
+    /// let all = Plan::new(&["5/10s"], StrategyChoice::All)?;
+    /// assert_eq!(all.cases.len(), Strategy::ALL.len());
+    /// // A sliding window needs a tenth of its duration in whole microseconds.
+    /// let odd = Plan::new(&["7/3us"], StrategyChoice::All)?;
+    /// assert_eq!(odd.refused[0].strategy, Strategy::SlidingWindow);
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    pub fn new(texts: &[impl AsRef<str>], choice: StrategyChoice) -> Result<Self, ParseError> {
+        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let text = texts.join(", ");
+        let (mut cases, mut refused) = (Vec::new(), Vec::new());
+        match choice {
+            StrategyChoice::AsWritten => cases.push(Case::new(text.parse()?)),
+            StrategyChoice::One(strategy) => {
+                cases.push(Case::new(LimitSet::parse_with(&text, strategy)?));
+            }
+            StrategyChoice::All => {
+                for &strategy in Strategy::ALL {
+                    match LimitSet::parse_with(&text, strategy) {
+                        Ok(limits) => cases.push(Case::new(limits)),
+                        Err(why) => refused.push(Refused { strategy, why }),
+                    }
+                }
+                // What every strategy refuses is a mistake in the text.
+                if cases.is_empty() && !refused.is_empty() {
+                    return Err(refused.swap_remove(0).why);
+                }
+            }
+        }
+        Ok(Self { cases, refused })
+    }
+}
+
+impl Case {
+    /// A case of these limits.
+    #[must_use]
+    pub fn new(limits: LimitSet) -> Self {
+        let mut names: Vec<&str> = Vec::new();
+        for limit in limits.limits() {
+            let name = limit.strategy().name();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        Self { strategy: names.join(","), limits }
+    }
+
+    /// The full text of the limits, in declared order, joined by `, `.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<String> = self.limits.limits().iter().map(ToString::to_string).collect();
+        texts.join(", ")
+    }
+}
