@@ -82,7 +82,11 @@ impl Asking {
     fn new(names: &[String]) -> Result<Self, StoreError> {
         let read = |error| StoreError::permanent("a limit or subject of the bench").because(error);
         Ok(Self {
-            subjects: names.iter().map(|n| Subject::literal(n)).collect::<Result<_, _>>().map_err(read)?,
+            subjects: names
+                .iter()
+                .map(|n| Subject::literal(n))
+                .collect::<Result<_, _>>()
+                .map_err(read)?,
             wide: "1000000/s burst 1000000 via gcra".parse().map_err(read)?,
             narrow: "1/366d via gcra".parse().map_err(read)?,
         })

@@ -36,7 +36,10 @@ pub(crate) struct Packed {
 }
 
 /// The bytes of a state.
-pub(crate) fn encode(words: &[u64], heads: impl ExactSizeIterator<Item = Head>) -> SmallVec<[u8; 64]> {
+pub(crate) fn encode(
+    words: &[u64],
+    heads: impl ExactSizeIterator<Item = Head>,
+) -> SmallVec<[u8; 64]> {
     let mut bytes = SmallVec::new();
     bytes.push(FORMAT);
     put(&mut bytes, heads.len() as u64);
@@ -51,6 +54,7 @@ pub(crate) fn encode(words: &[u64], heads: impl ExactSizeIterator<Item = Head>) 
     bytes
 }
 
+#[allow(clippy::cast_possible_truncation)] // seven bits at a time
 fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
     while number >= 0x80 {
         // Seven bits and a mark that more follow.
@@ -107,6 +111,7 @@ fn take(rest: &mut &[u8]) -> Result<u64, &'static str> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use super::*;
     use proptest::prelude::*;

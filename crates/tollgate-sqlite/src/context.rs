@@ -1,6 +1,6 @@
 //! One transaction at work: its connection and time, the numbers it hands out, and its first fault.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use std::collections::HashMap;
@@ -26,14 +26,14 @@ pub(crate) struct Cache {
     ids: HashMap<String, Ids>,
     /// The sets that states were written under, by id.
     sets: HashMap<i64, LimitSet>,
-    /// How many rows are to be looked at for expired ones: writes add to it, sweeping pays it.
+    /// How much is to be looked at for expired rows: writes add to it, sweeping pays it.
     owed: u32,
 }
 
 impl Cache {
-    /// A cache that knows nothing, with rows to be looked at.
-    pub(crate) fn owing(rows: u32) -> Self {
-        Self { owed: rows, ..Self::default() }
+    /// A cache that knows nothing, with rows to be looked at: so many shares.
+    pub(crate) fn owing(shares: u32) -> Self {
+        Self { owed: shares, ..Self::default() }
     }
 }
 
@@ -53,6 +53,7 @@ pub(crate) struct Context<'c> {
     now: Time,
     cache: &'c RefCell<Cache>,
     fault: RefCell<Option<StoreError>>,
+    wrote: Cell<bool>,
 }
 
 impl fmt::Debug for Context<'_> {
@@ -68,7 +69,7 @@ impl<'c> Context<'c> {
         now: Time,
         cache: &'c RefCell<Cache>,
     ) -> Self {
-        Self { conn, place, now, cache, fault: RefCell::new(None) }
+        Self { conn, place, now, cache, fault: RefCell::new(None), wrote: Cell::new(false) }
     }
 
     /// The time of this transaction.
@@ -100,7 +101,9 @@ impl<'c> Context<'c> {
         params: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        let run = || self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>();
+        let run = || {
+            self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()
+        };
         run().map_err(|error| explain(error, self.place))
     }
 
@@ -204,15 +207,20 @@ impl<'c> Context<'c> {
         Ok(set)
     }
 
-    /// Adds to what sweeping owes, and answers the sum.
-    pub(crate) fn owe(&self, rows: u32) -> u32 {
+    /// Notes that this transaction writes, which pays for looking at some rows.
+    pub(crate) fn owe(&self, shares: u32) {
+        self.wrote.set(true);
         let mut cache = self.cache.borrow_mut();
-        cache.owed = cache.owed.saturating_add(rows);
-        cache.owed
+        cache.owed = cache.owed.saturating_add(shares);
     }
 
-    /// Sweeping has done its part.
-    pub(crate) fn settle(&self) {
-        self.cache.borrow_mut().owed = 0;
+    /// True when this transaction writes and at least `shares` are owed; they are settled then.
+    pub(crate) fn settle(&self, shares: u32) -> bool {
+        let mut cache = self.cache.borrow_mut();
+        let due = self.wrote.get() && cache.owed >= shares;
+        if due {
+            cache.owed = 0;
+        }
+        due
     }
 }

@@ -19,11 +19,13 @@ pub(crate) struct Place<'a> {
 pub(crate) fn explain(error: rusqlite::Error, place: Place<'_>) -> StoreError {
     let path = place.path.display();
     let fault = match error.sqlite_error_code() {
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::transient(format!(
-            "{path} is busy: other processes held its lock for {:?}, the whole deadline; try \
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            StoreError::transient(format!(
+                "{path} is busy: other processes held its lock for {:?}, the whole deadline; try \
              again, or wait longer with `?deadline=30s`",
-            place.deadline
-        )),
+                place.deadline
+            ))
+        }
         Some(ErrorCode::ReadOnly) => StoreError::permanent(format!(
             "{path} cannot be written: make the file and its directory writable for this user \
              (SQLite keeps a `-wal` and a `-shm` file beside it), or give another path"

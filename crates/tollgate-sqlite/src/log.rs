@@ -176,7 +176,8 @@ impl<'c> SqlLog<'c> {
     fn try_push(&mut self, entry: Entry) -> Result<(), StoreError> {
         let Entry { at_us, mut total } = entry;
         if self.head.log == 0 {
-            self.head = Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
+            self.head =
+                Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
         }
         if self.head.first == self.head.end {
             // Totals start anew whenever nothing is left, so that they never grow too large.
@@ -215,7 +216,8 @@ impl<'c> SqlLog<'c> {
         let found = self.index_at(oldest.at_us);
         self.context.checked()?;
         // What all totals are larger by in the rows.
-        let kept = found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
+        let kept =
+            found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
         let (first, shift) = match kept {
             Some(kept) => kept,
             None => {
@@ -322,5 +324,118 @@ impl Log for SqlLog<'_> {
 
     fn replace(&mut self, entries: &[Entry]) {
         self.change(|log| log.try_replace(entries));
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use rusqlite::Connection;
+    use tollgate::LimitSet;
+    use tollgate::engine::{Mode, Part, decide};
+
+    use super::*;
+    use crate::context::Cache;
+    use crate::fault::Place;
+    use crate::open::{STEPS, prepare};
+    use crate::options::Options;
+    use crate::state::Own;
+
+    const EVENTS: u64 = 1_000_000;
+
+    /// One event each microsecond from 1 on, each of cost 1.
+    fn file(dir: &Path) -> Connection {
+        let options = Options::new(dir.join("log.db"));
+        let conn = Connection::open(options.path()).expect("a file");
+        let conn = prepare(conn, &options, STEPS).expect("ours");
+        let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT ?1)
+                   INSERT INTO entries SELECT 1, i, i + 1, i + 1 FROM n";
+        conn.execute(sql, [EVENTS.cast_signed()]).expect("events");
+        conn
+    }
+
+    fn read(log: &SqlLog<'_>) -> usize {
+        let reads = log.reads.borrow();
+        reads.single.len() + reads.chunk.len()
+    }
+
+    #[test]
+    fn a_check_of_a_million_events_reads_a_few_of_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let conn = file(dir.path());
+        let place = Place { path: dir.path(), deadline: Duration::ZERO };
+        let head = Head { log: 1, end: EVENTS, top: EVENTS, ..Head::default() };
+        let check = |limits: &str, now_us, cost| {
+            let cache = std::cell::RefCell::new(Cache::owing(0));
+            let context = Context::new(&conn, place, Time::from_micros(now_us), &cache);
+            let limits: LimitSet = limits.parse().expect("limits");
+            let log = SqlLog::new(&context, "ann", head);
+            let mut own = Own { logs: vec![log], ..Own::default() };
+            conn.execute_batch("BEGIN").expect("begun");
+            let outcome =
+                decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
+            context.checked().expect("no fault");
+            conn.execute_batch("ROLLBACK").expect("undone");
+            (outcome, read(&own.logs[0]))
+        };
+        // All count; the wait of a weighted cost lies in the middle.
+        let (outcome, rows) = check("1000000/1s via sliding_log", EVENTS, 400_000);
+        assert_eq!(outcome.granted, 0);
+        assert_eq!(outcome.fields[0].retry_after_us, Some(400_000));
+        assert!(rows < 100, "{rows} rows were read");
+        // Half of them have left the window.
+        let (outcome, rows) = check("1000000/1s via sliding_log", EVENTS + 500_000, 7);
+        assert_eq!(outcome.fields[0].remaining, 500_000 - 7);
+        assert!(rows < 100, "{rows} rows were read");
+        // All of them have.
+        let (outcome, rows) = check("1000000/1s via sliding_log", 3 * EVENTS, 7);
+        assert_eq!(outcome.fields[0].remaining, EVENTS - 7);
+        assert!(rows < 100, "{rows} rows were read");
+    }
+
+    #[test]
+    fn replacing_writes_only_what_differs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let conn = file(dir.path());
+        let place = Place { path: dir.path(), deadline: Duration::ZERO };
+        let cache = std::cell::RefCell::new(Cache::owing(0));
+        let context = Context::new(&conn, place, Time::from_micros(EVENTS), &cache);
+        let first = EVENTS - 10_000;
+        let base = first;
+        let head = Head { log: 1, dead: first, first, end: EVENTS, base, top: EVENTS };
+        let mut log = SqlLog::new(&context, "ann", head);
+        // What a refund of the 9,991st of them does.
+        let mut entries: Vec<Entry> = (0..log.len())
+            .map(|i| log.entry(i))
+            .map(|e| Entry { total: e.total - base, ..e })
+            .collect();
+        entries.remove(9_990);
+        for entry in &mut entries[9_990..] {
+            entry.total -= 1;
+        }
+        let before = conn.total_changes();
+        log.replace(&entries);
+        context.checked().expect("no fault");
+        // Ten rows deleted, nine written.
+        assert_eq!(conn.total_changes() - before, 19);
+        let own = |log: &SqlLog<'_>| (log.len(), log.base(), log.entry(log.len() - 1));
+        assert_eq!(own(&log), (9_999, base, Entry { at_us: EVENTS, total: EVENTS - 1 }));
+        // What a grant of 3 does: no row is touched.
+        let granted: Vec<Entry> =
+            entries[3..].iter().map(|e| Entry { total: e.total - 3, ..*e }).collect();
+        let before = conn.total_changes();
+        log.replace(&granted);
+        context.checked().expect("no fault");
+        assert_eq!(conn.total_changes() - before, 0);
+        assert_eq!(own(&log), (9_996, base + 3, Entry { at_us: EVENTS, total: EVENTS - 1 }));
+        let events = log.events();
+        assert_eq!(events.first(), Some(&(first + 4, 1)));
+        assert!(events.iter().all(|(_, cost)| *cost == 1));
+        log.replace(&[Entry { at_us: 5, total: 2 }]);
+        context.checked().expect("no fault");
+        assert_eq!(log.events(), [(5, 2)]);
     }
 }

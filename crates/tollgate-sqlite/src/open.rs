@@ -212,3 +212,81 @@ fn migrate(
     tx.commit()?;
     Ok(Ok(()))
 }
+
+#[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests {
+    use super::*;
+
+    /// A format that does not exist yet, to show how a file comes to it.
+    const NEXT: &[Step] = &[
+        FORMAT_1,
+        "ALTER TABLE spent ADD COLUMN note TEXT; UPDATE spent SET note = 'old'",
+        "UPDATE spent SET note = note || ', and older'",
+    ];
+    const BROKEN: &[Step] = &[FORMAT_1, "DELETE FROM spent; ALTER TABLE no_such ADD COLUMN x"];
+
+    fn opened(options: &Options, steps: &[Step]) -> Result<Connection, StoreError> {
+        prepare(Connection::open(options.path()).expect("a file"), options, steps)
+    }
+
+    fn user_version(conn: &Connection) -> i64 {
+        conn.pragma_query_value(None, "user_version", |row| row.get(0)).expect("a version")
+    }
+
+    #[test]
+    fn an_older_format_is_brought_up_in_one_transaction() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new(dir.path().join("old.db"));
+        let old = opened(&options, STEPS).expect("a new file");
+        old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
+        assert_eq!(user_version(&old), 1);
+        let failed = opened(&options, BROKEN).expect_err("a step that fails");
+        assert!(failed.to_string().contains("no_such"), "{failed}");
+        assert_eq!(user_version(&old), 1);
+        let marks = |conn: &Connection| {
+            conn.query_row("SELECT count(*) FROM spent", [], |row| row.get::<_, i64>(0))
+        };
+        assert_eq!(marks(&old), Ok(1), "nothing of the failed step stays");
+        let new = opened(&options, NEXT).expect("brought up");
+        assert_eq!(user_version(&new), 3);
+        let note: String =
+            new.query_row("SELECT note FROM spent", [], |row| row.get(0)).expect("a note");
+        assert_eq!(note, "old, and older");
+        opened(&options, NEXT).expect("nothing is left to do");
+        let said = opened(&options, STEPS).expect_err("too new for us").to_string();
+        assert!(said.contains("has format 3") && said.contains("formats up to 1"), "{said}");
+    }
+
+    /// A read-only file cannot be had by file modes when the tests run as root.
+    #[test]
+    fn a_read_only_file_is_refused() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new(dir.path().join("ro.db"));
+        drop(opened(&options, STEPS).expect("a new file"));
+        let conn = Connection::open_with_flags(options.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .expect("the file");
+        let said = prepare(conn, &options, STEPS).expect_err("read-only").to_string();
+        assert!(said.contains("is read-only: make it writable"), "{said}");
+    }
+
+    #[test]
+    fn the_mark_of_our_files_is_fixed() {
+        assert_eq!(APPLICATION_ID, 0x546c_4774);
+    }
+
+    #[test]
+    fn sync_is_what_was_asked_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new(dir.path().join("sync.db"));
+        for (sync, level) in [(Sync::Normal, 1), (Sync::Full, 2)] {
+            let conn = opened(&options.clone().sync(sync), STEPS).expect("a file");
+            let found: i64 =
+                conn.pragma_query_value(None, "synchronous", |row| row.get(0)).expect("a level");
+            assert_eq!(found, level);
+            let mode: String =
+                conn.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("a mode");
+            assert_eq!(mode, "wal");
+        }
+    }
+}

@@ -170,6 +170,7 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -11,7 +11,7 @@ use tollgate::engine::{self, Outcome, Part, decide};
 use tollgate::{Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
 
 use crate::context::{Cache, Context};
-use crate::fault::{Place, explain};
+use crate::fault::{Place, damaged, explain};
 use crate::open;
 use crate::options::Options;
 use crate::state::{self, Found};
@@ -48,7 +48,7 @@ impl Access {
 const IDENTITY: &str = "SELECT identity FROM store";
 
 fn new_cache() -> RefCell<Cache> {
-    RefCell::new(Cache::owing(sweep::ROWS))
+    RefCell::new(Cache::owing(sweep::DUE))
 }
 
 impl Session {
@@ -56,7 +56,8 @@ impl Session {
         let conn = open::open(&options)?;
         let clock = Arc::clone(&options.clock);
         let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0 };
-        let identity: Option<i64> = session.read(|cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
+        let identity: Option<i64> =
+            session.run(Access::Read, &[], |cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
         session.identity = identity.map(i64::cast_unsigned).ok_or_else(|| {
             StoreError::permanent(format!(
                 "{} has lost its own description: move it away (counts then start fresh)",
@@ -80,24 +81,12 @@ impl Session {
         run().map(drop).map_err(|error| explain(error, self.place()))
     }
 
-    fn read<T>(
-        &self,
-        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.run(Access::Read, work)
-    }
-
-    fn write<T>(
-        &self,
-        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        self.run(Access::Write, work)
-    }
-
-    /// Runs `work` in one transaction, at one time: all of it is kept, or nothing.
+    /// Runs `work` on the states of `parts` in one transaction, at one time: all of it is kept, or
+    /// nothing.
     fn run<T>(
         &self,
         access: Access,
+        parts: &[Counted<'_>],
         work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         wait::within(self.options.deadline);
@@ -120,11 +109,8 @@ impl Session {
         // Steps trust their state. One that nobody but an engine could have written cannot trip
         // them; a file that was tampered with could.
         let answer = catch_unwind(AssertUnwindSafe(all)).unwrap_or_else(|_| {
-            Err(StoreError::permanent(format!(
-                "a state in {} is damaged (its numbers are impossible): reset this subject, which \
-                 starts it fresh",
-                self.options.path.display()
-            )))
+            let subjects: Vec<&str> = parts.iter().map(|part| part.subject.as_str()).collect();
+            Err(damaged(&self.options.path, &subjects.join("` or `"), "its numbers are impossible"))
         });
         let answer = answer.and_then(|answer| self.step("COMMIT").map(|()| answer));
         if answer.is_err() {
@@ -139,19 +125,19 @@ impl Session {
     }
 
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        if question.mode.is_peek() {
-            self.read(|cx| check(cx, question))
-        } else {
-            self.write(|cx| check(cx, question))
-        }
+        let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
+        self.run(access, &question.parts, |cx| check(cx, question))
     }
 
     pub(crate) fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.write(|cx| refund(cx, receipt))
+        let parts = receipt.charges.iter();
+        let parts: SmallVec<[Counted<'_>; 1]> =
+            parts.map(|c| Counted { subject: &c.subject, limits: &c.limits }).collect();
+        self.run(Access::Write, &parts, |cx| refund(cx, receipt))
     }
 
     pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.write(|cx| {
+        self.run(Access::Write, &[counted], |cx| {
             let mut found = Found::load(cx, counted)?;
             let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
             found.keep()?;
@@ -160,20 +146,20 @@ impl Session {
     }
 
     pub(crate) fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.write(|cx| state::reset(cx, counted))
+        self.run(Access::Write, &[counted], |cx| state::reset(cx, counted))
     }
 
     pub(crate) fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.read(|cx| inspect(cx, counted))
+        self.run(Access::Read, &[counted], |cx| inspect(cx, counted))
     }
 
     /// Removes everything that has expired. Says how many subjects were forgotten. The lock is
     /// let go between some rows and the next.
     pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
-        self.write(sweep::rewind)?;
+        self.run(Access::Write, &[], sweep::rewind)?;
         let (mut removed, mut states_end, mut spent_end) = (0, false, false);
         while !(states_end && spent_end) {
-            let turn = self.write(sweep::turn)?;
+            let turn = self.run(Access::Write, &[], sweep::turn)?;
             removed += turn.removed;
             states_end |= turn.states_end;
             spent_end |= turn.spent_end;
@@ -203,8 +189,7 @@ fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreErro
     cx.checked()?;
     let charged = outcome.granted > 0 && !looking;
     if outcome.changed {
-        // A subject without a row has nothing to repair.
-        for found in found.into_iter().filter(|found| charged || found.has_row()) {
+        for found in found {
             found.keep()?;
         }
     }
@@ -215,9 +200,10 @@ fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreErro
 }
 
 fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
-    let until = receipt.charges.iter().map(|charge| {
-        engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost)
-    });
+    let until = receipt
+        .charges
+        .iter()
+        .map(|charge| engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost));
     let until_us = until.max().unwrap_or(0);
     // A charge that no longer counts needs no mark: it gives nothing, however often.
     if until_us > cx.now().as_micros() {
@@ -227,21 +213,14 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
             let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
             return Ok(Refund::new(true, vec![0; limits]));
         }
-        cx.owe(1);
+        cx.owe(sweep::SHARES);
     }
     let mut given = Vec::new();
     for charge in &receipt.charges {
         let counted = Counted { subject: &charge.subject, limits: &charge.limits };
         let mut found = Found::load(cx, counted)?;
         let (limits, at_us) = (&charge.limits, &charge.at_us);
-        given.extend(engine::give_back(
-            limits,
-            &mut found,
-            limits,
-            at_us,
-            receipt.cost,
-            cx.now(),
-        ));
+        given.extend(engine::give_back(limits, &mut found, limits, at_us, receipt.cost, cx.now()));
         found.keep()?;
     }
     Ok(Refund::new(false, given))

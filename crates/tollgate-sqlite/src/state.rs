@@ -8,9 +8,10 @@ use crate::codec::{Packed, Words, decode, encode};
 use crate::context::{Context, Ids};
 use crate::log::SqlLog;
 
-/// What an update of a row adds to the rows that sweeping looks at, and what a new row adds.
+/// How many [`sweep::SHARES`](crate::sweep::SHARES) of a row an update owes to sweeping, and how
+/// many a new row does: nothing expires that was not new once.
 const OWED_PER_UPDATE: u32 = 1;
-const OWED_PER_INSERT: u32 = 4;
+const OWED_PER_INSERT: u32 = 16;
 
 /// The words and logs of a row.
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ impl<'c> Own<'c> {
     }
 
     fn is_fresh(&self) -> bool {
-        self.words.iter().all(|word| *word == 0) && self.logs.iter().all(|log| log.is_empty())
+        self.words.iter().all(|word| *word == 0) && self.logs.iter().all(Log::is_empty)
     }
 }
 
@@ -55,7 +56,8 @@ struct Over {
 pub(crate) struct Found<'c> {
     context: &'c Context<'c>,
     counted: Counted<'c>,
-    /// The key and the set of the row; none when there is no row.
+    /// The key of the row and the present set, 0 when the file does not know it; none when there
+    /// is no row.
     row: Option<Ids>,
     own: Own<'c>,
     over: Option<Over>,
@@ -94,11 +96,7 @@ pub(crate) fn row<'c>(
     )?;
     let Some((written, packed)) = found else { return Ok(None) };
     let packed: Packed = packed.map_err(|what| context.damaged(subject, what))?;
-    let ids = Ids { written, ..ids };
-    let was = match context.ids(counted.limits)? {
-        Some(present) if present.written == written => None,
-        _ => Some(context.set(written, subject)?),
-    };
+    let was = if ids.written == written { None } else { Some(context.set(written, subject)?) };
     let limits = was.as_ref().unwrap_or(counted.limits);
     if packed.words.len() != limits.words() || packed.heads.len() != limits.logs() {
         return Err(context.damaged(subject, "it does not have the length that its limits need"));
@@ -109,10 +107,7 @@ pub(crate) fn row<'c>(
 
 impl<'c> Found<'c> {
     /// The state of a count under its present numbers.
-    pub(crate) fn load(
-        context: &'c Context<'c>,
-        counted: Counted<'c>,
-    ) -> Result<Self, StoreError> {
+    pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
         let Some(Row { ids, was, mut own }) = row(context, counted)? else {
             let own = Own::fresh(context, counted);
             return Ok(Self { context, counted, row: None, own, over: None });
@@ -131,11 +126,6 @@ impl<'c> Found<'c> {
         self.over.as_ref().map_or_else(Carries::new, |over| over.carried.clone())
     }
 
-    /// True when the count has a row.
-    pub(crate) fn has_row(&self) -> bool {
-        self.row.is_some()
-    }
-
     /// Writes the state down; a fresh one by having no row.
     pub(crate) fn keep(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
@@ -143,13 +133,16 @@ impl<'c> Found<'c> {
             self.move_over(over)?;
         }
         if self.own.is_fresh() {
-            return if self.has_row() { self.remove() } else { Ok(()) };
+            return self.remove();
         }
         let Self { context, counted: Counted { subject, limits }, row, mut own, .. } = self;
         let fresh_at_us = engine::fresh_at_us(limits, &mut own);
         context.checked()?;
         let expires_us = fresh_at_us.saturating_add(SKEW_US).cast_signed();
-        let ids = context.make_ids(limits)?;
+        let ids = match row {
+            Some(ids) if ids.written != 0 => ids,
+            _ => context.make_ids(limits)?,
+        };
         let state = encode(&own.words, own.logs.iter().map(SqlLog::head));
         let (sql, owed) = if row.is_some() {
             (
@@ -197,8 +190,8 @@ impl<'c> Found<'c> {
         self.context.checked()
     }
 
-    /// Deletes the row and its events.
-    pub(crate) fn remove(mut self) -> Result<(), StoreError> {
+    /// Deletes the row, if there is one, and its events.
+    fn remove(mut self) -> Result<(), StoreError> {
         for log in &mut self.own.logs {
             log.clear()?;
         }

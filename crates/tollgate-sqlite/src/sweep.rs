@@ -10,9 +10,15 @@ use crate::codec::{Packed, decode, encode};
 use crate::context::Context;
 use crate::log::{DELETE_AT_MOST, SqlLog};
 
-/// Once writes owe this many rows, as many are looked at. A process owes them with its first
-/// write: it may make only one.
-pub(crate) const ROWS: u32 = 64;
+/// How many rows are looked at at a time.
+const ROWS: u32 = 64;
+
+/// What writes owe is counted in such parts of a row.
+pub(crate) const SHARES: u32 = 4;
+
+/// Once writes owe this many shares, they are paid. A process owes them with its first write: it
+/// may make only one.
+pub(crate) const DUE: u32 = ROWS * SHARES;
 
 /// Where the hand stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -33,11 +39,10 @@ pub(crate) struct Turn {
     pub(crate) spent_end: bool,
 }
 
-/// Sweeps a little if the writes so far have paid for it.
+/// Sweeps a little if this transaction writes and the writes so far have paid for it.
 pub(crate) fn pay(context: &Context<'_>) -> Result<(), StoreError> {
-    if context.owe(0) >= ROWS {
+    if context.settle(DUE) {
         turn(context)?;
-        context.settle();
     }
     Ok(())
 }

@@ -1,0 +1,249 @@
+//! What a file does beyond answering: denials write nothing, what has expired goes, receipts work
+//! from every process, async callers are not blocked.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_executor::block_on;
+use rusqlite::Connection;
+use tollgate::{Ask, LimitSet, Limiter, ManualClock, SKEW_US, Time};
+use tollgate_sqlite::{Options, SqliteStore};
+
+struct Kit {
+    clock: ManualClock,
+    dir: tempfile::TempDir,
+}
+
+impl Kit {
+    fn new() -> Self {
+        let clock = ManualClock::at_micros(1_700_000_000_000_000);
+        Self { clock, dir: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("counts.db")
+    }
+
+    fn limiter(&self, limits: &str) -> Limiter<SqliteStore> {
+        let options = Options::new(self.path()).clock(self.clock.clone());
+        let store = SqliteStore::open_with(options).expect("a store");
+        Limiter::new(limits.parse().expect("limits"), store)
+    }
+
+    fn raw(&self) -> Connection {
+        Connection::open(self.path()).expect("the file")
+    }
+
+    fn count(&self, table: &str) -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        self.raw().query_row(&sql, [], |row| row.get(0)).expect("a count")
+    }
+
+    fn expire(&self, after: Duration) {
+        self.clock.advance(after + Duration::from_micros(SKEW_US));
+    }
+}
+
+fn allowed(limiter: &Limiter<SqliteStore>, subject: &str) -> bool {
+    block_on(limiter.check(subject)).expect("a decision").is_allowed()
+}
+
+/// Changes whenever another connection has committed something.
+fn data_version(conn: &Connection) -> i64 {
+    conn.query_row("SELECT data_version FROM pragma_data_version", [], |row| row.get(0))
+        .expect("a version")
+}
+
+#[test]
+fn denials_and_looks_write_nothing() {
+    let kit = Kit::new();
+    for limits in ["2/h via gcra", "2/h via sliding_log", "2/h, 9/d via fixed_window"] {
+        let limiter = kit.limiter(limits);
+        for i in 0..100 {
+            assert!(allowed(&limiter, &format!("user:{i}")));
+        }
+        while allowed(&limiter, "ann") {}
+        let raw = kit.raw();
+        let before = data_version(&raw);
+        assert!(!allowed(&limiter, "ann"));
+        let never = block_on(limiter.check(Ask::new("new").cost(10))).expect("a decision");
+        assert!(never.is_never());
+        assert!(block_on(limiter.peek("new")).expect("a decision").is_allowed());
+        block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+        // The first question of a process is when it would sweep.
+        assert!(!allowed(&kit.limiter(limits), "ann"));
+        // Other numbers, so that the state would be carried over.
+        let other = kit.limiter(&limits.replace("2/h", "1/h"));
+        assert!(!allowed(&other, "ann"));
+        assert!(!block_on(other.peek("ann")).expect("a decision").is_allowed());
+        let wide = kit.limiter(&limits.replace("2/h", "5/h"));
+        assert!(block_on(wide.peek("ann")).expect("a decision").is_allowed());
+        assert_eq!(data_version(&raw), before, "{limits}");
+        // The measure measures.
+        assert!(allowed(&wide, "ann"));
+        assert_ne!(data_version(&raw), before, "{limits}");
+    }
+}
+
+#[test]
+fn writes_take_expired_rows_away_and_their_events() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("3/10s via sliding_log, 100/m via gcra");
+    for i in 0..500 {
+        assert!(allowed(&limiter, &format!("user:{i}")));
+    }
+    assert_eq!((kit.count("states"), kit.count("entries")), (500, 500));
+    kit.expire(Duration::from_secs(60));
+    // A process that makes one check and ends moves on where the last one stopped.
+    for i in 0..10 {
+        let before = kit.count("states");
+        assert!(allowed(
+            &kit.limiter("3/10s via sliding_log, 100/m via gcra"),
+            &format!("one:{i}")
+        ));
+        assert!((before - 64..=before + 1).contains(&kit.count("states")));
+    }
+    assert_eq!((kit.count("states"), kit.count("entries")), (10, 10));
+    kit.expire(Duration::from_secs(60));
+    assert_eq!(limiter.store().sweep().expect("swept"), 10);
+    assert_eq!((kit.count("states"), kit.count("entries")), (0, 0));
+    assert_eq!(limiter.store().sweep().expect("swept"), 0);
+}
+
+#[test]
+fn what_still_counts_is_not_swept_and_a_second_longer() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("1/10s via sliding_log");
+    assert!(allowed(&limiter, "ann"));
+    kit.clock.advance(Duration::from_micros(10_000_000 + SKEW_US - 1));
+    assert_eq!(limiter.store().sweep().expect("swept"), 0);
+    kit.clock.advance(Duration::from_micros(1));
+    assert_eq!(limiter.store().sweep().expect("swept"), 1);
+}
+
+#[test]
+fn a_long_log_goes_bit_by_bit() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("5000/10s via sliding_log");
+    for _ in 0..3_000 {
+        kit.clock.advance(Duration::from_micros(1));
+        assert!(allowed(&limiter, "ann"));
+    }
+    assert_eq!(kit.count("entries"), 3_000);
+    kit.expire(Duration::from_secs(10));
+    // The first write of a process sweeps: 1,024 events at most.
+    assert!(allowed(&kit.limiter("1/d via gcra"), "bob"));
+    assert_eq!(kit.count("entries"), 3_000 - 1_024);
+    // The subject comes back meanwhile: what is left does not count, and goes on going.
+    assert_eq!(block_on(limiter.check("ann")).expect("a decision").remaining(), 4_999);
+    assert_eq!(kit.count("entries"), 3_000 - 2 * 1_024 + 1);
+    kit.clock.advance(Duration::from_micros(1));
+    assert_eq!(block_on(limiter.check("ann")).expect("a decision").remaining(), 4_998);
+    assert_eq!(kit.count("entries"), 2);
+    assert!(block_on(limiter.reset("ann")).expect("reset"));
+    assert_eq!(kit.count("entries"), 0);
+}
+
+#[test]
+fn a_refund_works_from_every_process_and_once() {
+    let kit = Kit::new();
+    let charging = kit.limiter("5/h via sliding_log, 5/h via gcra");
+    let decision = block_on(charging.check(Ask::new("ann").cost(3))).expect("a decision");
+    let receipt = decision.receipt().expect("charged");
+    let other = kit.limiter("5/h via sliding_log, 5/h via gcra");
+    assert_eq!(block_on(other.refund(&receipt)).expect("given").given, [3, 3]);
+    assert_eq!(kit.count("entries") + kit.count("states"), 0, "all was given back");
+    let third = kit.limiter("5/h via sliding_log, 5/h via gcra");
+    let again = block_on(third.refund(&receipt)).expect("an answer");
+    assert!(again.already);
+    assert_eq!(again.given, [0, 0]);
+    assert_eq!(kit.count("spent"), 1);
+    kit.expire(Duration::from_secs(3_600));
+    third.store().sweep().expect("swept");
+    assert_eq!(kit.count("spent"), 0);
+    let late = block_on(third.refund(&receipt)).expect("an answer");
+    assert_eq!(late.given, [0, 0]);
+    let elsewhere = Kit::new().limiter("5/h via sliding_log, 5/h via gcra");
+    assert!(block_on(elsewhere.refund(&receipt)).is_err(), "another file, another store");
+}
+
+#[test]
+fn a_future_that_is_dropped_before_it_is_asked_charges_nothing() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("1/h");
+    drop(limiter.check("ann"));
+    assert_eq!(block_on(limiter.peek("ann")).expect("a decision").remaining(), 1);
+    // The file is locked by another: the question waits in the store's thread.
+    let other = kit.raw();
+    other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
+    let mut context = Context::from_waker(Waker::noop());
+    {
+        let mut first = pin!(limiter.check("bob"));
+        assert!(first.as_mut().poll(&mut context).is_pending(), "the caller is not blocked");
+        let mut second = pin!(limiter.check("ann"));
+        assert!(second.as_mut().poll(&mut context).is_pending());
+        other.execute_batch("ROLLBACK").expect("the lock goes");
+        // Only the first is waited for.
+        assert!(block_on(first).expect("a decision").is_allowed());
+        let _ = matches!(second.as_mut().poll(&mut context), Poll::Ready(_));
+    }
+    assert!(!allowed(&limiter, "bob"));
+}
+
+#[test]
+fn a_hundred_tasks_on_a_limit_of_five_admit_five() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("5/h");
+    let admitted: usize = std::thread::scope(|scope| {
+        let tasks: Vec<_> =
+            (0..100).map(|_| scope.spawn(|| usize::from(allowed(&limiter, "zoo")))).collect();
+        tasks.into_iter().map(|task| task.join().expect("a task")).sum()
+    });
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn counts_survive_and_other_sets_are_other_counts() {
+    let kit = Kit::new();
+    assert!(allowed(&kit.limiter("1/h via gcra"), "ann"));
+    assert!(!allowed(&kit.limiter("1/h via gcra"), "ann"));
+    assert!(allowed(&kit.limiter("1/h via sliding_log"), "ann"));
+    let both: LimitSet = "1/h via sliding_log, 1/h via gcra".parse().expect("limits");
+    assert!(allowed(&kit.limiter(&both.to_string()), "ann"));
+    let turned = "1/h via gcra, 1/h via sliding_log";
+    assert!(!allowed(&kit.limiter(turned), "ann"), "the order of a set does not matter");
+    kit.clock.set(Time::from_micros(0));
+    assert!(!allowed(&kit.limiter("1/h via gcra"), "ann"), "a step back gives nothing");
+}
+
+#[test]
+fn a_check_that_fails_halfway_charges_nobody_and_leaves_nothing_behind() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("1/h");
+    let raw = kit.raw();
+    raw.execute_batch(
+        "CREATE TRIGGER no_bob BEFORE INSERT ON states WHEN new.subject = 'bob'
+         BEGIN SELECT RAISE(ABORT, 'no bob today'); END",
+    )
+    .expect("a trigger");
+    let both = block_on(limiter.check(Ask::new("ann").and("bob"))).expect_err("no bob");
+    assert!(both.to_string().contains("no bob today"), "{both}");
+    for table in ["states", "entries", "texts"] {
+        assert_eq!(kit.count(table), 0, "{table}");
+    }
+    raw.execute_batch("DROP TRIGGER no_bob").expect("dropped");
+    // Another process takes the ids and numbers that the failed check had taken.
+    let other = kit.limiter("1/d via gcra");
+    let theirs = block_on(other.check("ann")).expect("a decision").receipt().expect("charged");
+    let mine = block_on(limiter.check("ann")).expect("a decision").receipt().expect("charged");
+    assert_ne!(mine.number, theirs.number);
+    assert!(!allowed(&kit.limiter("1/h"), "ann"), "what was charged counts for every process");
+    assert!(!allowed(&kit.limiter("1/d via gcra"), "ann"));
+    let held = block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+    assert_eq!(held.written_under, "1/h via sliding_log");
+}
