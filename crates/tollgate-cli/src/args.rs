@@ -1,6 +1,7 @@
 //! The words of the command line, as clap reads them; their help is the documentation here.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
@@ -74,6 +75,18 @@ pub(crate) enum Command {
   tollgate explain \"10/s, 120/m, 240/h\"
   tollgate explain 5/10s --strategy gcra --json")]
     Explain(Explain),
+    /// Show what a limit would have done to real traffic
+    ///
+    /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is
+    /// an event when its client, its time and the `--by` field can be read, whatever follows.
+    /// Events are put in order first; each has a cost of 1.
+    #[command(after_help = "Example: tollgate replay access.log.gz --limit 5/10s --strategy all")]
+    #[command(after_long_help = "Examples:
+  tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
+  tollgate replay access.log --limit 10/s --limit 240/h --by user --json
+  tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
+  ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
+    Replay(Replay),
     /// Measure, side by side
     #[command(subcommand, after_help = "Example: tollgate bench memory --keys 1,10000")]
     Bench(Bench),
@@ -206,6 +219,38 @@ pub(crate) struct Explain {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+
+    /// A limit of each client, as `5/10s`; repeat it, or join several by `,`
+    #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub(crate) limit: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`; `all` tries each in turn
+    #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
+    pub(crate) strategy: Option<String>,
+
+    /// Whom events are counted for: `ip`, `path`, `user`, or the name of a field of the log
+    #[arg(long, value_name = "FIELD", default_value = "ip")]
+    pub(crate) by: String,
+
+    /// Place events whose stamps are whole seconds at random within their second, the same way
+    /// for the same seed
+    #[arg(long, value_name = "SEED")]
+    pub(crate) spread: Option<u64>,
+
+    /// Where to count: `memory://`
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
     /// The memory store beside governor, the usual crate for this
@@ -214,6 +259,12 @@ pub(crate) enum Bench {
     /// answering what remains. Runs are interleaved in one process; each figure is the median.
     #[command(after_help = "Example: tollgate bench memory --keys 10000 --threads 1")]
     Memory(BenchMemory),
+    /// The SQLite store beside the least that SQLite can do for a decision
+    ///
+    /// Checks of `gcra` in a new file, in turns with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT`
+    /// under the same pragmas; each figure is the median of five.
+    #[command(after_help = "Example: tollgate bench sqlite --checks 5000")]
+    Sqlite(BenchSqlite),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {
@@ -251,7 +302,29 @@ pub(crate) struct BenchMemory {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct BenchSqlite {
+    /// Operations of each kind per round
+    #[arg(long, default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) checks: u32,
+
+    /// The directory of the two new files [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// The names of the strategies, for help, suggestions and completions.
 fn strategies() -> PossibleValuesParser {
     Strategy::ALL.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().into()
+}
+
+/// The same, and `all`.
+fn strategies_or_all() -> PossibleValuesParser {
+    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    names.chain(["all"]).collect::<Vec<_>>().into()
 }

@@ -157,25 +157,33 @@ fn row(name: &str, value: &str) -> String {
     text
 }
 
-/// What a subject takes in the database. Rows are of variable length: an estimate that says so.
+/// What a subject takes in the database. Numbers in it are as long as they must be and pages are
+/// seldom full, so this is an estimate, and says so.
 fn bytes_sqlite(limit: &Limit) -> String {
+    let pages = "its key apart, and up to as much again for pages that are not full";
     match limit.shape() {
-        Shape::Words(words) => format!(
-            "about {} per subject and its key twice at most, in pages of 4096",
-            SQLITE_ROW_BYTES + 8 * words
-        ),
+        Shape::Words(words) => {
+            format!("about {} per subject, {pages}", SQLITE_ROW_BYTES + SQLITE_WORD_BYTES * words)
+        }
         Shape::Log => format!(
-            "about {SQLITE_ROW_BYTES} per subject and its key, and {SQLITE_EVENT_BYTES} per \
-             remembered event, at most {} of them, in pages of 4096",
+            "about {} per subject and {SQLITE_EVENT_BYTES} per remembered event, at most {} of \
+             them, {pages}",
+            SQLITE_ROW_BYTES + SQLITE_LOG_BYTES,
             limit.quota().units
         ),
     }
 }
 
-/// A row of a state without its words: header, numbers of the texts, expiry.
-const SQLITE_ROW_BYTES: usize = 30;
+/// The row of a state without its words: header, numbers of the texts, expiry.
+const SQLITE_ROW_BYTES: usize = 28;
 
-/// A row of an event: header, number of the log, sequence, time, total.
+/// A word at its longest that is usual: a time in 7-bit groups.
+const SQLITE_WORD_BYTES: usize = 8;
+
+/// Where the events of a log lie, and what they add up to: six numbers.
+const SQLITE_LOG_BYTES: usize = 10;
+
+/// The row of an event: header, number of the log, sequence, time, total.
 const SQLITE_EVENT_BYTES: usize = 22;
 
 /// What happens when the clock of the store is moved.

@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod count;
 mod explain;
+mod replay;
 mod run;
 
 /// Performs a command.
@@ -22,6 +23,8 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Adjust(args) => count::adjust(&args, out),
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
+        Command::Replay(args) => replay::replay(&args, out),
+        Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
         Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
         Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),
         Command::Completions { shell } => {

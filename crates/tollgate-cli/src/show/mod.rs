@@ -4,11 +4,15 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::Time;
 
 pub(crate) mod decision;
+
+/// How wide a table is, in columns: room for the numbers, and a long limit takes several lines.
+const TABLE_COLUMNS: u16 = 100;
 
 /// Standard output. A reader that went away (`| head`) is no error: what is left is dropped, and
 /// the command ends as it would have.
@@ -46,6 +50,24 @@ impl Output {
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
         self.line(serde_json::to_string(value)?)
     }
+}
+
+/// A table of at most [`TABLE_COLUMNS`]: the first column is text, the others are numbers.
+pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let line = LineStyle::none().fill('─').junction('─');
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(line)).set_header(header);
+    // Without a terminal the library cannot know a width, and the output should be the same.
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(TABLE_COLUMNS);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A line on stderr for people, beside what was asked for; dropped when nobody reads it.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "note: {text}");
 }
 
 /// A wait for machines: a number of seconds with at most 6 decimals, and the same as text.

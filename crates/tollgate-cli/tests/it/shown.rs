@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::Place;
 
-const COMMANDS: [&[&str]; 9] = [
+const COMMANDS: [&[&str]; 11] = [
     &["check"],
     &["peek"],
     &["run"],
@@ -12,7 +12,9 @@ const COMMANDS: [&[&str]; 9] = [
     &["adjust"],
     &["inspect"],
     &["explain"],
+    &["replay"],
     &["bench", "memory"],
+    &["bench", "sqlite"],
     &["completions"],
 ];
 
@@ -103,4 +105,16 @@ fn the_bench_compares_two_sides() {
     }
     assert_eq!(json["bytes"][0]["side"], "tollgate");
     assert_eq!(json["bytes"][1]["keys"], 2000);
+}
+
+#[test]
+fn the_bench_of_the_file_compares_with_a_bare_loop() {
+    let place = Place::new();
+    let dir = place.path().to_str().unwrap();
+    let json = place.json(&["bench", "sqlite", "--checks", "100", "--dir", dir, "--json"]);
+    for figure in ["decisions_per_second", "bare_per_second", "denials_per_second", "ratio"] {
+        assert!(json[figure].as_f64().unwrap() > 0.0, "{json}");
+    }
+    // Its files are gone.
+    assert_eq!(place.path().read_dir().unwrap().count(), 0);
 }

@@ -5,12 +5,11 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
-use crate::args::BenchMemory;
-use crate::show::Output;
+use crate::args::{BenchMemory, BenchSqlite};
+use crate::show::{self, Output};
 
 mod allocated;
 mod sides;
@@ -53,11 +52,7 @@ struct BenchJson {
 }
 
 pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
-    if cfg!(debug_assertions) {
-        anstream::eprintln!(
-            "note: this build is not optimised: figures need `cargo run --release`"
-        );
-    }
+    warn_of_debug();
     let steps = args.keys.len() * args.threads.len() * args.runs as usize;
     let progress = ProgressBar::new(steps as u64).with_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}")
@@ -266,8 +261,46 @@ fn held<T: Side>(keys: u32) -> Result<usize> {
     Ok(after.saturating_sub(before))
 }
 
+/// The store in a file, beside the bare loop.
+pub(crate) fn sqlite(args: &BenchSqlite, out: &mut Output) -> Result<u8> {
+    #[derive(Serialize)]
+    struct Json {
+        checks: u32,
+        decisions_per_second: f64,
+        bare_per_second: f64,
+        denials_per_second: f64,
+        ratio: f64,
+    }
+    warn_of_debug();
+    let temporary = tempfile::tempdir().context("no temporary directory: give one with `--dir`")?;
+    // Always new files, also in a directory of the reader's choice.
+    let chosen = args.dir.as_ref().map(tempfile::tempdir_in).transpose();
+    let chosen = chosen.context("the directory cannot be written: give another with `--dir`")?;
+    let dir = chosen.as_ref().unwrap_or(&temporary).path();
+    let figures = tollgate_sqlite::bench::run(dir, args.checks as usize)?;
+    if args.json {
+        out.json(&Json {
+            checks: args.checks,
+            decisions_per_second: figures.decisions,
+            bare_per_second: figures.bare,
+            denials_per_second: figures.denials,
+            ratio: figures.ratio(),
+        })?;
+    } else {
+        out.line(figures.to_string())?;
+    }
+    Ok(0)
+}
+
+fn warn_of_debug() {
+    if cfg!(debug_assertions) {
+        show::note("this build is not optimised: figures need `cargo run --release`");
+    }
+}
+
 fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
-    let mut times = table(["keys", "threads", "tollgate ns", "governor ns", "ratio", "admitted"]);
+    let mut times =
+        show::table(["keys", "threads", "tollgate ns", "governor ns", "ratio", "admitted"]);
     for row in rows {
         times.add_row([
             row.keys.to_string(),
@@ -282,7 +315,7 @@ fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
             ),
         ]);
     }
-    let mut memory = table(["side", "keys", "bytes per key"]);
+    let mut memory = show::table(["side", "keys", "bytes per key"]);
     for row in bytes {
         memory.add_row([
             row.side.clone(),
@@ -299,15 +332,6 @@ fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
          Each in a process of its own, {how}:\n\
          {memory}\n"
     )
-}
-
-fn table<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(header);
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }
 
 #[cfg(test)]
