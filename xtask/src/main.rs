@@ -1,5 +1,6 @@
-//! The project's own tasks: `cargo xtask test`, `tidy`, `mutate` and their relatives.
+//! The project's own tasks: `cargo xtask test`, `tidy`, `docs`, `mutate` and their relatives.
 
+mod docs;
 mod mutate;
 mod process;
 mod report;
@@ -23,10 +24,13 @@ The project's own tasks.
 Usage: cargo xtask <TASK> [OPTIONS]
 
 Tasks:
-  test [--quick] [--no-install]   format, clippy, tidy, tests, docs, deny; ends `N passed, N failed`
+  test [--quick] [--no-install]   format, clippy, tidy, generated parts, tests, docs, deny; ends
+                                  `N passed, N failed`
                                   --quick leaves out docs and deny
                                   --no-install never installs cargo-deny, only says how
   tidy                            the project's own rules (STYLE.md), a second or so
+  docs [--check]                  write the tables and the picture that come from the engine
+                                  --check only says which of them are stale
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
@@ -79,6 +83,10 @@ fn run() -> Result<bool> {
             words.only("tidy", &[])?;
             tidy::run(&tree)
         }
+        ["docs"] => {
+            words.only("docs", &["check"])?;
+            docs::run(&tree, words.check)
+        }
         [task @ ("deny" | "advisories")] => {
             words.only(task, &["no-install"])?;
             tools::deny(&tree, *task == "advisories", words.install)
@@ -94,8 +102,8 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals` or `mutate operators`"),
         other => bail!(
-            "no task `{}`; there are: test, tidy, deny, advisories, mutate literals, \
-             mutate operators",
+            "no task `{}`; there are: test, tidy, docs, deny, advisories, \
+             mutate literals, mutate operators",
             other.join(" ")
         ),
     }
@@ -107,6 +115,7 @@ struct Words {
     seen: Vec<&'static str>,
     help: bool,
     quick: bool,
+    check: bool,
     install: bool,
     mutate: Options,
 }
@@ -118,6 +127,7 @@ impl Words {
             seen: Vec::new(),
             help: false,
             quick: false,
+            check: false,
             install: true,
             mutate: Options::default(),
         };
@@ -134,6 +144,10 @@ impl Words {
                 Long("quick") => {
                     words.quick = true;
                     "quick"
+                }
+                Long("check") => {
+                    words.check = true;
+                    "check"
                 }
                 Long("no-install") => {
                     words.install = false;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{process, tidy, tools};
+use crate::{docs, process, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -23,6 +23,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
         run(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     });
     steps.step("tidy", || tidy::run(tree));
+    steps.step("generated", || docs::run(tree, true));
     steps.step("tests", || {
         counts = cargo_test(tree)?;
         Ok(counts.hold(in_ci))

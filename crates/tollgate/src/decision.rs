@@ -2,11 +2,13 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
 use crate::engine::{Carried, Fields, Outcome, Single};
 use crate::limit::{Limit, LimitSet};
+use crate::strategy::NEVER_US;
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -30,22 +32,6 @@ pub enum Verdict {
     Never,
 }
 
-/// The limits a decision was made under: borrowed from the limiter or the ask, or shared.
-#[derive(Clone, Debug)]
-enum Under<'l> {
-    Borrowed(&'l LimitSet),
-    Shared(LimitSet),
-}
-
-impl Under<'_> {
-    fn get(&self) -> &LimitSet {
-        match self {
-            Self::Borrowed(limits) => limits,
-            Self::Shared(limits) => limits,
-        }
-    }
-}
-
 /// What a limiter answers: Allow with a [`Receipt`], or Deny: not yet or never.
 ///
 /// Fields are exact as `docs/definitions.md` defines them. It borrows the limits;
@@ -65,20 +51,24 @@ impl Under<'_> {
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
     subject: Subject,
-    under: Under<'l>,
-    fields: Fields,
-    /// What a decision over one limit has none of: it is kept apart so that one is small.
-    more: Option<Box<More<'l>>>,
+    /// None once [`Decision::into_owned`] has put them into `more`.
+    limits: Option<&'l LimitSet>,
+    remaining: u64,
+    retry_after_us: u64,
+    reset_after_us: u64,
     granted: u64,
     receipt: u64,
     now: Time,
     store: u64,
+    /// What the usual decision, over one limit, has none of: so that one is small.
+    more: Option<Box<More<'l>>>,
 }
 
-/// The subjects after the first, and the fields of all limits.
+/// The limits of the first subject once owned, the subjects after it, and all fields.
 #[derive(Clone, Debug)]
 struct More<'l> {
-    parts: Vec<(Subject, Under<'l>)>,
+    owned: Option<LimitSet>,
+    parts: Vec<(Subject, Cow<'l, LimitSet>)>,
     fields: Vec<Fields>,
 }
 
@@ -91,17 +81,17 @@ impl<'l> Decision<'l> {
         store: u64,
     ) -> Self {
         let Outcome { granted, fields, receipt, now, .. } = outcome;
-        let parts: Vec<_> =
-            rest.map(|(subject, limits)| (subject, Under::Borrowed(limits))).collect();
-        let (subject, limits) = first;
-        let one = fields[0];
-        let more = (fields.len() > 1).then(|| Box::new(More { parts, fields: fields.into_vec() }));
-        let under = Under::Borrowed(limits);
-        Self { subject, under, fields: one, more, granted, receipt, now, store }
+        let single = Single { granted, fields: fields[0], changed: false, receipt, now };
+        let mut decision = Self::single(first.0, first.1, single, store);
+        if fields.len() > 1 {
+            let parts = rest.map(|(subject, limits)| (subject, Cow::Borrowed(limits))).collect();
+            decision.more = Some(Box::new(More { owned: None, parts, fields: fields.into_vec() }));
+        }
+        decision
     }
 
     /// The answer over one limit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn single(
         subject: Subject,
         limits: &'l LimitSet,
@@ -109,24 +99,60 @@ impl<'l> Decision<'l> {
         store: u64,
     ) -> Self {
         let Single { granted, fields, receipt, now, .. } = single;
-        let under = Under::Borrowed(limits);
-        Self { subject, under, fields, more: None, granted, receipt, now, store }
+        let mut decision = Self {
+            subject,
+            limits: Some(limits),
+            remaining: fields.remaining,
+            retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
+            reset_after_us: fields.reset_after_us,
+            granted,
+            receipt,
+            now,
+            store,
+            more: None,
+        };
+        if fields.charged_at_us != now.as_micros() || fields.carried != Carried::Same {
+            decision.keep(fields);
+        }
+        decision
+    }
+
+    /// Keeps the fields that seldom differ from what the rest says.
+    #[cold]
+    fn keep(&mut self, fields: Fields) {
+        let more = More { owned: None, parts: Vec::new(), fields: vec![fields] };
+        self.more = Some(Box::new(more));
     }
 
     /// Every subject with its limits.
     fn parts(&self) -> impl Iterator<Item = (&Subject, &LimitSet)> {
-        let more = self.more.iter().flat_map(|more| &more.parts);
-        core::iter::once((&self.subject, self.under.get()))
-            .chain(more.map(|(subject, under)| (subject, under.get())))
+        let more = self.more.as_deref();
+        let first = self.limits.or_else(|| more.and_then(|more| more.owned.as_ref()));
+        let rest = more.into_iter().flat_map(|more| &more.parts);
+        first
+            .map(|limits| (&self.subject, limits))
+            .into_iter()
+            .chain(rest.map(|(subject, limits)| (subject, &**limits)))
     }
 
-    /// The fields of every limit.
-    #[inline]
-    fn fields(&self) -> &[Fields] {
-        match &self.more {
-            Some(more) => &more.fields,
-            None => core::slice::from_ref(&self.fields),
-        }
+    /// How many limits were judged.
+    fn len(&self) -> usize {
+        self.more.as_ref().map_or(1, |more| more.fields.len().max(1))
+    }
+
+    /// The fields of limit `index`.
+    fn field(&self, index: usize) -> Fields {
+        let kept = self.more.as_ref().and_then(|more| more.fields.get(index));
+        kept.copied().unwrap_or_else(|| {
+            let retry = self.retry_after_us;
+            Fields {
+                remaining: self.remaining,
+                retry_after_us: (retry != NEVER_US).then_some(retry),
+                reset_after_us: self.reset_after_us,
+                charged_at_us: self.now.as_micros(),
+                carried: Carried::Same,
+            }
+        })
     }
 
     /// The answer in one word.
@@ -171,7 +197,8 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> u64 {
-        self.fields().iter().map(|fields| fields.remaining).min().unwrap_or(0)
+        let Some(more) = &self.more else { return self.remaining };
+        more.fields.iter().map(|fields| fields.remaining).min().unwrap_or(self.remaining)
     }
 
     /// The capacity of the binding limit.
@@ -190,26 +217,25 @@ impl<'l> Decision<'l> {
     /// the least remaining; ties go to the first declared.
     #[must_use]
     pub fn binding(&self) -> Report<'_> {
-        let fields = self.fields();
-        let mut best = 0;
-        for (i, field) in fields.iter().enumerate().skip(1) {
+        let mut best = (0, self.field(0));
+        for index in 1..self.len() {
+            let field = self.field(index);
             let better = if self.is_allowed() {
-                field.remaining < fields[best].remaining
+                field.remaining < best.1.remaining
             } else {
                 // None is never, and wins over every wait.
-                field.retry_after_us.unwrap_or(u64::MAX)
-                    > fields[best].retry_after_us.unwrap_or(u64::MAX)
+                field.retry_after_us.unwrap_or(NEVER_US) > best.1.retry_after_us.unwrap_or(NEVER_US)
             };
             if better {
-                best = i;
+                best = (index, field);
             }
         }
-        self.report(best)
+        self.report(best.0)
     }
 
     /// Every limit's own fields, in the order of the subjects and of their limits.
     pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
-        (0..self.fields().len()).map(|index| self.report(index))
+        (0..self.len()).map(|index| self.report(index))
     }
 
     fn report(&self, index: usize) -> Report<'_> {
@@ -217,7 +243,7 @@ impl<'l> Decision<'l> {
         for (subject, limits) in self.parts() {
             let limits = limits.limits();
             if let Some(limit) = limits.get(index - first) {
-                return Report { subject, limit, fields: self.fields()[index] };
+                return Report { subject, limit, fields: self.field(index) };
             }
             first += limits.len();
         }
@@ -230,7 +256,7 @@ impl<'l> Decision<'l> {
         if self.receipt == 0 {
             return None;
         }
-        let mut times = self.fields().iter().map(|fields| fields.charged_at_us);
+        let mut times = (0..self.len()).map(|index| self.field(index).charged_at_us);
         let charges = self
             .parts()
             .map(|(subject, limits)| Charges {
@@ -262,16 +288,22 @@ impl<'l> Decision<'l> {
 
     /// The same, no longer borrowing from the limiter.
     pub fn into_owned(self) -> Decision<'static> {
-        let shared = |under: &Under<'_>| Under::Shared(under.get().clone());
-        let more = self.more.map(|more| {
-            let parts = more.parts.into_iter().map(|(subject, under)| (subject, shared(&under)));
-            Box::new(More { parts: parts.collect(), fields: more.fields })
-        });
+        let Self { subject, limits, more, .. } = self;
+        let mut owned = limits.cloned();
+        let (mut parts, mut fields) = (Vec::new(), Vec::new());
+        if let Some(more) = more {
+            owned = owned.or(more.owned);
+            fields = more.fields;
+            let each = more.parts.into_iter();
+            parts = each.map(|(subject, set)| (subject, Cow::Owned(set.into_owned()))).collect();
+        }
         Decision {
-            under: shared(&self.under),
-            subject: self.subject,
-            fields: self.fields,
-            more,
+            subject,
+            limits: None,
+            more: Some(Box::new(More { owned, parts, fields })),
+            remaining: self.remaining,
+            retry_after_us: self.retry_after_us,
+            reset_after_us: self.reset_after_us,
             granted: self.granted,
             receipt: self.receipt,
             now: self.now,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::error::ParseError;
 use crate::notation;
-use crate::strategy::{Compiled, Shape, Step, Strategy};
+use crate::strategy::{Compiled, Greedy, Shape, Step, Strategy};
 use crate::time::Period;
 
 /// The largest `N` and the largest burst: 2^40.
@@ -336,6 +336,8 @@ struct Inner {
     full_text: String,
     identity_hash: u64,
     serial: u64,
+    /// The step of a set that is one greedy limit.
+    greedy: Option<Greedy>,
 }
 
 /// Where a limit's state lies in the state of its set.
@@ -408,6 +410,10 @@ impl LimitSet {
         }
         let identity = order.iter().map(|i| limits[*i].identity()).collect::<Vec<_>>().join(",");
         let full_text = order.iter().map(|i| limits[*i].to_string()).collect::<Vec<_>>().join(", ");
+        let greedy = match &limits[..] {
+            [limit] => limit.step.greedy().copied(),
+            _ => None,
+        };
         Ok(Self(Arc::new(Inner {
             limits,
             places,
@@ -417,6 +423,7 @@ impl LimitSet {
             identity,
             full_text,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            greedy,
         })))
     }
 
@@ -476,7 +483,13 @@ impl LimitSet {
         self.0.serial
     }
 
-    /// The one limit of a set whose state is two words, for the shortest path.
+    /// The step of a set that is one greedy limit, for the shortest path.
+    #[inline]
+    pub(crate) fn greedy(&self) -> Option<&Greedy> {
+        self.0.greedy.as_ref()
+    }
+
+    /// The one limit of a set whose state is two words.
     #[inline]
     pub(crate) fn single_pair(&self) -> Option<&Limit> {
         match (self.0.words, self.0.logs, &self.0.limits[..]) {

@@ -62,26 +62,42 @@ impl Limiter<MemoryStore> {
         self.answer_now(ask.into(), true)
     }
 
-    #[inline]
+    // Inlined, so that the ask is never built in memory: what comes in here are a few registers.
+    #[inline(always)]
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // One subject under one small limit is what nearly every check is: nothing is collected.
         let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false } = ask
         else {
             return self.answer_many(ask, peek);
         };
-        let limits = limits.unwrap_or(&self.limits);
-        let (true, Some(limit)) = (more.is_empty(), limits.single_pair()) else {
-            let first = Some(AskPart { subject, limits: Some(limits) });
-            return self.answer_many(Ask { first, more, cost, partial: false }, peek);
-        };
-        check_cost(cost)?;
-        let text = subject.text();
-        if let Some(single) = self.store.answer_pair(text, limits, limit, cost, peek) {
-            let subject = Subject::known(text.0);
-            return Ok(Decision::single(subject, limits, single, self.store.identity()));
+        if more.is_empty() {
+            let limits = limits.unwrap_or(&self.limits);
+            if let Some(decision) = self.answer_pair(subject.text(), limits, cost, peek) {
+                return Ok(decision);
+            }
         }
-        let first = Some(AskPart { subject, limits: Some(limits) });
+        let first = Some(AskPart { subject, limits });
         self.answer_many(Ask { first, more, cost, partial: false }, peek)
+    }
+
+    /// The answer for a subject that is known already, under one greedy limit.
+    #[inline(never)]
+    fn answer_pair<'l>(
+        &'l self,
+        text: (&str, bool),
+        limits: &'l LimitSet,
+        cost: u64,
+        peek: bool,
+    ) -> Option<Decision<'l>> {
+        let step = limits.greedy()?;
+        if check_cost(cost).is_err() {
+            return None;
+        }
+        // Copied before the lock is taken: read back right after being written, its bytes would
+        // stall the processor, which cannot forward narrow stores to a wide load.
+        let subject = Subject::known(text.0);
+        let single = self.store.answer_pair(text, limits, step, cost, peek)?;
+        Some(Decision::single(subject, limits, single, self.store.identity()))
     }
 
     #[cold]

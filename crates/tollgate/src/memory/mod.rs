@@ -12,8 +12,9 @@ use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Receipt, Refund};
 use crate::engine::{self, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
-use crate::limit::{Limit, LimitSet};
+use crate::limit::LimitSet;
 use crate::store::{Counted, Inspection, Question, Store};
+use crate::strategy::Step;
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -244,7 +245,7 @@ impl MemoryStore {
         &self,
         (text, literal): (&str, bool),
         limits: &LimitSet,
-        limit: &Limit,
+        step: &impl Step,
         cost: u64,
         peek: bool,
     ) -> Option<Single> {
@@ -253,7 +254,7 @@ impl MemoryStore {
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
         let mut single = shard.with_pair(&key, limits, literal, |words| {
-            let single = decide_pair(limit.step(), words, now, cost, peek);
+            let single = decide_pair(step, words, now, cost, peek);
             (single, single.changed)
         })?;
         if single.granted > 0 && !peek {

@@ -125,6 +125,11 @@ pub(crate) trait Step {
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
     /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
+    /// The greedy recurrence, where that is what this step does: the shortest path calls it
+    /// without a dispatch.
+    fn greedy(&self) -> Option<&Greedy> {
+        None
+    }
 }
 
 /// What a strategy is, for help, docs, charts and tests: everything that iterates over them.
@@ -230,6 +235,9 @@ macro_rules! strategies {
             fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
                 match self { $(Self::$variant(step) => step.grant(cell, now, units),)+ }
             }
+            fn greedy(&self) -> Option<&Greedy> {
+                match self { $(Self::$variant(step) => step.greedy(),)+ }
+            }
             fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
                 match (self, was) {
                     $((Self::$variant(step), Self::$variant(was)) => {
@@ -248,6 +256,7 @@ mod registry;
 
 pub(crate) use registry::Compiled;
 pub use registry::Strategy;
+pub(crate) use registry::gcra::Step as Greedy;
 
 impl Strategy {
     /// The name, as written after `via`.

@@ -17,7 +17,7 @@ pub(crate) const CARD: Card = Card {
 };
 
 /// A burst of units, each of which takes `emission` to come back.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     burst: u64,
     emission: Emission,
@@ -90,7 +90,7 @@ impl super::Step for Step {
         self.burst
     }
 
-    #[inline]
+    #[inline(always)]
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
         let (debt, stepped_back) = self.debt(cell, now);
         let remaining = self.emission.units_in(self.emission.minus(self.full, debt));
@@ -105,7 +105,7 @@ impl super::Step for Step {
         Judgement { remaining, retry_after_us, reset_after_us: debt.ceil_us(), stepped_back }
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
         let (debt, _) = self.debt(cell, now);
         let debt = self.emission.add(debt, self.emission.times(cost));
@@ -144,6 +144,10 @@ impl super::Step for Step {
         let (debt, _) = self.debt(cell, now);
         let given = self.emission.times(units.min(self.burst));
         self.owe(cell, now, self.emission.minus(debt, given));
+    }
+
+    fn greedy(&self) -> Option<&Self> {
+        Some(self)
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

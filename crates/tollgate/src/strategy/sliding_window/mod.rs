@@ -305,17 +305,16 @@ impl super::Step for Step {
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
-        was.repair(old, now);
-        let old = old.words();
-        if self.precision_us == was.precision_us && self.buckets == was.buckets {
-            cell.words().copy_from_slice(old);
+        let (words, old) = (cell.words(), &*old.words());
+        let view = was.view(old, now);
+        if !view.stepped_back && self.precision_us == was.precision_us && self.buckets == was.buckets
+        {
+            words.copy_from_slice(old);
             return;
         }
-        let view = was.view(old, now);
         let used = was.used(&view);
         if used > 0 {
             let bucket = view.at_us / self.precision_us;
-            let words = cell.words();
             words[0] = bucket;
             words[self.slot(bucket)] = used;
         }
