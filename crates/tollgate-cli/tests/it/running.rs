@@ -118,10 +118,13 @@ fn a_running_command_gets_the_signals() {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
+    // `wait` closes a child's stdin, at whose end `cat` would leave before it is signalled.
+    let stdin = child.stdin.take();
     // Ctrl-C is the terminal's to send to the command: alone it ends nothing here.
     signal(&child, Signal::INT);
     signal(&child, Signal::TERM);
     assert_eq!(child.wait().unwrap().code(), Some(128 + 15));
+    drop(stdin);
 }
 
 #[test]
