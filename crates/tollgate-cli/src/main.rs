@@ -1,2 +1,54 @@
-//! The command line of Tollgate.
-fn main() {}
+//! The command line of Tollgate: `tollgate --help` lists its commands.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod args;
+mod command;
+mod counts;
+mod input;
+mod show;
+mod store;
+
+use args::{Cli, Command};
+use show::Output;
+
+/// The exit code of an error: clap's own for a wrong usage, too.
+const ERROR: u8 = 2;
+
+/// The exit code of `run` for its own errors, as `env` has it.
+const RUN_ERROR: u8 = 125;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and versions are such "errors" too. A closed pipe is no reason to complain.
+        Err(error) => {
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
+        }
+    };
+    let fault = if matches!(cli.command, Command::Run(_)) { RUN_ERROR } else { ERROR };
+    let mut out = Output::new();
+    match command::perform(cli.command, &mut out) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            report(&error);
+            ExitCode::from(fault)
+        }
+    }
+}
+
+/// Prints an error and what lies behind it.
+fn report(error: &anyhow::Error) {
+    let red = anstyle::AnsiColor::Red.on_default().bold();
+    let mut stderr = anstream::stderr().lock();
+    let _ = writeln!(stderr, "{red}error{red:#}: {error}");
+    for cause in error.chain().skip(1) {
+        let _ = writeln!(stderr, "  because: {cause}");
+    }
+}

@@ -1,0 +1,330 @@
+//! The words of the command line, as clap reads them; their help is the documentation here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use tollgate::Strategy;
+
+/// Exact rate limiting, from a shell.
+///
+/// A limit is written as people say it: `10/s`, `120/m, 240/h`, `100/s burst 200 via token_bucket`,
+/// `1/10s via uniform`. A bare quota means what its words say, at most N in any D. A subject says
+/// whose count it is: `user:42`, `ip:10.0.0.1,route:login`, or just `backup`.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, propagate_version = true, max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Example: tollgate check user:42 --limit 10/s && ./send-mail")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask, and charge when every limit admits
+    ///
+    /// Exits with 0 when admitted, 1 when not yet, 3 when never (the cost is above a limit's
+    /// capacity), 2 on an error. Several limits or subjects are all or nothing.
+    #[command(after_help = "Example: tollgate check zoo --limit \"3/60s via sliding_log\"")]
+    #[command(after_long_help = "Examples:
+  tollgate check zoo --limit \"3/60s via sliding_log\"
+  tollgate check user:42 --limit 10/s --limit 240/h --cost 2
+  tollgate check --on resource:12=\"5/10s via sliding_log\" \\
+                 --on consumer:1=\"3/10s via sliding_log\" --shard 12")]
+    Check(Check),
+    /// Run a command when its turn comes
+    ///
+    /// Waits until every limit admits, charges, and runs COMMAND. Nothing is reserved while
+    /// waiting and there is no order among waiters; an interrupted wait charges nothing, and so
+    /// does a COMMAND that cannot be started.
+    ///
+    /// Exits with COMMAND's code (128 + the signal that killed it), 124 when its turn did not
+    /// come within --wait, 125 when it never comes or on an error of its own, 126 when COMMAND
+    /// cannot be run, 127 when it is not found, 130 when interrupted while waiting.
+    #[command(
+        after_help = "Example: tollgate run backup --limit 1/10m --wait 1h -- rsync -a src dst"
+    )]
+    Run(Run),
+    /// Ask the same question and change nothing
+    ///
+    /// Exits as `check` does: 0 when it would be admitted, 1 when not yet, 3 when never, 2 on an
+    /// error.
+    #[command(after_help = "Example: tollgate peek user:42 --limit 10/s --cost 5 --json")]
+    Peek(Check),
+    /// Forget a count
+    ///
+    /// The subject starts fresh under these limits. Other limits of the same subject stay.
+    #[command(after_help = "Example: tollgate reset user:42 --limit 10/s")]
+    Reset(Touch),
+    /// Give units back, or take them
+    ///
+    /// An administrator's correction: the oldest units that count are given back first, never
+    /// past a fresh subject; units are taken as an event at now, at most what remains.
+    #[command(after_help = "Example: tollgate adjust user:42 --limit 240/h --by +20")]
+    Adjust(Adjust),
+    /// Show what is held for a subject
+    #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
+    Inspect(Touch),
+    /// Say what a limit means: worst window, sustained rate, bytes, waits, faults
+    #[command(after_help = "Example: tollgate explain \"100/s burst 200 via token_bucket\"")]
+    #[command(after_long_help = "Examples:
+  tollgate explain \"100/s burst 200 via token_bucket\"
+  tollgate explain \"10/s, 120/m, 240/h\"
+  tollgate explain 5/10s --strategy gcra --json")]
+    Explain(Explain),
+    /// Show what a limit would have done to real traffic
+    ///
+    /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is
+    /// an event when its client, its time and the `--by` field can be read, whatever follows.
+    /// Events are put in order first; each has a cost of 1.
+    #[command(after_help = "Example: tollgate replay access.log.gz --limit 5/10s --strategy all")]
+    #[command(after_long_help = "Examples:
+  tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
+  tollgate replay access.log --limit 10/s --limit 240/h --by user --json
+  tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
+  ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
+    Replay(Replay),
+    /// Measure, side by side
+    #[command(subcommand, after_help = "Example: tollgate bench memory --keys 1,10000")]
+    Bench(Bench),
+    /// Print the completions of a shell
+    #[command(after_help = "Example: tollgate completions bash > \
+                            ~/.local/share/bash-completion/completions/tollgate")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+}
+
+/// Whose count, under which limits.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// Whose count: `dim:value`, several joined by `,`, `%XX` escapes; without a colon the
+    /// dimension is `key`
+    pub(crate) subject: Option<String>,
+
+    /// A limit of SUBJECT, as `10/s`; repeat it, or join several by `,`
+    #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub(crate) limit: Vec<String>,
+
+    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects
+    #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
+    pub(crate) on: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    pub(crate) strategy: Option<String>,
+
+    /// The value that all subjects of one check share on a cluster; not needed anywhere else
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) shard: Option<String>,
+}
+
+/// Where counts live.
+#[derive(Debug, Args)]
+pub(crate) struct Place {
+    /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
+    /// charge [default: a file in your state folder]
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    pub(crate) which: Which,
+
+    /// How many units
+    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) cost: String,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) which: Which,
+
+    /// How many units
+    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) cost: String,
+
+    /// The longest time to wait, as `90s`; without it, as long as needed; `0` tries once
+    #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) wait: Option<String>,
+
+    /// Say on stderr how long it waits, also where that is no terminal
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// The command and its arguments, after `--`
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Touch {
+    #[command(flatten)]
+    pub(crate) which: Which,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Adjust {
+    #[command(flatten)]
+    pub(crate) which: Which,
+
+    /// How many units to give back; negative takes them
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) by: String,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// A limit, as `10/s`; several as arguments or joined by `,`
+    #[arg(required = true, value_name = "LIMIT")]
+    pub(crate) limits: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    pub(crate) strategy: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+
+    /// A limit of each client, as `5/10s`; repeat it, or join several by `,`
+    #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub(crate) limit: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`; `all` tries each in turn
+    #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
+    pub(crate) strategy: Option<String>,
+
+    /// Whom events are counted for: `ip`, `path`, `user`, or the name of a field of the log
+    #[arg(long, value_name = "FIELD", default_value = "ip")]
+    pub(crate) by: String,
+
+    /// Place events whose stamps are whole seconds at random within their second, the same way
+    /// for the same seed
+    #[arg(long, value_name = "SEED")]
+    pub(crate) spread: Option<u64>,
+
+    /// Where to count: `memory://`
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The memory store beside governor, the usual crate for this
+    ///
+    /// Keyed GCRA with 16-byte string keys, 90 % of the calls admitted, both clocks read, both
+    /// answering what remains. Runs are interleaved in one process; each figure is the median.
+    #[command(after_help = "Example: tollgate bench memory --keys 10000 --threads 1")]
+    Memory(BenchMemory),
+    /// The SQLite store beside the least that SQLite can do for a decision
+    ///
+    /// Checks of `gcra` in a new file, in turns with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT`
+    /// under the same pragmas; each figure is the median of five.
+    #[command(after_help = "Example: tollgate bench sqlite --checks 5000")]
+    Sqlite(BenchSqlite),
+    /// Measure the bytes of one side in a process of its own
+    #[command(hide = true)]
+    MemoryBytes {
+        /// `tollgate` or `governor`
+        side: String,
+        /// How many keys
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        keys: u32,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchMemory {
+    /// How many keys, one row each
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000],
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) keys: Vec<u32>,
+
+    /// How many threads, one row each
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2],
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Vec<u32>,
+
+    /// Calls per run
+    #[arg(long, default_value_t = 2_000_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
+    pub(crate) calls: u32,
+
+    /// Runs per row, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchSqlite {
+    /// Operations of each kind per round
+    #[arg(long, default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) checks: u32,
+
+    /// The directory of the two new files [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The names of the strategies, for help, suggestions and completions.
+fn strategies() -> PossibleValuesParser {
+    Strategy::ALL.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().into()
+}
+
+/// The same, and `all`.
+fn strategies_or_all() -> PossibleValuesParser {
+    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    names.chain(["all"]).collect::<Vec<_>>().into()
+}

@@ -1,0 +1,34 @@
+//! `check` and `peek`: one decision.
+
+use anyhow::Result;
+use pollster::block_on;
+
+use crate::args::Check;
+use crate::counts::Counts;
+use crate::input;
+use crate::show::Output;
+use crate::show::decision::{DecisionJson, exit_code, lines};
+use crate::store;
+
+pub(crate) fn check(args: &Check, out: &mut Output) -> Result<u8> {
+    decide(args, out, false)
+}
+
+pub(crate) fn peek(args: &Check, out: &mut Output) -> Result<u8> {
+    decide(args, out, true)
+}
+
+fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
+    let counts = Counts::read(&args.which)?;
+    let cost = input::cost(&args.cost, peek)?;
+    let limiter = counts.limiter(store::open(&args.place)?);
+    let ask = counts.ask().cost(cost);
+    let decision =
+        block_on(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
+    if args.json {
+        out.json(&DecisionJson::of(&decision)?)?;
+    } else {
+        out.text(&lines(&decision, peek))?;
+    }
+    Ok(exit_code(&decision))
+}

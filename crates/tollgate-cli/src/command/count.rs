@@ -1,0 +1,267 @@
+//! `reset`, `adjust` and `inspect`: what an administrator does to a count.
+
+use anyhow::Result;
+use pollster::block_on;
+use serde::Serialize;
+use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
+
+use crate::args::{Adjust, Touch};
+use crate::counts::Counts;
+use crate::input;
+use crate::show::decision::DecisionJson;
+use crate::show::{self, Output, Wait};
+use crate::store;
+
+/// The most events of a log that people are shown.
+const SHOWN_EVENTS: usize = 20;
+
+#[derive(Debug, Serialize)]
+struct ResetJson {
+    subject: String,
+    limits: String,
+    was_held: bool,
+}
+
+pub(crate) fn reset(args: &Touch, out: &mut Output) -> Result<u8> {
+    let counts = Counts::read(&args.which)?;
+    let limiter = counts.limiter(store::open(&args.place)?);
+    let mut done = Vec::new();
+    for (subject, limits) in counts.parts() {
+        let was_held = block_on(limiter.reset(Ask::new(subject).under(limits)))?;
+        let (subject, limits) = (subject.to_string(), limits.to_string());
+        if !args.json {
+            let what = if was_held { "reset" } else { "nothing was held for" };
+            out.line(format!("{what} {subject} ({limits})"))?;
+        }
+        done.push(ResetJson { subject, limits, was_held });
+    }
+    if args.json {
+        #[derive(Serialize)]
+        struct All {
+            reset: Vec<ResetJson>,
+        }
+        out.json(&All { reset: done })?;
+    }
+    Ok(0)
+}
+
+#[derive(Debug, Serialize)]
+struct AdjustJson {
+    subject: String,
+    by: i64,
+    limits: Vec<ChangeJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChangeJson {
+    limit: String,
+    remaining_changed_by: i64,
+    remaining: u64,
+    capacity: u64,
+}
+
+pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
+    let counts = Counts::read(&args.which)?;
+    let (subject, limits) = counts.only()?;
+    let by = input::delta(&args.by)?;
+    let limiter = counts.limiter(store::open(&args.place)?);
+    let changes = block_on(limiter.adjust(Ask::new(subject).under(limits), by))?;
+    let after = block_on(limiter.peek(counts.ask()))?;
+    let changes: Vec<_> = changes
+        .iter()
+        .zip(after.reports())
+        .map(|(change, report)| ChangeJson {
+            limit: report.limit().to_string(),
+            remaining_changed_by: *change,
+            remaining: report.remaining(),
+            capacity: report.limit().capacity(),
+        })
+        .collect();
+    if args.json {
+        out.json(&AdjustJson { subject: subject.to_string(), by, limits: changes })?;
+        return Ok(0);
+    }
+    for ChangeJson { limit, remaining_changed_by: change, remaining, capacity } in &changes {
+        let units = show::count(change.unsigned_abs(), "unit");
+        let what = match change {
+            0 => "changed nothing for".to_owned(),
+            1.. => format!("gave back {units} to"),
+            _ => format!("took {units} from"),
+        };
+        out.line(format!("{what} {subject}: {remaining} of {capacity} left ({limit})"))?;
+    }
+    out.line(if by > 0 {
+        format!(
+            "bound: any window that holds this admits at most {} more than the limit's own bound",
+            show::count(by.unsigned_abs(), "unit")
+        )
+    } else {
+        "bound: units taken count as used from now on, at most what remained".to_owned()
+    })?;
+    Ok(0)
+}
+
+#[derive(Debug, Serialize)]
+struct InspectJson {
+    subject: String,
+    limits: String,
+    identity: String,
+    held: Option<HeldJson>,
+    peek: DecisionJson,
+}
+
+#[derive(Debug, Serialize)]
+struct HeldJson {
+    written_under: String,
+    words: Vec<u64>,
+    logs: Vec<Vec<(u64, u64)>>,
+    fresh_at_us: u64,
+    fresh_after: Wait,
+    shared: bool,
+}
+
+pub(crate) fn inspect(args: &Touch, out: &mut Output) -> Result<u8> {
+    let counts = Counts::read(&args.which)?;
+    let limiter = counts.limiter(store::open(&args.place)?);
+    let mut all = Vec::new();
+    for (subject, limits) in counts.parts() {
+        let held = block_on(limiter.inspect(Ask::new(subject).under(limits)))?;
+        let peek = block_on(limiter.peek(Ask::new(subject).under(limits)))?;
+        if args.json {
+            all.push(InspectJson {
+                subject: subject.to_string(),
+                limits: limits.to_string(),
+                identity: limits.identity().to_owned(),
+                held: held.map(|held| held_json(held, &peek)).transpose()?,
+                peek: DecisionJson::of(&peek)?,
+            });
+        } else {
+            out.text(&held_text(limits, held.as_ref(), &peek))?;
+        }
+    }
+    if args.json {
+        #[derive(Serialize)]
+        struct All {
+            subjects: Vec<InspectJson>,
+        }
+        out.json(&All { subjects: all })?;
+    }
+    Ok(0)
+}
+
+fn held_json(held: Inspection, peek: &Decision<'_>) -> Result<HeldJson> {
+    let left_us = held.fresh_at.as_micros().saturating_sub(peek.at().as_micros());
+    Ok(HeldJson {
+        written_under: held.written_under,
+        words: held.words,
+        logs: held.logs,
+        fresh_at_us: held.fresh_at.as_micros(),
+        fresh_after: Wait::of(std::time::Duration::from_micros(left_us))?,
+        shared: held.shared,
+    })
+}
+
+/// What is held for one subject, in words.
+fn held_text(limits: &LimitSet, held: Option<&Inspection>, peek: &Decision<'_>) -> String {
+    let subject = peek.binding().subject();
+    let mut text = format!("{subject}\n");
+    for (report, place) in peek.reports().zip(limits.places()) {
+        let (left, capacity) = (report.remaining(), report.limit().capacity());
+        text.push_str(&format!(
+            "  {}\n    {left} of {capacity} left, {} used\n",
+            report.limit(),
+            capacity - left.min(capacity),
+        ));
+        let Some(held) = held else { continue };
+        match place {
+            Place::Log(log) => text.push_str(&events_text(held.logs.get(*log), peek)),
+            words => {
+                let words = held.words.get(words.words()).unwrap_or_default();
+                text.push_str(&format!("    words {words:?}\n"));
+            }
+        }
+    }
+    let Some(held) = held else {
+        text.push_str("  nothing is held: fresh\n");
+        return text;
+    };
+    if held.written_under != limits.full_text() {
+        // Then the words above are laid out as those limits say.
+        text.push_str(&format!("  written under {}\n", held.written_under));
+    }
+    if held.shared {
+        text.push_str("  shared with other subjects: the store is full\n");
+    }
+    text.push_str(&format!(
+        "  fresh at {} ({})\n",
+        show::time(held.fresh_at.as_micros()),
+        show::distance(held.fresh_at, peek.at()),
+    ));
+    text
+}
+
+/// The newest events of a log.
+fn events_text(log: Option<&Vec<(u64, u64)>>, peek: &Decision<'_>) -> String {
+    let events = log.map_or(&[][..], Vec::as_slice);
+    let mut text = format!("    {} held\n", show::count(events.len() as u64, "event"));
+    let hidden = events.len().saturating_sub(SHOWN_EVENTS);
+    if hidden > 0 {
+        text.push_str(&format!("    ... {hidden} older ones: see --json\n"));
+    }
+    for (at_us, cost) in &events[hidden..] {
+        text.push_str(&format!(
+            "    {} ({})  cost {cost}\n",
+            show::time(*at_us),
+            show::distance(tollgate::Time::from_micros(*at_us), peek.at()),
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate::{Limiter, ManualClock, MemoryStore};
+
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_told_in_words() {
+        let clock = ManualClock::at_micros(1_000_000_000_000_000);
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let limiter = Limiter::new("3/60s, 10/s via gcra".parse().unwrap(), store);
+        let told = || {
+            let held = block_on(limiter.inspect("zoo")).unwrap();
+            let peek = limiter.peek_now("zoo").unwrap();
+            held_text(limiter.limits(), held.as_ref(), &peek)
+        };
+        assert!(told().ends_with("  nothing is held: fresh\n"), "{}", told());
+        let _ = limiter.check_now("zoo").unwrap();
+        clock.advance(Duration::from_millis(1_500));
+        let _ = limiter.check_now(Ask::new("zoo").cost(2)).unwrap();
+        let text = told();
+        for says in [
+            "zoo\n  3/m via sliding_log\n    0 of 3 left, 3 used\n    2 events held\n",
+            "    2001-09-09T01:46:40Z (1.5s ago)  cost 1\n",
+            "    2001-09-09T01:46:41.5Z (0s ago)  cost 2\n",
+            "  10/s burst 10 via gcra\n    8 of 10 left, 2 used\n    words [",
+            "  fresh at 2001-09-09T01:47:41.5Z (in 1m)\n",
+        ] {
+            assert!(text.contains(says), "{says}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_log_shows_its_newest_events() {
+        let limiter = Limiter::memory("100/h".parse().unwrap());
+        for _ in 0..25 {
+            let _ = limiter.check_now("zoo").unwrap();
+        }
+        let peek = limiter.peek_now("zoo").unwrap();
+        let log: Vec<_> = (0..25).map(|i| (i, 1)).collect();
+        let text = events_text(Some(&log), &peek);
+        assert!(text.starts_with("    25 events held\n    ... 5 older ones"), "{text}");
+        assert_eq!(text.lines().count(), 2 + SHOWN_EVENTS);
+    }
+}

@@ -1,0 +1,289 @@
+//! `explain`: what a limit means, before anybody meets it.
+
+use std::time::Duration;
+
+use anstyle::Style;
+use anyhow::Result;
+use serde::Serialize;
+use tollgate::strategy::Shape;
+use tollgate::{
+    Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Quota, Refill, Rounding, SKEW_US,
+    Traits,
+};
+
+use crate::args::Explain;
+use crate::input;
+use crate::show::{Output, duration};
+
+/// What a limit means, in words.
+#[derive(Debug, Serialize)]
+struct Meaning {
+    limit: String,
+    identity: String,
+    meaning: &'static str,
+    capacity: u64,
+    worst_window: u64,
+    window: String,
+    sustained: String,
+    burst: String,
+    bytes_memory: String,
+    bytes_sqlite: String,
+    retry: &'static str,
+    clock_step: String,
+    failure: Failures,
+}
+
+/// What may be lost or admitted too much when a store fails.
+#[derive(Debug, Serialize)]
+struct Failures {
+    memory: &'static str,
+    sqlite: &'static str,
+    sqlite_sync_full: &'static str,
+}
+
+/// Which of several limits binds.
+#[derive(Debug, Serialize)]
+struct Binding {
+    burst: String,
+    sustained: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ExplainJson {
+    limits: Vec<Meaning>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding: Option<Binding>,
+}
+
+const FAILURES: Failures = Failures {
+    memory: "counts end with the process: after a restart every subject starts fresh, so that at \
+             most one more capacity is admitted per restart",
+    sqlite: "kill -9 of any process loses nothing that was answered; a power loss may lose the \
+             last charges, whose units are then admitted again; when the file cannot be written \
+             or is busy for 5 s: an error, exit 2, nothing admitted",
+    sqlite_sync_full: "with ?sync=full a power loss loses nothing that was answered, at a disk \
+                       flush per check",
+};
+
+pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
+    let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
+    let set = input::limits(&args.limits, strategy)?;
+    let binding = (set.limits().len() > 1).then(|| binding(&set));
+    let limits: Vec<_> = set.limits().iter().map(meaning).collect();
+    if args.json {
+        out.json(&ExplainJson { limits, binding })?;
+        return Ok(0);
+    }
+    for (i, meaning) in limits.iter().enumerate() {
+        if i > 0 {
+            out.line("")?;
+        }
+        out.text(&text(meaning))?;
+    }
+    if let Some(Binding { burst, sustained }) = binding {
+        let bold = Style::new().bold();
+        out.line(format!("\n{bold}all of them{bold:#}"))?;
+        out.line(row("count", &format!("one, under the identity {}", set.identity())))?;
+        out.line(row("a burst meets", &burst))?;
+        out.line(row("demand meets", &sustained))?;
+    }
+    Ok(0)
+}
+
+fn meaning(limit: &Limit) -> Meaning {
+    let quota = limit.quota();
+    let strategy = limit.strategy();
+    let Traits { worst_window, sustained, bytes, burst, retry, .. } = strategy.traits(quota);
+    Meaning {
+        limit: limit.to_string(),
+        identity: limit.identity().to_owned(),
+        meaning: strategy.summary(),
+        capacity: limit.capacity(),
+        worst_window,
+        window: quota.period.to_string(),
+        sustained,
+        burst,
+        bytes_sqlite: bytes_sqlite(limit),
+        bytes_memory: bytes,
+        retry,
+        clock_step: clock_step(limit),
+        failure: FAILURES,
+    }
+}
+
+fn text(meaning: &Meaning) -> String {
+    let bold = Style::new().bold();
+    let never = "a cost above the capacity is denied for ever, and says so";
+    let rows = [
+        ("means", meaning.meaning.to_owned()),
+        ("identity", meaning.identity.clone()),
+        ("worst window", format!("at most {} in any {}", meaning.worst_window, meaning.window)),
+        ("sustained", meaning.sustained.clone()),
+        ("burst", meaning.burst.clone()),
+        ("capacity", format!("{}: {never}", meaning.capacity)),
+        ("retry", format!("{}: waiting that long is enough, less is not", meaning.retry)),
+        ("bytes, memory", format!("{} per subject, its key apart", meaning.bytes_memory)),
+        ("bytes, sqlite", meaning.bytes_sqlite.clone()),
+        ("clock step", meaning.clock_step.clone()),
+        ("fault, memory", meaning.failure.memory.to_owned()),
+        ("fault, sqlite", meaning.failure.sqlite.to_owned()),
+        ("", meaning.failure.sqlite_sync_full.to_owned()),
+    ];
+    let mut text = format!("{bold}{}{bold:#}\n", meaning.limit);
+    for (name, value) in rows {
+        text.push_str(&row(name, &value));
+        text.push('\n');
+    }
+    text
+}
+
+/// One row: a name, and what there is to say in as many lines as it takes.
+fn row(name: &str, value: &str) -> String {
+    const NAME: usize = 14;
+    const WIDTH: usize = 80;
+    let mut text = format!("  {name:<NAME$} ");
+    let mut column = 0;
+    for word in value.split(' ') {
+        if column > 0 && column + 1 + word.chars().count() > WIDTH {
+            text.push_str(&format!("\n  {:NAME$} ", ""));
+            column = 0;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += word.chars().count();
+    }
+    text
+}
+
+/// What a subject takes in the database. Numbers in it are as long as they must be and pages are
+/// seldom full, so this is an estimate, and says so.
+fn bytes_sqlite(limit: &Limit) -> String {
+    let pages = "its key apart, and up to as much again for pages that are not full";
+    match limit.shape() {
+        Shape::Words(words) => {
+            format!("about {} per subject, {pages}", SQLITE_ROW_BYTES + SQLITE_WORD_BYTES * words)
+        }
+        Shape::Log => format!(
+            "about {} per subject and {SQLITE_EVENT_BYTES} per remembered event, at most {} of \
+             them, {pages}",
+            SQLITE_ROW_BYTES + SQLITE_LOG_BYTES,
+            limit.quota().units
+        ),
+    }
+}
+
+/// The row of a state without its words: header, numbers of the texts, expiry.
+const SQLITE_ROW_BYTES: usize = 28;
+
+/// A word at its longest that is usual: a time in 7-bit groups.
+const SQLITE_WORD_BYTES: usize = 8;
+
+/// Where the events of a log lie, and what they add up to: six numbers.
+const SQLITE_LOG_BYTES: usize = 10;
+
+/// The row of an event: header, number of the log, sequence, time, total.
+const SQLITE_EVENT_BYTES: usize = 22;
+
+/// What happens when the clock of the store is moved.
+fn clock_step(limit: &Limit) -> String {
+    format!(
+        "back: never admits more than was left, and nobody waits longer than {}, at most {} more \
+         under skew; forward: gives at most what that much time would",
+        longest_wait(limit).map_or_else(|| "one full refill".to_owned(), duration),
+        duration(Duration::from_micros(SKEW_US)),
+    )
+}
+
+/// The longest wait for a full refill: what a step back can cost at most. It is that of a subject
+/// that takes everything at a multiple of the window, when whatever is aligned has just begun.
+/// Asked of the limit itself, so that no strategy need be known by name here.
+fn longest_wait(limit: &Limit) -> Option<Duration> {
+    let clock = ManualClock::at_micros(limit.quota().period.as_micros());
+    let store = MemoryStore::builder().clock(clock).build();
+    let limiter = Limiter::new(limit.clone().into(), store);
+    let decision = limiter.check_now(Ask::new("anybody").cost(limit.capacity())).ok()?;
+    decision.is_allowed().then(|| decision.reset_after())
+}
+
+/// Which limit a burst meets first, and which one endless demand does.
+fn binding(set: &LimitSet) -> Binding {
+    let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
+        // Ties go to the first declared, as in a decision; a set is never empty.
+        set.limits().iter().min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
+    };
+    Binding {
+        burst: least(&|a, b| a.capacity().cmp(&b.capacity())),
+        sustained: least(&|a, b| {
+            let ((a_units, a_us), (b_units, b_us)) = (sustained(a), sustained(b));
+            // At most 2^40 x 1,000 units and 2^45 x 1,001 us: a product fits.
+            (a_units * b_us).cmp(&(b_units * a_us))
+        }),
+    }
+}
+
+/// The rate that goes on for ever, as units per microseconds.
+fn sustained(limit: &Limit) -> (u128, u128) {
+    let quota: &Quota = limit.quota();
+    let (mut units, mut us) = (u128::from(quota.units), u128::from(quota.period.as_micros()));
+    if quota.rounding == Some(Rounding::Conservative)
+        && let Some(precision) = quota.precision
+    {
+        // The straddling sub-bucket counts in full: the window is one sub-bucket longer.
+        us += u128::from(precision.as_micros());
+    }
+    if quota.refill == Some(Refill::Interval) {
+        units = units.min(u128::from(limit.capacity()));
+    }
+    (units, us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(text: &str) -> Limit {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn longest_waits_are_those_of_the_definitions() {
+        for (text, us) in [
+            ("1/10s via uniform", 10_000_000),
+            ("3/10s via uniform", 3_333_334),
+            ("5/10s burst 10 via gcra", 20_000_000),
+            ("5/10s burst 12 refill interval via token_bucket", 30_000_000),
+            ("5/10s via sliding_log", 10_000_000),
+            ("5/10s via fixed_window", 10_000_000),
+            ("5/10s precision 1s via sliding_window", 11_000_000),
+            ("5/10s precision 1s rounding truncate via sliding_window", 10_000_000),
+        ] {
+            assert_eq!(longest_wait(&limit(text)), Some(Duration::from_micros(us)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_limit_that_binds_is_named() {
+        let of = |text: &str| {
+            let Binding { burst, sustained } = binding(&text.parse().unwrap());
+            (burst, sustained)
+        };
+        let log = |quota: &str| format!("{quota} via sliding_log");
+        assert_eq!(of("10/s, 120/m, 240/h"), (log("10/s"), log("240/h")));
+        assert_eq!(of("240/h, 10/s"), (log("10/s"), log("240/h")));
+        // The window rounds up and sustains 10/11.
+        let window = "w: 10/s via sliding_window";
+        let full = limit(window).to_string();
+        assert_eq!(of(&format!("g: 10/s via gcra, {window}")).1, full);
+        // Equal ones: the first declared.
+        assert_eq!(of("a: 5/s, b: 5/s"), (log("a: 5/s"), log("a: 5/s")));
+    }
+
+    #[test]
+    fn rows_break_between_words() {
+        let long = row("name", &"word ".repeat(40));
+        assert!(long.lines().all(|line| line.chars().count() <= 98), "{long}");
+        assert_eq!(long.split_whitespace().count(), 41);
+    }
+}

@@ -1,0 +1,38 @@
+//! What each command does. Every one answers its exit code.
+
+use anyhow::Result;
+use clap::CommandFactory as _;
+
+use crate::args::{Bench, Cli, Command};
+use crate::show::Output;
+
+mod bench;
+mod check;
+mod count;
+mod explain;
+mod replay;
+mod run;
+
+/// Performs a command.
+pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
+    match command {
+        Command::Check(args) => check::check(&args, out),
+        Command::Peek(args) => check::peek(&args, out),
+        Command::Run(args) => run::run(&args),
+        Command::Reset(args) => count::reset(&args, out),
+        Command::Adjust(args) => count::adjust(&args, out),
+        Command::Inspect(args) => count::inspect(&args, out),
+        Command::Explain(args) => explain::explain(&args, out),
+        Command::Replay(args) => replay::replay(&args, out),
+        Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
+        Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
+        Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),
+        Command::Completions { shell } => {
+            // A shell's completions are a text like any other: a closed pipe is no panic.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tollgate", &mut script);
+            out.text(&String::from_utf8_lossy(&script))?;
+            Ok(0)
+        }
+    }
+}

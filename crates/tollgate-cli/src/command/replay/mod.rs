@@ -1,0 +1,258 @@
+//! `replay`: what limits would have done to real traffic.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use comfy_table::Table;
+use indicatif::{ProgressBar, ProgressStyle};
+use tollgate_lab::replay::{CaseReport, Plan, Report, StrategyChoice, replay as replay_cases};
+use tollgate_lab::{By, Lines, Progress, Reading, Summary, Traffic};
+
+use crate::args::Replay;
+use crate::input::shown;
+use crate::show::{self, Output};
+
+mod joined;
+
+use joined::Joined;
+
+/// How many of the most denied clients people are shown; JSON has more.
+const SHOWN_CLIENTS: usize = 5;
+
+pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
+    if let Some(url) = &args.store {
+        check_store(url)?;
+    }
+    if args.limit.is_empty() {
+        bail!("no limit is given: add one, as in `--limit 5/10s`");
+    }
+    let choice: StrategyChoice = match &args.strategy {
+        Some(name) => name.parse()?,
+        None => StrategyChoice::AsWritten,
+    };
+    let plan = Plan::new(&args.limit, choice)?;
+    let by: By = args.by.parse()?;
+    let start = Instant::now();
+    let mut traffic = read(args, &by)?;
+    let reading = start.elapsed();
+    if let Some(seed) = args.spread {
+        traffic = traffic.spread(seed)?;
+    }
+    let report = decide(&traffic, &plan)?;
+    let notes = notes(args, &traffic.summary, &report);
+    if args.json {
+        out.json(&report.to_json())?;
+        notes.iter().for_each(|note| show::note(note));
+        return Ok(0);
+    }
+    out.text(&headline(&traffic.summary, &by, reading))?;
+    out.line(table(&report).to_string())?;
+    out.text(&details(&report))?;
+    for note in &notes {
+        out.line(format!("\nnote: {note}"))?;
+    }
+    Ok(0)
+}
+
+/// A replay counts in memory, under a clock of its own.
+fn check_store(url: &str) -> Result<()> {
+    match url.split_once("://") {
+        Some(("memory", "")) => Ok(()),
+        Some((scheme, _)) => bail!(
+            "`replay` over `{}://` is not built yet: it counts in `memory://`, which is exact and \
+             leaves your counts alone; leave `--store` out",
+            shown(scheme)
+        ),
+        None => bail!("`{}` is no store of a replay: leave `--store` out", shown(url)),
+    }
+}
+
+fn read(args: &Replay, by: &By) -> Result<Traffic> {
+    let bar = ProgressBar::new_spinner().with_message("reading");
+    let known = style("{msg:20} {bar:30} {bytes}/{total_bytes}");
+    let update = |progress: Progress| {
+        if let Some(total) = progress.total_bytes {
+            if bar.length().is_none() {
+                bar.set_length(total);
+                bar.set_style(known.clone());
+            }
+            bar.set_position(progress.bytes_read);
+        } else {
+            bar.set_message(format!("reading, {} lines", progress.lines));
+            bar.tick();
+        }
+    };
+    let reading = Reading::by(by.clone());
+    let traffic = match &args.logs[..] {
+        [log] => reading.read(log, update),
+        logs => {
+            let joined = Joined::new(logs)?;
+            let lines = Lines::from_reader(joined, Path::new("one of the logs"), None)?;
+            reading.read_lines(lines, update)
+        }
+    };
+    bar.finish_and_clear();
+    Ok(traffic?)
+}
+
+fn decide(traffic: &Traffic, plan: &Plan) -> Result<Report> {
+    let total = traffic.summary.events.saturating_mul(plan.cases.len() as u64);
+    let bar = ProgressBar::new(total).with_style(style("{msg:20} {bar:30} {percent} %"));
+    let report = replay_cases(traffic, plan, |progress| {
+        if let Some(case) = plan.cases.get(progress.case) {
+            bar.set_message(case.strategy.clone());
+        }
+        bar.set_position(progress.case as u64 * progress.total_events + progress.events);
+    });
+    bar.finish_and_clear();
+    Ok(report?)
+}
+
+/// A style whose template is known to be sound; if it were not, the default one would do.
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn headline(summary: &Summary, by: &By, reading: Duration) -> String {
+    let span = summary.first_last_us.map_or_else(String::new, |(first, last)| {
+        format!(", {} to {}", show::time(first), show::time(last))
+    });
+    format!(
+        "{} of {} by {by}{span}\nread at {} lines per second\n",
+        show::count(summary.events, "event"),
+        show::count(summary.clients as u64, "client"),
+        per_second(summary.lines, reading),
+    )
+}
+
+/// So many in this time, per second, rounded down.
+fn per_second(count: u64, time: Duration) -> u128 {
+    u128::from(count) * 1_000_000_000 / time.as_nanos().max(1)
+}
+
+/// `part` of `whole` as a percentage with one decimal, rounded to the nearest.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let tenths = (u128::from(part) * 2_000 + u128::from(whole)) / (u128::from(whole) * 2);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+fn table(report: &Report) -> Table {
+    let mut table = show::table([
+        "strategy",
+        "admitted",
+        "denied",
+        "share",
+        "peak in window",
+        "clients denied",
+        "decisions/s",
+    ]);
+    for case in &report.cases {
+        table.add_row([
+            case.strategy.clone(),
+            case.admitted.to_string(),
+            case.denied.to_string(),
+            share(case.denied, case.admitted + case.denied),
+            peaks(case),
+            format!("{} of {}", case.clients_denied, report.clients),
+            case.decisions_per_second().to_string(),
+        ]);
+    }
+    table
+}
+
+/// One peak per limit, in the order in which they were written.
+fn peaks(case: &CaseReport) -> String {
+    case.peaks.iter().map(|peak| peak.peak.to_string()).collect::<Vec<_>>().join(" / ")
+}
+
+/// What each row counted by, in full, and whom it denied most.
+fn details(report: &Report) -> String {
+    let mut text = String::new();
+    for case in &report.cases {
+        text.push_str(&format!("\n{}\n", case.limit));
+        let clients: Vec<_> = case
+            .top_denied
+            .iter()
+            .take(SHOWN_CLIENTS)
+            .map(|(client, denials)| format!("{client} ({denials})"))
+            .collect();
+        let clients = if clients.is_empty() { "nobody".to_owned() } else { clients.join(", ") };
+        text.push_str(&format!("  most denied: {clients}\n"));
+    }
+    text
+}
+
+/// What a reader of the table should know.
+fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if summary.out_of_order > 0 {
+        notes.push(format!(
+            "{} stamped earlier than the line before: put in order first",
+            lines_are(summary.out_of_order)
+        ));
+    }
+    if summary.unparsed > 0 {
+        let mut note = format!("{} no event", lines_are(summary.unparsed));
+        for unparsed in &summary.first_unparsed {
+            note.push_str(&format!(
+                "\n  line {}: {}\n    {}",
+                unparsed.line, unparsed.reason, unparsed.text
+            ));
+        }
+        notes.push(note);
+    }
+    if summary.events == 0 {
+        notes.push(format!(
+            "no line of the log is an event with the field `{}`: choose another with `--by`",
+            shown(&args.by)
+        ));
+    } else if report.whole_seconds && args.spread.is_none() {
+        notes.push(
+            "all stamps are whole seconds: requests of one second look simultaneous, and limits\n  \
+             over a few seconds or less look harsher than they are; `--spread 1` places each\n  \
+             request at random within its second (any number is a seed)"
+                .to_owned(),
+        );
+    }
+    for refused in &report.refused {
+        notes.push(format!("{} does not take these limits: {}", refused.strategy, refused.why));
+    }
+    notes
+}
+
+/// `1 line is`, `5 lines are`.
+fn lines_are(count: u64) -> String {
+    format!("{} {}", show::count(count, "line"), if count == 1 { "is" } else { "are" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_to_the_nearest_tenth() {
+        for (part, whole, text) in [
+            (0, 0, "-"),
+            (0, 7, "0.0 %"),
+            (1, 3, "33.3 %"),
+            (2, 3, "66.7 %"),
+            (1, 2_000, "0.1 %"),
+            (7, 7, "100.0 %"),
+            (u64::MAX, u64::MAX, "100.0 %"),
+        ] {
+            assert_eq!(share(part, whole), text);
+        }
+    }
+
+    #[test]
+    fn only_memory_is_a_store_of_a_replay() {
+        assert!(check_store("memory://").is_ok());
+        for url in ["sqlite:///x.db", "redis://x", "memory://x", "x.db", ""] {
+            assert!(check_store(url).unwrap_err().to_string().contains("leave `--store` out"));
+        }
+    }
+}

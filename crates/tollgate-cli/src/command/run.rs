@@ -1,0 +1,255 @@
+//! `run`: a command, when its turn comes.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use pollster::block_on;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tollgate::{Ask, Decision, Limiter, Receipt, Store, Verdict};
+
+use crate::args::Run;
+use crate::counts::Counts;
+use crate::show::duration;
+use crate::{input, store};
+
+/// The turn did not come within `--wait`, as `timeout` has it.
+const LATE: u8 = 124;
+/// The turn never comes.
+const NEVER: u8 = 125;
+/// The command cannot be run, as `env` has it.
+const NOT_RUNNABLE: u8 = 126;
+/// The command is not found, as `env` has it.
+const NOT_FOUND: u8 = 127;
+/// What a shell adds to the number of a signal.
+const KILLED: i32 = 128;
+
+/// The longest time without asking again: somebody may have reset the count or given units back,
+/// and the machine may have slept. Asking costs nothing.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(args: &Run) -> Result<u8> {
+    let counts = Counts::read(&args.which)?;
+    let cost = input::cost(&args.cost, false)?;
+    let wait = args.wait.as_deref().map(input::wait).transpose()?;
+    let Some((program, arguments)) = args.command.split_first() else {
+        bail!("no command is given: write it after `--`");
+    };
+    let limiter = counts.limiter(store::open(&args.place)?);
+    let interrupts = Interrupts::listen()?;
+    let turn = Waiting {
+        limiter: &limiter,
+        ask: counts.ask().cost(cost),
+        deadline: wait.map(|wait| (wait, Instant::now())),
+        told: args.verbose || io::stderr().is_terminal(),
+    }
+    .turn(&interrupts)?;
+    let receipt = match turn {
+        Turn::Came(receipt) => receipt,
+        Turn::Gone(code) => return Ok(code),
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    match interrupts.spawn(&mut command) {
+        Ok(Started::Child(child)) => {
+            // The command may run for long: keep no file open for its sake.
+            drop(limiter);
+            code_of(interrupts.wait_for(child)?)
+        }
+        Ok(Started::Interrupted(signal)) => {
+            give_back(&limiter, receipt.as_ref())?;
+            killed_by(signal)
+        }
+        Err(error) => {
+            give_back(&limiter, receipt.as_ref())?;
+            let name = program.to_string_lossy();
+            say(&format!("error: `{}` cannot be run: {error}", input::shown(&name)));
+            let found = error.kind() != io::ErrorKind::NotFound;
+            Ok(if found { NOT_RUNNABLE } else { NOT_FOUND })
+        }
+    }
+}
+
+/// How a wait ended.
+enum Turn {
+    /// Charged: the command may run.
+    Came(Option<Receipt>),
+    /// Nothing was charged: leave with this code.
+    Gone(u8),
+}
+
+/// A wait for a turn.
+struct Waiting<'l, S> {
+    limiter: &'l Limiter<S>,
+    ask: Ask<'l>,
+    /// The longest time to wait, and since when.
+    deadline: Option<(Duration, Instant)>,
+    /// Whether to say on stderr when it will try again.
+    told: bool,
+}
+
+impl<S: Store> Waiting<'_, S> {
+    fn turn(&self, interrupts: &Interrupts) -> Result<Turn> {
+        loop {
+            let decision = block_on(self.limiter.check(self.ask.clone()))?;
+            let wait = match decision.verdict() {
+                Verdict::Allow => return Ok(Turn::Came(decision.receipt())),
+                Verdict::Never => {
+                    say(&format!("error: {decision}: it would wait for ever"));
+                    return Ok(Turn::Gone(NEVER));
+                }
+                Verdict::NotYet(wait) => wait,
+            };
+            if let Some((longest, since)) = self.deadline
+                && wait > longest.saturating_sub(since.elapsed())
+            {
+                self.say_late(&decision, wait, longest);
+                return Ok(Turn::Gone(LATE));
+            }
+            if self.told {
+                let binding = decision.binding();
+                let (subject, limit) = (binding.subject(), binding.limit());
+                say(&format!("waiting for {subject}: retry in {} ({limit})", duration(wait)));
+            }
+            if let Some(signal) = interrupts.within(wait.min(ASK_AGAIN))? {
+                return Ok(Turn::Gone(killed_by(signal)?));
+            }
+        }
+    }
+
+    fn say_late(&self, decision: &Decision<'_>, wait: Duration, longest: Duration) {
+        let subject = decision.binding().subject();
+        say(&format!(
+            "error: the turn of {subject} comes in {} at the earliest, too late for --wait {}",
+            duration(wait),
+            duration(longest),
+        ));
+    }
+}
+
+/// A line on stderr, if anybody reads it.
+fn say(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// The command did not run: its charge counts for nothing.
+fn give_back<S: Store>(limiter: &Limiter<S>, receipt: Option<&Receipt>) -> Result<()> {
+    if let Some(receipt) = receipt {
+        block_on(limiter.refund(receipt)).context("the charge could not be given back")?;
+    }
+    Ok(())
+}
+
+/// A command's exit code, or 128 + the signal that killed it.
+fn code_of(status: ExitStatus) -> Result<u8> {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Ok(u8::try_from(code)?),
+        (None, Some(signal)) => killed_by(signal),
+        (None, None) => bail!("the command ended without a code: {status}"),
+    }
+}
+
+fn killed_by(signal: i32) -> Result<u8> {
+    Ok(u8::try_from(KILLED + signal)?)
+}
+
+/// What came of starting a command.
+enum Started {
+    Child(Child),
+    /// A signal came first, and nothing was started.
+    Interrupted(i32),
+}
+
+/// Signals: they end a wait; once the command runs they are its business. A terminal sends
+/// Ctrl-C to both of us, so it is left alone then; those that are sent to this process only are
+/// passed on.
+struct Interrupts {
+    pending: Receiver<i32>,
+    child: Arc<Mutex<Option<Pid>>>,
+}
+
+impl Interrupts {
+    fn listen() -> Result<Self> {
+        let ignored = ignored_signals();
+        let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| ignored >> (s - 1) & 1 == 0);
+        let mut signals = Signals::new(heeded)?;
+        let (sender, pending): (Sender<i32>, _) = mpsc::channel();
+        let child = Arc::new(Mutex::new(None));
+        let of_thread = Arc::clone(&child);
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            for signal in signals.forever() {
+                let child = lock(&of_thread);
+                match *child {
+                    Some(pid) if signal != SIGINT => {
+                        if let Some(signal) = Signal::from_named_raw(signal) {
+                            // It may have ended just now: then there is nobody to tell.
+                            let _ = kill_process(pid, signal);
+                        }
+                    }
+                    Some(_) => {}
+                    None => drop(sender.send(signal)),
+                }
+            }
+        })?;
+        Ok(Self { pending, child })
+    }
+
+    /// Waits for this long. Answers the signal that came meanwhile.
+    fn within(&self, wait: Duration) -> Result<Option<i32>> {
+        match self.pending.recv_timeout(wait) {
+            Ok(signal) => Ok(Some(signal)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => bail!("signals are no longer listened to"),
+        }
+    }
+
+    /// Starts the command, unless a signal came before. While the lock is held, a signal is
+    /// neither lost nor sent to nobody.
+    fn spawn(&self, command: &mut Command) -> io::Result<Started> {
+        let mut running = lock(&self.child);
+        if let Ok(signal) = self.pending.try_recv() {
+            return Ok(Started::Interrupted(signal));
+        }
+        let child = command.spawn()?;
+        *running = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        Ok(Started::Child(child))
+    }
+
+    /// Waits for the command. Its process id is forgotten before it may be used again.
+    fn wait_for(&self, mut child: Child) -> Result<ExitStatus> {
+        let pid = *lock(&self.child);
+        if let Some(pid) = pid {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while let Err(error) = waitid(WaitId::Pid(pid), options) {
+                if error != rustix::io::Errno::INTR {
+                    return Err(error).context("the command cannot be waited for");
+                }
+            }
+        }
+        *lock(&self.child) = None;
+        Ok(child.wait()?)
+    }
+}
+
+/// The signals that this process was started with as ignored, bit by bit from 1: `nohup` does
+/// so, and shells do it for what they run in the background. They stay ignored, here and in the
+/// command. Where the system does not say, none is.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// A thread that panicked while it held the lock left a whole value behind.
+fn lock(child: &Mutex<Option<Pid>>) -> MutexGuard<'_, Option<Pid>> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}

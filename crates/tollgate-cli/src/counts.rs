@@ -1,0 +1,72 @@
+//! Whose counts a command is about: SUBJECT with its limits, and every `--on`.
+
+use anyhow::{Result, bail};
+use tollgate::{Ask, LimitSet, Limiter, Store, Subject};
+
+use crate::args::Which;
+use crate::input;
+
+/// One or several subjects, each under its limits.
+#[derive(Debug)]
+pub(crate) struct Counts {
+    parts: Vec<(Subject, LimitSet)>,
+}
+
+impl Counts {
+    /// Reads the arguments.
+    pub(crate) fn read(which: &Which) -> Result<Self> {
+        let strategy = which.strategy.as_deref().map(input::strategy).transpose()?;
+        if let Some(value) = &which.shard {
+            input::shard(value)?;
+        }
+        let mut parts = Vec::new();
+        match (&which.subject, which.limit.is_empty()) {
+            (Some(subject), false) => {
+                let subject = Subject::parse(subject)?;
+                parts.push((subject, input::limits(&which.limit, strategy)?));
+            }
+            (Some(subject), true) => bail!(
+                "no limit is given for `{}`: add one, as in `--limit 10/s`",
+                input::shown(subject)
+            ),
+            (None, false) => {
+                bail!("no subject is given for `--limit`: name one, as in `user:42 --limit 10/s`")
+            }
+            (None, true) => {}
+        }
+        for text in &which.on {
+            parts.push(input::on(text, strategy)?);
+        }
+        if parts.is_empty() {
+            bail!(
+                "no subject is given: write `SUBJECT --limit LIMIT`, as in `user:42 --limit 10/s`, \
+                 or `--on SUBJECT=LIMIT`"
+            );
+        }
+        Ok(Self { parts })
+    }
+
+    /// The question over all of them.
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        let parts: Vec<_> = self.parts.iter().map(|(subject, set)| (subject, set)).collect();
+        parts.into()
+    }
+
+    /// Each of them.
+    pub(crate) fn parts(&self) -> &[(Subject, LimitSet)] {
+        &self.parts
+    }
+
+    /// The only one, for what is done for one subject at a time.
+    pub(crate) fn only(&self) -> Result<&(Subject, LimitSet)> {
+        match &self.parts[..] {
+            [one] => Ok(one),
+            _ => bail!("this is done for one subject at a time: give one, and repeat the command"),
+        }
+    }
+
+    /// A limiter over `store`. Every ask names its own limits; these are never used.
+    pub(crate) fn limiter<S: Store>(&self, store: S) -> Limiter<S> {
+        Limiter::new(self.parts[0].1.clone(), store)
+    }
+}

@@ -1,0 +1,237 @@
+//! Reads what people write as arguments, with errors that say what would be right.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use tollgate::{Limit, LimitSet, MAX_COST, ParseError, Strategy, Subject};
+
+/// The longest argument that an error repeats, in characters.
+const SHOWN_CHARS: usize = 60;
+
+/// The units of a check: a whole number from 1 to 2^40.
+pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
+    match whole(text, "a cost")? {
+        (_, 0) if peeks => {
+            bail!(
+                "a cost of 0 asks nothing: a peek charges nothing whatever its cost, leave it out"
+            )
+        }
+        (_, 0) => {
+            bail!("a cost of 0 would charge nothing: to look without charging, use `tollgate peek`")
+        }
+        (true, _) => bail!(
+            "a cost cannot be negative: to give units back, use `tollgate adjust SUBJECT --limit \
+             LIMIT --by N`"
+        ),
+        (false, cost) => Ok(cost),
+    }
+}
+
+/// The units of an adjustment: a whole number other than 0, up to 2^40 either way.
+pub(crate) fn delta(text: &str) -> Result<i64> {
+    let (negative, units) = whole(text, "an adjustment")?;
+    if units == 0 {
+        bail!("an adjustment of 0 changes nothing: give 1 and up to give back, negative to take");
+    }
+    let units = i64::try_from(units)?;
+    Ok(if negative { -units } else { units })
+}
+
+/// The sign and the size of a whole number of at most 2^40.
+fn whole(text: &str, what: &str) -> Result<(bool, u64)> {
+    let shown = shown(text);
+    if text.is_empty() {
+        bail!("{what} is missing: give a whole number, as in `5`");
+    }
+    let negative = text.starts_with('-');
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        if text.parse::<f64>().is_ok_and(f64::is_finite) {
+            bail!(
+                "{what} is a whole number, not `{shown}`: count in smaller units, as `15` of \
+                 `100/s` instead of `1.5` of `10/s`"
+            );
+        }
+        bail!("{what} is a whole number, not `{shown}`: write digits only, as in `5`");
+    }
+    match digits.parse::<u64>() {
+        Ok(units) if units <= MAX_COST => Ok((negative, units)),
+        _ => bail!("{what} of {shown} is too large: the largest is 2^40 = {MAX_COST}"),
+    }
+}
+
+/// An argument as an error repeats it: no control characters, not endless.
+pub(crate) fn shown(text: &str) -> String {
+    let mut chars = text.chars();
+    let mut shown: String =
+        chars.by_ref().take(SHOWN_CHARS).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if chars.next().is_some() {
+        shown.push_str("...");
+    }
+    shown
+}
+
+/// A time to wait: `90s`, `1h30m`, `0`.
+pub(crate) fn wait(text: &str) -> Result<Duration> {
+    if matches!(text, "0" | "0s" | "0ms") {
+        return Ok(Duration::ZERO);
+    }
+    let example = "write a time to wait as in `90s`, `1500ms` or `1h30m`";
+    if !text.starts_with(|c: char| c.is_ascii_digit())
+        || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.')
+    {
+        return Err(ParseError::whole(text, "this is no duration", example).into());
+    }
+    // The notation of limits reads durations: borrow its reader, and its words for what is wrong.
+    const PREFIX: &str = "1/";
+    match format!("{PREFIX}{text} via fixed_window").parse::<Limit>() {
+        Ok(limit) => Ok(limit.quota().period.as_duration()),
+        Err(error) => {
+            let span = error.span();
+            let (start, end) = (span.start.saturating_sub(2), span.end.saturating_sub(2));
+            let at = start.min(text.len())..end.min(text.len());
+            Err(ParseError::at(text, at, error.what(), error.remedy()).into())
+        }
+    }
+}
+
+/// The strategy of that name.
+pub(crate) fn strategy(name: &str) -> Result<Strategy> {
+    Strategy::named(name).ok_or_else(|| {
+        let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
+        anyhow!("unknown strategy `{}`: the strategies are {}", shown(name), names.join(", "))
+    })
+}
+
+/// Limits that count together, from one or several texts.
+pub(crate) fn limits(texts: &[String], strategy: Option<Strategy>) -> Result<LimitSet> {
+    let text = texts.join(", ");
+    Ok(match strategy {
+        Some(strategy) => LimitSet::parse_with(&text, strategy)?,
+        None => text.parse()?,
+    })
+}
+
+/// `SUBJECT=LIMIT`, split at the last `=`.
+pub(crate) fn on(text: &str, strategy: Option<Strategy>) -> Result<(Subject, LimitSet)> {
+    let Some((subject, limit)) = text.rsplit_once('=') else {
+        return Err(ParseError::whole(
+            text,
+            "a limit is missing",
+            "`--on` takes SUBJECT=LIMIT, as in `--on user:42=10/s`",
+        )
+        .into());
+    };
+    Ok((Subject::parse(subject)?, limits(&[limit.to_owned()], strategy)?))
+}
+
+/// The value that all subjects of one check share on a cluster. Only its form is looked at: no
+/// store of this version has shards.
+pub(crate) fn shard(value: &str) -> Result<()> {
+    if value.is_empty() {
+        bail!("`--shard` is empty: give the value that the subjects share, as in `--shard 12`");
+    }
+    Subject::of("shard", value)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+
+    #[test]
+    fn costs() {
+        assert_eq!(cost("1", false).unwrap(), 1);
+        assert_eq!(cost("+7", false).unwrap(), 7);
+        assert_eq!(cost("1099511627776", false).unwrap(), 1 << 40);
+        for (text, says) in [
+            ("0", "use `tollgate peek`"),
+            ("-0", "use `tollgate peek`"),
+            ("-1", "cannot be negative: to give units back, use `tollgate adjust"),
+            ("1.5", "a whole number, not `1.5`: count in smaller units"),
+            ("1e3", "a whole number, not `1e3`: count in smaller units"),
+            ("-1.5", "a whole number"),
+            ("1099511627777", "too large: the largest is 2^40 = 1099511627776"),
+            ("99999999999999999999999999", "too large"),
+            ("", "missing"),
+            ("five", "write digits only"),
+            ("inf", "write digits only"),
+            ("-", "write digits only"),
+            ("--json", "write digits only"),
+        ] {
+            let error = cost(text, false).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        assert!(cost("0", true).unwrap_err().to_string().contains("leave it out"));
+    }
+
+    #[test]
+    fn deltas() {
+        assert_eq!(delta("+5").unwrap(), 5);
+        assert_eq!(delta("-5").unwrap(), -5);
+        for (text, says) in
+            [("0", "changes nothing"), ("-0", "changes nothing"), ("0.5", "whole number")]
+        {
+            assert!(delta(text).unwrap_err().to_string().contains(says), "{text}");
+        }
+    }
+
+    #[test]
+    fn waits() {
+        assert_eq!(wait("0").unwrap(), Duration::ZERO);
+        assert_eq!(wait("1h30m").unwrap(), Duration::from_secs(5400));
+        assert_eq!(wait("1500ms").unwrap(), Duration::from_millis(1500));
+        for (text, says) in [
+            ("", "no duration"),
+            ("s", "no duration"),
+            ("-1s", "no duration"),
+            ("10", "unknown unit of time"),
+            ("1.5s", "`1500ms` instead of `1.5s`"),
+            ("1month", "calendar periods"),
+            ("1s via gcra", "no duration"),
+            ("400d", "longer than 366 days"),
+        ] {
+            let error = wait(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+        let caret = wait("10x").unwrap_err().to_string();
+        assert!(caret.contains("\n  10x\n  ^^^ the units are"), "{caret}");
+    }
+
+    #[test]
+    fn subjects_with_limits() {
+        let (subject, limits) = on("a=b:c=5/s", None).err().map_or_else(
+            || unreachable!("`a=b` is no name of a dimension"),
+            |_| on("token:c=d=5/s", None).unwrap(),
+        );
+        assert_eq!(subject.to_string(), "token:c=d");
+        assert_eq!(limits.to_string(), "5/s via sliding_log");
+        assert!(on("user:1", None).unwrap_err().to_string().contains("SUBJECT=LIMIT"));
+        let gcra = Strategy::named("gcra");
+        assert_eq!(on("u:1=5/s", gcra).unwrap().1.to_string(), "5/s burst 5 via gcra");
+        assert!(on("u:1=5/s via gcra", gcra).is_err());
+        assert!(strategy("gcr").unwrap_err().to_string().contains("the strategies are uniform"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_argument_panics(text in "\\PC*|[-+0-9.esmhdu=:,;/% a-z]{0,24}") {
+            let _ = cost(&text, false);
+            let _ = delta(&text);
+            let _ = wait(&text);
+            let _ = strategy(&text);
+            let _ = on(&text, None);
+            let _ = limits(std::slice::from_ref(&text), Strategy::named("gcra"));
+            let _ = shard(&text);
+            prop_assert!(shown(&text).chars().count() <= SHOWN_CHARS + 3);
+        }
+
+        #[test]
+        fn every_whole_number_is_a_cost_or_too_large(units in 1_u64..) {
+            let read = cost(&units.to_string(), false).ok();
+            prop_assert_eq!(read, (units <= MAX_COST).then_some(units));
+        }
+    }
+}

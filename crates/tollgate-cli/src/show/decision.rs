@@ -1,0 +1,262 @@
+//! Decisions as lines for people and as JSON for machines.
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use serde::Serialize;
+use tollgate::{Authority, Carried, Decision, Report, Verdict};
+
+use super::{Wait, duration};
+
+/// The exit code of a decision: 0 allow, 1 not yet, 3 never.
+pub(crate) fn exit_code(decision: &Decision<'_>) -> u8 {
+    match decision.verdict() {
+        Verdict::Allow => 0,
+        Verdict::NotYet(_) => 1,
+        Verdict::Never => 3,
+    }
+}
+
+/// A decision for machines.
+#[derive(Debug, Serialize)]
+pub(crate) struct DecisionJson {
+    allowed: bool,
+    verdict: &'static str,
+    granted: u64,
+    limit: u64,
+    remaining: u64,
+    retry_after: Option<Wait>,
+    reset_after: Wait,
+    binding: String,
+    limits: Vec<ReportJson>,
+    authority: &'static str,
+    at_us: u64,
+}
+
+/// One limit's part of it.
+#[derive(Debug, Serialize)]
+struct ReportJson {
+    subject: String,
+    identity: String,
+    limit: String,
+    capacity: u64,
+    remaining: u64,
+    retry_after: Option<Wait>,
+    reset_after: Wait,
+    admits: bool,
+    carried: &'static str,
+}
+
+impl DecisionJson {
+    pub(crate) fn of(decision: &Decision<'_>) -> Result<Self> {
+        Ok(Self {
+            allowed: decision.is_allowed(),
+            verdict: match decision.verdict() {
+                Verdict::Allow => "allow",
+                Verdict::NotYet(_) => "not_yet",
+                Verdict::Never => "never",
+            },
+            granted: decision.granted(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            retry_after: decision.retry_after().map(Wait::of).transpose()?,
+            reset_after: Wait::of(decision.reset_after())?,
+            binding: decision.binding().limit().to_string(),
+            limits: decision
+                .reports()
+                .map(|report| ReportJson::of(&report))
+                .collect::<Result<_>>()?,
+            authority: match decision.authority() {
+                Authority::Store => "store",
+                _ => "other",
+            },
+            at_us: decision.at().as_micros(),
+        })
+    }
+}
+
+impl ReportJson {
+    fn of(report: &Report<'_>) -> Result<Self> {
+        Ok(Self {
+            subject: report.subject().to_string(),
+            identity: report.limit().identity().to_owned(),
+            limit: report.limit().to_string(),
+            capacity: report.limit().capacity(),
+            remaining: report.remaining(),
+            retry_after: report.retry_after().map(Wait::of).transpose()?,
+            reset_after: Wait::of(report.reset_after())?,
+            admits: report.admits(),
+            carried: match report.carried() {
+                Carried::Same => "same",
+                Carried::Over => "over",
+                Carried::Fresh => "fresh",
+                _ => "other",
+            },
+        })
+    }
+}
+
+/// A decision for people: one line, and one per limit where there are several.
+pub(crate) fn lines(decision: &Decision<'_>, peek: bool) -> String {
+    let mut text = headline(decision, peek);
+    text.push('\n');
+    let reports: Vec<_> = decision.reports().collect();
+    if let [only] = &reports[..] {
+        text.push_str(&carried(only, "  "));
+        return text;
+    }
+    let wide = |part: fn(&Report<'_>) -> String| {
+        reports.iter().map(|report| part(report).chars().count()).max().unwrap_or(0)
+    };
+    let subject_width = wide(|report| report.subject().to_string());
+    let limit_width = wide(|report| report.limit().to_string());
+    for report in &reports {
+        let (word, style) = match report.retry_after() {
+            _ if report.admits() => ("ok   ", good()),
+            Some(_) => ("deny ", bad()),
+            None => ("never", bad()),
+        };
+        text.push_str(&format!(
+            "  {style}{word}{style:#} {:<subject_width$}  {:<limit_width$}  {}\n",
+            report.subject().to_string(),
+            report.limit().to_string(),
+            fields(report),
+        ));
+        text.push_str(&carried(report, "        "));
+    }
+    text
+}
+
+fn headline(decision: &Decision<'_>, peek: bool) -> String {
+    let binding = decision.binding();
+    let (subject, limit) = (binding.subject(), binding.limit());
+    let would = if peek { "would " } else { "" };
+    let style = if decision.is_allowed() { good() } else { bad() };
+    match decision.verdict() {
+        Verdict::Allow => format!(
+            "{style}{would}allow{style:#} {subject}: {} of {} left{} ({limit})",
+            decision.remaining(),
+            decision.limit(),
+            full_again(&binding),
+        ),
+        Verdict::NotYet(wait) => format!(
+            "{style}{would}deny{style:#} {subject}: {} of {} left, retry in {} ({limit})",
+            decision.remaining(),
+            decision.limit(),
+            duration(wait),
+        ),
+        Verdict::Never => format!(
+            "{style}{would}deny{style:#} {subject}: never, the cost is above {} ({limit})",
+            decision.limit(),
+        ),
+    }
+}
+
+/// What one limit says, without its name.
+fn fields(report: &Report<'_>) -> String {
+    let (remaining, limit) = (report.remaining(), report.limit().capacity());
+    match report.retry_after() {
+        _ if report.admits() => format!("{remaining} of {limit} left{}", full_again(report)),
+        Some(wait) => format!("{remaining} of {limit} left, retry in {}", duration(wait)),
+        None => format!("never, the cost is above {limit}"),
+    }
+}
+
+fn full_again(report: &Report<'_>) -> String {
+    if report.reset_after().is_zero() {
+        return String::new();
+    }
+    format!(", full again in {}", duration(report.reset_after()))
+}
+
+/// A line about a limit whose numbers had changed while it counted.
+fn carried(report: &Report<'_>, indent: &str) -> String {
+    match report.carried() {
+        Carried::Over => format!("{indent}its numbers have changed: the count was carried over\n"),
+        Carried::Fresh => {
+            format!("{indent}it counts otherwise than before, or is new: it started fresh\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn good() -> Style {
+    AnsiColor::Green.on_default()
+}
+
+fn bad() -> Style {
+    AnsiColor::Red.on_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore};
+
+    use super::*;
+
+    /// The lines without colours, and the JSON.
+    fn shown(decision: &Decision<'_>, peek: bool) -> (String, serde_json::Value) {
+        let plain = anstream::adapter::strip_str(&lines(decision, peek)).to_string();
+        let json = serde_json::to_value(DecisionJson::of(decision).unwrap()).unwrap();
+        (plain, json)
+    }
+
+    fn limiter(limits: &str) -> Limiter {
+        let clock = ManualClock::at_micros(1_000_000_000_000_000);
+        let store = MemoryStore::builder().clock(clock).build();
+        Limiter::new(limits.parse().unwrap(), store)
+    }
+
+    #[test]
+    fn one_limit_is_one_line() {
+        let limiter = limiter("3/60s via sliding_log");
+        let (text, json) = shown(&limiter.check_now("zoo").unwrap(), false);
+        assert_eq!(text, "allow zoo: 2 of 3 left, full again in 1m (3/m via sliding_log)\n");
+        assert_eq!(json["verdict"], "allow");
+        assert_eq!(json["retry_after"], serde_json::Value::Null);
+        assert_eq!(json["reset_after"]["seconds"], 60);
+        assert_eq!(json["at_us"], 1_000_000_000_000_000_u64);
+        let decision = limiter.peek_now(Ask::new("zoo").cost(3)).unwrap();
+        let (text, json) = shown(&decision, true);
+        assert_eq!(text, "would deny zoo: 2 of 3 left, retry in 1m (3/m via sliding_log)\n");
+        assert_eq!((exit_code(&decision), &json["verdict"]), (1, &"not_yet".into()));
+        let decision = limiter.check_now(Ask::new("zoo").cost(4)).unwrap();
+        let (text, json) = shown(&decision, false);
+        assert_eq!(text, "deny zoo: never, the cost is above 3 (3/m via sliding_log)\n");
+        assert_eq!((exit_code(&decision), &json["verdict"]), (3, &"never".into()));
+        assert_eq!(json["retry_after"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn several_limits_say_which_refused() {
+        let limiter = limiter("1/h");
+        let shared: LimitSet = "5/10s".parse().unwrap();
+        let own: LimitSet = "1/10s".parse().unwrap();
+        let ask = || Ask::from([("resource:12", &shared), ("consumer:1", &own)]);
+        assert_eq!(exit_code(&limiter.check_now(ask()).unwrap()), 0);
+        let (text, json) = shown(&limiter.check_now(ask()).unwrap(), false);
+        let expected = "\
+deny consumer:1: 0 of 1 left, retry in 10s (1/10s via sliding_log)
+  ok    resource:12  5/10s via sliding_log  4 of 5 left, full again in 10s
+  deny  consumer:1   1/10s via sliding_log  0 of 1 left, retry in 10s
+";
+        assert_eq!(text, expected);
+        assert_eq!(json["limits"][0]["admits"], true);
+        assert_eq!(json["limits"][1]["admits"], false);
+        assert_eq!(json["limits"][1]["subject"], "consumer:1");
+        assert_eq!(json["binding"], "1/10s via sliding_log");
+    }
+
+    #[test]
+    fn changed_numbers_are_told() {
+        let limiter = limiter("1/h");
+        let (old, new): (LimitSet, LimitSet) =
+            ("api: 5/10s".parse().unwrap(), "api: 9/10s".parse().unwrap());
+        let other: LimitSet = "api: 9/10s via gcra".parse().unwrap();
+        for (limits, says) in [(&old, ""), (&new, "carried over"), (&other, "started fresh")] {
+            let decision = limiter.check_now(Ask::new("bob").under(limits)).unwrap();
+            let (text, _) = shown(&decision, false);
+            assert!(text.contains(says), "{text}");
+            assert_eq!(text.lines().count(), 1 + usize::from(!says.is_empty()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What people and machines read: one output, durations, decisions.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use jiff::Timestamp;
+use serde::Serialize;
+use tollgate::Time;
+
+pub(crate) mod decision;
+
+/// How wide a table is, in columns: room for the numbers, and a long limit takes several lines.
+const TABLE_COLUMNS: u16 = 100;
+
+/// Standard output. A reader that went away (`| head`) is no error: what is left is dropped, and
+/// the command ends as it would have.
+#[derive(Debug)]
+pub(crate) struct Output {
+    open: bool,
+}
+
+impl Output {
+    pub(crate) fn new() -> Self {
+        Self { open: true }
+    }
+
+    /// Writes text; its colours are taken out where they are not wanted.
+    pub(crate) fn text(&mut self, text: &str) -> Result<()> {
+        if !self.open {
+            return Ok(());
+        }
+        let mut stdout = anstream::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.open = false;
+                Ok(())
+            }
+            done => Ok(done?),
+        }
+    }
+
+    /// Writes one line of text.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> Result<()> {
+        self.text(&format!("{}\n", text.as_ref()))
+    }
+
+    /// Writes one JSON object on one line.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        self.line(serde_json::to_string(value)?)
+    }
+}
+
+/// A table of at most [`TABLE_COLUMNS`]: the first column is text, the others are numbers.
+pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let line = LineStyle::none().fill('─').junction('─');
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(line)).set_header(header);
+    // Without a terminal the library cannot know a width, and the output should be the same.
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(TABLE_COLUMNS);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// A line on stderr for people, beside what was asked for; dropped when nobody reads it.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "note: {text}");
+}
+
+/// A wait for machines: a number of seconds with at most 6 decimals, and the same as text.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wait {
+    seconds: Box<serde_json::value::RawValue>,
+    text: String,
+}
+
+impl Wait {
+    /// `duration`, rounded up to a whole microsecond. No float is involved.
+    pub(crate) fn of(duration: Duration) -> Result<Self> {
+        let us = micros(duration);
+        let seconds = decimal(us / 1_000_000, us % 1_000_000);
+        Ok(Self {
+            seconds: serde_json::value::RawValue::from_string(seconds)?,
+            text: self::duration(duration),
+        })
+    }
+}
+
+/// Whole microseconds, rounded up.
+fn micros(duration: Duration) -> u128 {
+    duration.as_nanos().div_ceil(1_000)
+}
+
+/// `whole.fraction`, the fraction in millionths, without trailing zeros.
+fn decimal(whole: u128, millionths: u128) -> String {
+    if millionths == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{millionths:06}");
+    format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
+/// A duration as people read it, exact to the microsecond and never rounded down: `1.5s`,
+/// `2m5s`, `3d4h`.
+pub(crate) fn duration(duration: Duration) -> String {
+    const UNITS: [(&str, u128); 3] =
+        [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000)];
+    let mut us = micros(duration);
+    let mut text = String::new();
+    for (unit, length) in UNITS {
+        if us >= length {
+            text.push_str(&format!("{}{unit}", us / length));
+            us %= length;
+        }
+    }
+    if us > 0 || text.is_empty() {
+        text.push_str(&decimal(us / 1_000_000, us % 1_000_000));
+        text.push('s');
+    }
+    text
+}
+
+/// A store's time as people read it, in UTC.
+pub(crate) fn time(us: u64) -> String {
+    i64::try_from(us)
+        .ok()
+        .and_then(|us| Timestamp::from_microsecond(us).ok())
+        .map_or_else(|| format!("{us} us after the epoch"), |time| time.to_string())
+}
+
+/// How far `time` is from `now`, in words.
+pub(crate) fn distance(time: Time, now: Time) -> String {
+    let us = time.as_micros().abs_diff(now.as_micros());
+    let length = duration(Duration::from_micros(us));
+    if time > now { format!("in {length}") } else { format!("{length} ago") }
+}
+
+/// `1 unit`, `5 units`.
+pub(crate) fn count(number: u64, one: &str) -> String {
+    if number == 1 { format!("1 {one}") } else { format!("{number} {one}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{prop_assert_eq, proptest};
+
+    use super::*;
+
+    #[test]
+    fn durations_are_exact_and_round_up() {
+        for (nanos, text) in [
+            (0, "0s"),
+            (1, "0.000001s"),
+            (1_500_000_000, "1.5s"),
+            (1_500_000_001, "1.500001s"),
+            (60_000_000_000, "1m"),
+            (125_000_000_000, "2m5s"),
+            (3_600_000_000_001, "1h0.000001s"),
+            (273_600_000_000_000, "3d4h"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanos)), text);
+        }
+        let json = serde_json::to_string(&Wait::of(Duration::from_micros(1_500_000)).unwrap());
+        assert_eq!(json.unwrap(), r#"{"seconds":1.5,"text":"1.5s"}"#);
+    }
+
+    #[test]
+    fn times_are_in_utc() {
+        assert_eq!(time(0), "1970-01-01T00:00:00Z");
+        assert_eq!(time(1_500_000), "1970-01-01T00:00:01.5Z");
+        assert_eq!(time(u64::MAX), "18446744073709551615 us after the epoch");
+    }
+
+    proptest! {
+        #[test]
+        fn seconds_say_the_same_number(us in 0_u64..=1 << 53) {
+            let wait = Wait::of(Duration::from_micros(us)).unwrap();
+            let text = wait.seconds.get();
+            let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+            let back = whole.parse::<u64>().unwrap() * 1_000_000
+                + format!("{fraction:0<6}").parse::<u64>().unwrap();
+            prop_assert_eq!(back, us);
+        }
+    }
+}

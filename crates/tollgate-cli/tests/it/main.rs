@@ -1,0 +1,62 @@
+//! The program as people and scripts meet it: exit codes, messages, output.
+
+#![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
+
+mod bad_input;
+mod counting;
+mod replaying;
+mod running;
+mod shown;
+
+use std::path::Path;
+
+use assert_cmd::Command;
+use tempfile::TempDir;
+
+/// A place of its own for the counts of one test.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    fn store(&self) -> String {
+        format!("sqlite://{}", self.path().join("counts.db").display())
+    }
+
+    /// The program with these arguments, and nothing of the environment that it reads.
+    fn tollgate(&self, args: &[&str]) -> Command {
+        let mut command = Command::from_std(self.std(args));
+        command.timeout(std::time::Duration::from_secs(60));
+        command
+    }
+
+    fn std(&self, args: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("tollgate"));
+        command.args(args).env_remove("XDG_STATE_HOME").env("HOME", self.path());
+        command.env("TOLLGATE_STORE", self.store());
+        command
+    }
+
+    /// The exit code, and what was printed on stdout and stderr.
+    fn run(&self, args: &[&str]) -> (i32, String, String) {
+        let output = self.tollgate(args).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    fn code(&self, args: &[&str]) -> i32 {
+        self.run(args).0
+    }
+
+    fn json(&self, args: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.run(args).1).unwrap()
+    }
+}

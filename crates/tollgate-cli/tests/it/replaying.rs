@@ -1,0 +1,127 @@
+//! `replay`: a log in, a table or one JSON object out.
+
+use crate::Place;
+
+/// Two clients: one asks six times within three seconds, one once; a line that is none; one line
+/// out of order.
+const LOG: &str = "\
+10.0.0.1 - - [17/May/2015:10:05:00 +0000] \"GET /a HTTP/1.1\" 200 5
+10.0.0.1 - - [17/May/2015:10:05:01 +0000] \"GET /a HTTP/1.1\" 200 5
+10.0.0.1 - - [17/May/2015:10:05:01 +0000] \"GET /b HTTP/1.1\" 200 5
+10.0.0.2 - bob [17/May/2015:10:05:00 +0000] \"GET /b HTTP/1.1\" 200 5
+this is no line of a log
+10.0.0.1 - - [17/May/2015:10:05:02 +0000] \"GET /a HTTP/1.1\" 200 5
+10.0.0.1 - - [17/May/2015:10:05:02 +0000] \"GET /a HTTP/1.1\" 200 5
+10.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 5
+";
+
+fn with_log() -> (Place, String) {
+    let place = Place::new();
+    let path = place.path().join("access.log");
+    std::fs::write(&path, LOG).unwrap();
+    (place, path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn json_is_the_object_that_scripts_rely_on() {
+    let (place, log) = with_log();
+    let json = place.json(&["replay", &log, "--limit", "3/10s", "--json"]);
+    let expected = serde_json::json!({
+        "events": 7, "out_of_order": 1, "unparsed": 1,
+        "strategies": [{
+            "strategy": "sliding_log", "limit": "3/10s via sliding_log",
+            "admitted": 4, "denied": 3, "peak_in_window": 3, "clients_denied": 1,
+            "top_denied": [["10.0.0.1", 3]],
+        }],
+    });
+    assert_eq!(json, expected);
+    let all = place.json(&["replay", &log, "--limit", "3/10s", "--strategy", "all", "--json"]);
+    let strategies = all["strategies"].as_array().unwrap();
+    assert_eq!(strategies.len(), tollgate::Strategy::ALL.len());
+    for case in strategies {
+        let sum = case["admitted"].as_u64().unwrap() + case["denied"].as_u64().unwrap();
+        assert_eq!(sum, 7, "{case}");
+    }
+}
+
+#[test]
+fn people_get_a_table_and_what_to_know_of_it() {
+    let (place, log) = with_log();
+    let (code, out, err) = place.run(&["replay", &log, "-l", "3/10s", "--strategy", "all"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for says in [
+        "7 events of 2 clients by ip, 2015-05-17T10:05:00Z to 2015-05-17T10:05:03Z\n",
+        "\n sliding_log ",
+        " 1 of 2 ",
+        "42.9 %",
+        "\n3/10s via sliding_log\n  most denied: 10.0.0.1 (3)\n",
+        "note: 1 line is stamped earlier than the line before",
+        "note: 1 line is no event\n  line 5: ",
+        "    this is no line of a log\n",
+        "note: all stamps are whole seconds",
+        "`--spread 1`",
+    ] {
+        assert!(out.contains(says), "{says} is not in\n{out}");
+    }
+    let (_, out, _) = place.run(&["replay", &log, "-l", "3/10s", "--by", "user"]);
+    assert!(out.starts_with("1 event of 1 client by user"), "{out}");
+    let (code, out, _) = place.run(&["replay", &log, "-l", "3/10s", "--by", "nothing"]);
+    assert!(code == 0 && out.contains("no line of the log is an event with the field"), "{out}");
+}
+
+#[test]
+fn a_spread_is_the_same_for_the_same_seed() {
+    let (place, log) = with_log();
+    let spread = |seed: &str| {
+        place.json(&["replay", &log, "--limit", "1/500ms", "--spread", seed, "--json"])
+    };
+    assert_eq!(spread("7"), spread("7"));
+    let whole = place.json(&["replay", &log, "--limit", "1/500ms", "--json"]);
+    assert_eq!(whole["strategies"][0]["denied"], 2);
+}
+
+#[test]
+fn a_log_may_come_from_a_pipe_or_be_packed() {
+    let (place, _) = with_log();
+    let packed =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/semicomplete_access.log.gz");
+    let json = place.json(&["replay", packed, "--limit", "5/10s", "--by", "ip", "--json"]);
+    assert_eq!(json["events"], 10_000);
+    assert_eq!(json["strategies"][0]["peak_in_window"], 5);
+    // Several are one: a packed one and a plain one.
+    let plain = place.path().join("access.log");
+    let both = ["replay", packed, plain.to_str().unwrap(), "--limit", "5/10s", "--json"];
+    assert_eq!(place.json(&both)["events"], 10_007);
+    let output = place
+        .tollgate(&["replay", "-", "--limit", "3/10s", "--json"])
+        .write_stdin(LOG)
+        .output()
+        .unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["events"], 7);
+}
+
+#[test]
+fn bad_input_says_what_would_be_right() {
+    let (place, log) = with_log();
+    let folder = place.path().to_str().unwrap();
+    for (args, says) in [
+        (&["replay", "no-such.log", "-l", "3/s"][..], "no-such.log: no such file"),
+        (&["replay", folder, "-l", "3/s"], "is a directory"),
+        (&["replay", &log], "no limit is given: add one, as in `--limit 5/10s`"),
+        (&["replay", &log, "-l", "0/s"], "\n  0/s\n  ^ give at least 1"),
+        (
+            &["replay", &log, "-l", "3/s via gcra", "--strategy", "all"],
+            "the strategy is given twice",
+        ),
+        (&["replay", &log, "-l", "3/s", "--strategy", "fixed"], "'fixed_window'"),
+        (&["replay", &log, "-l", "3/s", "--by", ""], "--by needs a field: ip, path, user"),
+        (&["replay", &log, "-l", "3/s", "--spread", "often"], "'often'"),
+        (&["replay", &log, "-l", "3/s", "--store", "redis://x"], "not built yet"),
+        (&["replay"], "<LOG>"),
+    ] {
+        let (code, out, err) = place.run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: ") && err.contains(says), "{args:?} says\n{err}");
+    }
+}
