@@ -177,7 +177,11 @@ fn a_log_without_room_counts_longer_and_never_less() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
+    // Failures are printed with their input; they are not written into the tree.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(40)
+    })]
 
     /// Random floods on tiny budgets: no subject with an entry is ever over its limit in a
     /// window, nor are the subjects of one shared state together.
@@ -205,8 +209,8 @@ proptest! {
                     let _ = limiter.peek_now(name.as_str()).unwrap();
                 }
                 _ => {
-                    let granted =
-                        limiter.check_now(Ask::new(name.as_str()).cost(cost).partial()).unwrap().granted();
+                    let ask = Ask::new(name.as_str()).cost(cost).partial();
+                    let granted = limiter.check_now(ask).unwrap().granted();
                     if granted > 0 {
                         events.entry(subject).or_default().push((at, granted));
                         if is_shared(&limiter, &name) {
