@@ -1,4 +1,5 @@
 //! The oracle, vectors, invariants and store conformance kit of Tollgate.
 
+pub mod conformance;
 pub mod oracle;
 pub mod vectors;

@@ -16,6 +16,38 @@ use std::fmt;
 
 use crate::oracle::{Answer, Fields, Oracle, Rounding, Rule};
 
+/// Embeds a file of `vectors/`, with its path there.
+macro_rules! embed {
+    ($path:literal) => {
+        ($path, include_str!(concat!("../../../vectors/", $path)))
+    };
+}
+
+/// Every file of `vectors/`: its path there, and its text.
+pub const VECTORS: &[(&str, &str)] = &[
+    embed!("fixed_window/clock.txt"),
+    embed!("fixed_window/edges.txt"),
+    embed!("fixed_window/first_hit.txt"),
+    embed!("gcra/clock.txt"),
+    embed!("gcra/edges.txt"),
+    embed!("gcra/partial.txt"),
+    embed!("gcra/table.txt"),
+    embed!("sliding_log/clock.txt"),
+    embed!("sliding_log/edges.txt"),
+    embed!("sliding_log/weights.txt"),
+    embed!("sliding_window/clock.txt"),
+    embed!("sliding_window/conservative.txt"),
+    embed!("sliding_window/interpolate.txt"),
+    embed!("sliding_window/truncate.txt"),
+    embed!("token_bucket/greedy.txt"),
+    embed!("token_bucket/greedy_clock.txt"),
+    embed!("token_bucket/interval.txt"),
+    embed!("token_bucket/interval_clock.txt"),
+    embed!("uniform/clock.txt"),
+    embed!("uniform/never.txt"),
+    embed!("uniform/spacing.txt"),
+];
+
 /// One fresh subject under one limit, and what it is asked.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,6 +299,20 @@ mod tests {
             assert!(files >= 3, "{strategy} has {files} files");
         }
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    #[test]
+    fn every_file_is_embedded() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors");
+        let mut files = Vec::new();
+        for strategy in STRATEGIES {
+            for entry in std::fs::read_dir(folder.join(strategy)).unwrap() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                files.push(format!("{strategy}/{name}"));
+            }
+        }
+        files.sort();
+        assert_eq!(VECTORS.iter().map(|(path, _)| *path).collect::<Vec<_>>(), files);
     }
 
     #[test]

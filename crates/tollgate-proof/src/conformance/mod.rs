@@ -1,0 +1,163 @@
+//! The store conformance kit: what every store owes, as cases that anybody writing one can run.
+//!
+//! A case gets a function that makes a fresh, empty store whose time comes from a [`ManualClock`],
+//! and panics when a promise is broken. In a test file of a store:
+//!
+//! ```
+//! use tollgate::{ManualClock, MemoryStore};
+//!
+//! fn make(clock: ManualClock) -> MemoryStore {
+//!     MemoryStore::builder().clock(clock).build()
+//! }
+//!
+//! tollgate_proof::conformance_tests!(make);
+//! # fn main() {}
+//! ```
+//!
+//! Every case then shows as a test of its own. [`run`] runs them all in a row instead. No async
+//! runtime is needed: the kit waits for a store's futures by parking its thread. A store whose
+//! futures need a runtime enters it in the function that makes the store, or blocks inside.
+//!
+//! What a case may rely on: two stores of one `make` do not share counts, and a store does not
+//! read any clock but the one it was given.
+
+mod histories;
+mod migration;
+mod promises;
+mod threads;
+mod world;
+
+use tollgate::{ManualClock, Store};
+
+pub use world::{block_on, rule_of};
+
+/// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.
+pub trait StoreMaker {
+    /// What it makes.
+    type Store: Store;
+    /// A store that holds nothing yet, and whose time is `clock`'s.
+    fn make(&self, clock: ManualClock) -> Self::Store;
+}
+
+impl<S: Store, F: Fn(ManualClock) -> S> StoreMaker for F {
+    type Store = S;
+
+    fn make(&self, clock: ManualClock) -> S {
+        self(clock)
+    }
+}
+
+/// One promise: its name, and what panics when it is broken.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+pub struct Case<M> {
+    /// The promise in a few words.
+    pub name: &'static str,
+    /// Tries it on stores of a maker.
+    pub run: fn(&M),
+}
+
+/// Writes the cases once: as a list, and each as a function that the macro makes a test of.
+macro_rules! cases {
+    ($($module:ident::$name:ident,)+) => {
+        /// Every case, in order.
+        #[must_use]
+        pub fn cases<M: StoreMaker>() -> Vec<Case<M>> {
+            vec![$(Case { name: stringify!($name), run: $module::$name::<M> }),+]
+        }
+
+        $(
+            #[doc = concat!("The case `", stringify!($name), "`.")]
+            ///
+            /// # Panics
+            /// When the store breaks it.
+            pub fn $name<M: StoreMaker>(maker: &M) {
+                $module::$name(maker);
+            }
+        )+
+    };
+}
+
+cases! {
+    histories::time_lines_are_answered_as_written,
+    histories::one_limit_equals_the_oracle_in_every_field,
+    histories::a_clock_that_steps_back_equals_the_oracle_in_every_field,
+    histories::several_limits_and_subjects_equal_the_oracle_in_every_field,
+    promises::a_check_is_all_or_nothing,
+    promises::denials_and_peeks_change_nothing,
+    promises::retry_after_is_exact_both_ways,
+    promises::remaining_is_exact,
+    promises::a_refund_happens_once,
+    promises::a_refund_gives_only_what_still_counts,
+    promises::receipts_of_another_store_are_refused,
+    promises::a_reset_forgets_one_count_and_no_other,
+    promises::an_adjustment_stays_within_the_limit,
+    promises::subjects_are_told_apart_byte_by_byte,
+    promises::impossible_costs_are_never_and_change_nothing,
+    migration::numbers_may_go_up_and_down_while_they_count,
+    migration::another_strategy_starts_fresh_and_says_so,
+    migration::a_set_written_in_another_order_shares_its_count,
+    migration::a_set_of_other_identities_is_another_count,
+    threads::a_hundred_threads_share_five_units,
+    threads::checks_in_opposite_orders_never_wait_for_each_other,
+}
+
+/// Runs every case in a row.
+///
+/// # Panics
+/// At the first promise that is broken; the name of the case is printed before.
+pub fn run<M: StoreMaker>(maker: M) {
+    for case in cases::<M>() {
+        println!("case {}", case.name);
+        (case.run)(&maker);
+    }
+}
+
+/// Makes one `#[test]` of each case of the kit, for the stores of a function.
+///
+/// Its argument is anything that may be called with a [`ManualClock`] and answers a store.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_tests!(@each $make;
+            time_lines_are_answered_as_written,
+            one_limit_equals_the_oracle_in_every_field,
+            a_clock_that_steps_back_equals_the_oracle_in_every_field,
+            several_limits_and_subjects_equal_the_oracle_in_every_field,
+            a_check_is_all_or_nothing,
+            denials_and_peeks_change_nothing,
+            retry_after_is_exact_both_ways,
+            remaining_is_exact,
+            a_refund_happens_once,
+            a_refund_gives_only_what_still_counts,
+            receipts_of_another_store_are_refused,
+            a_reset_forgets_one_count_and_no_other,
+            an_adjustment_stays_within_the_limit,
+            subjects_are_told_apart_byte_by_byte,
+            impossible_costs_are_never_and_change_nothing,
+            numbers_may_go_up_and_down_while_they_count,
+            another_strategy_starts_fresh_and_says_so,
+            a_set_written_in_another_order_shares_its_count,
+            a_set_of_other_identities_is_another_count,
+            a_hundred_threads_share_five_units,
+            checks_in_opposite_orders_never_wait_for_each_other,
+        );
+        /// Every case of the kit has a test here.
+        #[test]
+        fn no_case_is_left_out() {
+            fn names<M: $crate::conformance::StoreMaker>(_: &M) -> Vec<&'static str> {
+                $crate::conformance::cases::<M>().iter().map(|case| case.name).collect()
+            }
+            assert_eq!(names(&$make), CONFORMANCE_CASES);
+        }
+    };
+    (@each $make:expr; $($name:ident,)+) => {
+        const CONFORMANCE_CASES: &[&str] = &[$(stringify!($name)),+];
+        $(
+            #[test]
+            fn $name() {
+                $crate::conformance::$name(&$make);
+            }
+        )+
+    };
+}

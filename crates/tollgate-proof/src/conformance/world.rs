@@ -1,0 +1,185 @@
+//! A store under test with its clock, and what the cases need around it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use tollgate::{
+    Anchor, Ask, Clock, Decision, Inspection, Limit, LimitSet, Limiter, ManualClock, Quota,
+    Receipt, Refill, Refund, Rounding, Strategy, Time,
+};
+
+use super::StoreMaker;
+use crate::oracle::{self, Answer, Fields, Rule};
+
+/// Wakes the thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future on this thread, without a runtime.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// The oracle's rule of a limit, read from its quota. None for a strategy that the oracle does
+/// not know.
+#[must_use]
+pub fn rule_of(limit: &Limit) -> Option<Rule> {
+    let Quota { units, period, burst, precision, rounding, refill, anchor, .. } = *limit.quota();
+    let (n, d_us) = (units, period.as_micros());
+    let burst = burst.unwrap_or(units);
+    Some(match limit.strategy() {
+        Strategy::Uniform => Rule::Greedy { n, d_us, burst: 1 },
+        Strategy::TokenBucket if refill == Some(Refill::Interval) => {
+            Rule::Interval { n, d_us, burst }
+        }
+        Strategy::Gcra | Strategy::TokenBucket => Rule::Greedy { n, d_us, burst },
+        Strategy::FixedWindow if anchor == Some(Anchor::FirstHit) => {
+            Rule::FixedFirstHit { n, d_us }
+        }
+        Strategy::FixedWindow => Rule::FixedEpoch { n, d_us },
+        Strategy::SlidingLog => Rule::Log { n, d_us },
+        Strategy::SlidingWindow => Rule::Window {
+            n,
+            d_us,
+            precision_us: precision?.as_micros(),
+            rounding: match rounding? {
+                Rounding::Interpolate => oracle::Rounding::Interpolate,
+                Rounding::Truncate => oracle::Rounding::Truncate,
+                _ => oracle::Rounding::Conservative,
+            },
+        },
+        _ => return None,
+    })
+}
+
+/// A small generator of numbers (SplitMix64): cases must be the same on every machine, and the
+/// kit should not choose its users' version of `rand`.
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number from 0 to `end - 1`.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end.max(1)
+    }
+}
+
+/// A fresh store on a clock of its own.
+pub(super) struct World<S> {
+    pub(super) clock: ManualClock,
+    pub(super) limiter: Limiter<S>,
+}
+
+impl<S: tollgate::Store> World<S> {
+    /// A store at `now_us` under `limits`.
+    pub(super) fn new<M: StoreMaker<Store = S>>(maker: &M, limits: &str, now_us: u64) -> Self {
+        let clock = ManualClock::at_micros(now_us);
+        let store = maker.make(clock.clone());
+        Self { limiter: Limiter::new(set(limits), store), clock }
+    }
+
+    pub(super) fn at(&self, now_us: u64) {
+        self.clock.set(Time::from_micros(now_us));
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.clock.now().as_micros()
+    }
+
+    pub(super) fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Decision<'l> {
+        block_on(self.limiter.check(ask)).expect("the store answers")
+    }
+
+    pub(super) fn peek<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Decision<'l> {
+        block_on(self.limiter.peek(ask)).expect("the store answers")
+    }
+
+    pub(super) fn refund(&self, receipt: &Receipt) -> Refund {
+        block_on(self.limiter.refund(receipt)).expect("the store answers")
+    }
+
+    pub(super) fn adjust<'l>(&'l self, ask: impl Into<Ask<'l>>, delta: i64) -> Vec<i64> {
+        block_on(self.limiter.adjust(ask, delta)).expect("the store answers")
+    }
+
+    pub(super) fn reset<'l>(&'l self, ask: impl Into<Ask<'l>>) -> bool {
+        block_on(self.limiter.reset(ask)).expect("the store answers")
+    }
+
+    pub(super) fn inspect<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Option<Inspection> {
+        block_on(self.limiter.inspect(ask)).expect("the store answers")
+    }
+}
+
+/// Limits of the kit's own: they parse.
+pub(super) fn set(text: &str) -> LimitSet {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+/// The fields of a decision's `index`th limit, as the oracle writes them.
+pub(super) fn fields(decision: &Decision<'_>, index: usize) -> Fields {
+    let report = decision.reports().nth(index).expect("one report per limit");
+    let micros = |wait: std::time::Duration| u64::try_from(wait.as_micros()).unwrap();
+    Fields {
+        remaining: report.remaining(),
+        retry_after_us: report.retry_after().map(micros),
+        reset_after_us: micros(report.reset_after()),
+    }
+}
+
+/// A decision over one limit, as the oracle writes it.
+pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> Answer {
+    Answer {
+        admitted: decision.is_allowed(),
+        granted: if peek { 0 } else { decision.granted() },
+        fields: fields(decision, 0),
+    }
+}
+
+/// One limit of every strategy and option, with numbers small enough to reach every branch.
+pub(super) const SMALL: [&str; 20] = [
+    "1/7ms via uniform",
+    "3/10us via uniform",
+    "5/3s via uniform",
+    "5/10s via gcra",
+    "7/3s burst 3 via gcra",
+    "3/10us burst 7 via gcra",
+    "10/1s burst 4 refill greedy via token_bucket",
+    "5/3s burst 5 refill interval via token_bucket",
+    "2/5s burst 7 refill interval via token_bucket",
+    "9/4s burst 3 refill interval via token_bucket",
+    "5/10s via fixed_window",
+    "4/300ms via fixed_window",
+    "5/10s anchor first-hit via fixed_window",
+    "3/700ms anchor first-hit via fixed_window",
+    "5/10s via sliding_log",
+    "7/400ms via sliding_log",
+    "6/10s precision 1s via sliding_window",
+    "6/10s precision 2500ms rounding interpolate via sliding_window",
+    "9/900ms precision 100ms rounding interpolate via sliding_window",
+    "5/6s precision 2s rounding truncate via sliding_window",
+];

@@ -1,0 +1,16 @@
+//! The memory store against the conformance kit.
+
+use tollgate::{ManualClock, MemoryStore};
+
+fn make(clock: ManualClock) -> MemoryStore {
+    MemoryStore::builder().clock(clock).build()
+}
+
+tollgate_proof::conformance_tests!(make);
+
+#[test]
+fn the_other_hash_is_no_other_store() {
+    tollgate_proof::conformance::run(|clock: ManualClock| {
+        MemoryStore::builder().sip_hash().clock(clock).build()
+    });
+}
