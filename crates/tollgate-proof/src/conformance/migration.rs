@@ -196,3 +196,45 @@ pub(super) fn a_set_of_other_identities_is_another_count<M: StoreMaker>(maker: &
     assert_eq!(world.peek("bob").remaining(), 1);
     assert_eq!(world.peek(Ask::new("bob").under(&more)).remaining(), 1);
 }
+
+/// Pairs of numbers under which a count is moved, not copied.
+const MOVES: [(&str, &str); 5] = [
+    ("x: 5/1h via fixed_window", "x: 5/10s via fixed_window"),
+    ("x: 5/1h via gcra", "x: 5/10s via gcra"),
+    ("x: 5/1h via sliding_window", "x: 5/10s via sliding_window"),
+    ("x: 5/1h refill interval via token_bucket", "x: 5/10s refill interval via token_bucket"),
+    ("x: 5/1h via sliding_log", "x: 5/10s via sliding_log"),
+];
+
+/// The wait that a denial under new numbers tells is enough: what was carried over is kept.
+pub(super) fn a_denial_after_a_change_keeps_what_was_carried<M: StoreMaker>(maker: &M) {
+    for (was, is) in MOVES {
+        let world = World::new(maker, was, NOW_US);
+        let new = set(is);
+        assert!(world.check(Ask::new("ann").cost(5)).is_allowed(), "{was}");
+        world.at(NOW_US + 3 * S);
+        let denied = world.check(Ask::new("ann").under(&new));
+        // A log that the shorter window no longer counts would admit: here it still counts.
+        let wait = denied.retry_after().expect("a denial with a wait");
+        world.clock.advance(wait);
+        assert!(world.check(Ask::new("ann").under(&new)).is_allowed(), "{was} -> {is}: {wait:?}");
+    }
+}
+
+/// A receipt from before a change gives back under the numbers that count now, and a receipt of
+/// another strategy gives nothing.
+pub(super) fn a_refund_after_a_change_forgets_nothing_else<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "x: 10/1h via gcra", NOW_US);
+    let more = set("x: 100/1h via gcra");
+    let receipt = world.check("ann").receipt().expect("admitted");
+    assert_eq!(world.check(Ask::new("ann").cost(50).under(&more)).remaining(), 49);
+    assert_eq!(world.refund(&receipt).given, [1]);
+    assert_eq!(world.peek(Ask::new("ann").under(&more)).remaining(), 50);
+
+    let world = World::new(maker, "x: 5/1h via fixed_window", NOW_US);
+    let other = set("x: 5/1h via gcra");
+    let receipt = world.check("ann").receipt().expect("admitted");
+    assert!(world.check(Ask::new("ann").cost(5).under(&other)).is_allowed());
+    assert_eq!(world.refund(&receipt).given, [0]);
+    assert_eq!(world.peek(Ask::new("ann").under(&other)).remaining(), 0);
+}

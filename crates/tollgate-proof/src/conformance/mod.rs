@@ -98,6 +98,9 @@ cases! {
     migration::another_strategy_starts_fresh_and_says_so,
     migration::a_set_written_in_another_order_shares_its_count,
     migration::a_set_of_other_identities_is_another_count,
+    migration::a_denial_after_a_change_keeps_what_was_carried,
+    migration::a_refund_after_a_change_forgets_nothing_else,
+    promises::a_shared_subject_keeps_its_count_while_others_come_in,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
 }
@@ -139,6 +142,9 @@ macro_rules! conformance_tests {
             another_strategy_starts_fresh_and_says_so,
             a_set_written_in_another_order_shares_its_count,
             a_set_of_other_identities_is_another_count,
+            a_denial_after_a_change_keeps_what_was_carried,
+            a_refund_after_a_change_forgets_nothing_else,
+            a_shared_subject_keeps_its_count_while_others_come_in,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
         );

@@ -260,3 +260,22 @@ pub(super) fn impossible_costs_are_never_and_change_nothing<M: StoreMaker>(maker
         }
     }
 }
+
+/// A subject that every check shares keeps its count while new subjects come in beside it.
+pub(super) fn a_shared_subject_keeps_its_count_while_others_come_in<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "1/s via gcra", NOW_US);
+    let own = set("own: 3/1h via gcra");
+    for shared in ["r: 5000/1h via gcra", "r: 5000/1h via sliding_log"] {
+        let shared = set(shared);
+        for i in 1..=2_000 {
+            let consumer = format!("consumer:{i}");
+            let ask = Ask::from(vec![("resource:12", &shared), (consumer.as_str(), &own)]);
+            let decision = world.check(ask);
+            assert!(decision.is_allowed() || decision.binding().limit().name() == Some("own"));
+        }
+        // Each consumer was there once with each of the two limits: all were admitted.
+        let left = world.peek(Ask::new("resource:12").under(&shared)).remaining();
+        assert_eq!(left, 3_000, "{shared}");
+        world.reset(Ask::new("resource:12").under(&shared));
+    }
+}
