@@ -12,16 +12,8 @@ use rand_chacha::ChaCha8Rng;
 const CHECKS: u64 = 1_000_000;
 const YEAR_US: u64 = 366 * 86_400_000_000;
 
-const QUOTAS: [&str; 8] = [
-    "7/m",
-    "3/10s",
-    "1000000/d",
-    "5000000/h",
-    "10000/30d",
-    "1000003/30d",
-    "1/366d",
-    "100000/s",
-];
+const QUOTAS: [&str; 8] =
+    ["7/m", "3/10s", "1000000/d", "5000000/h", "10000/30d", "1000003/30d", "1/366d", "100000/s"];
 
 /// How many stretches the year has: idle and saturated in turn.
 const STRETCHES: u64 = 200;
@@ -41,7 +33,8 @@ fn year(strategy: &str) {
         let mean_gap_us = YEAR_US / STRETCHES / per_stretch;
         for stretch in 0..STRETCHES {
             // A stretch begins at its place in the year, or where the last one ended.
-            let mut now_us = start_us + stretch * (YEAR_US / STRETCHES) + rng.random::<u64>() % 1000;
+            let mut now_us =
+                start_us + stretch * (YEAR_US / STRETCHES) + rng.random::<u64>() % 1000;
             for _ in 0..per_stretch {
                 let saturated = stretch % 2 == 1;
                 let (gap_us, cost) = if saturated {

@@ -37,10 +37,20 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
             format!("at most {MAX_TEXT_BYTES} are read"),
         ));
     }
-    let mut limits = Vec::new();
+    let mut limits: Vec<Limit> = Vec::new();
     let mut start = 0;
     for part in text.split([',', ';']) {
-        limits.push(parse_limit(text, start..start + part.len(), strategy)?);
+        let limit = parse_limit(text, start..start + part.len(), strategy)?;
+        if limits.iter().any(|earlier| earlier.identity() == limit.identity()) {
+            let blanks = part.len() - part.trim_start().len();
+            return Err(ParseError::at(
+                text,
+                start + blanks..start + part.trim_end().len(),
+                format!("two limits have the identity `{}`", limit.identity()),
+                "name them, as in `short: 5/10s, long: 20/10s`",
+            ));
+        }
+        limits.push(limit);
         start += part.len() + 1;
     }
     LimitSet::new(limits).map_err(|error| ParseError::whole(text, error.what(), error.remedy()))
@@ -159,11 +169,11 @@ impl<'a> Reader<'a> {
                 format!("write `via {strategy}`"),
             );
         }
-        self.fail(
-            word.span(),
-            format!("unknown word `{}`", word.text.escape_default()),
-            format!("{}the options are {}", did_you_mean(word.text, names), list(names)),
-        )
+        self.fail(word.span(), format!("unknown word `{}`", word.text.escape_default()), {
+            let hint = did_you_mean(word.text, names);
+            let intro = if hint.is_empty() { "the" } else { "The" };
+            format!("{hint}{intro} options are {}", list(names))
+        })
     }
 
     fn quota(&self, token: Token<'a>) -> Result<(Quota, Spans), ParseError> {
@@ -199,7 +209,14 @@ impl<'a> Reader<'a> {
                 "give a whole number from 1 up",
             );
         }
-        if text.contains(['.', 'e', 'E']) && text.parse::<f64>().is_ok() {
+        if text.contains(['e', 'E']) && text.parse::<f64>().is_ok() {
+            return self.fail(
+                at,
+                "this is no whole number",
+                "write all its digits, as in `1000/h`",
+            );
+        }
+        if text.contains('.') && text.parse::<f64>().is_ok() {
             return self.fail(
                 at,
                 format!("{what} is a whole number"),
@@ -298,7 +315,7 @@ impl<'a> Reader<'a> {
                 self.fail(
                     value.span(),
                     format!("unknown strategy `{}`", value.text.escape_default()),
-                    format!("{}{intro} strategies are {}", hint.replace("; ", " "), list(names)),
+                    format!("{hint}{intro} strategies are {}", list(names)),
                 )
             },
             Ok,
@@ -369,7 +386,7 @@ fn choices(quota: &Quota) -> String {
             Ok(_) => {
                 let traits = strategy.traits(quota);
                 format!(
-                    "    via {:<15} at most {} in any {}; sustained {}; {} bytes per subject",
+                    "    via {:<15} at most {} in any {}; sustained {}; bytes per subject: {}",
                     strategy.name(),
                     traits.worst_window,
                     quota.period,
@@ -402,14 +419,14 @@ pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(),
     ))
 }
 
-/// `did you mean `x`?; ` when a name is near, else nothing.
+/// `did you mean `x`? ` when a name is near, else nothing.
 fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     names
         .into_iter()
         .map(|name| (strsim::damerau_levenshtein(word, name), name))
         .min()
         .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
-        .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`?; "))
+        .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`? "))
 }
 
 /// `a, b and c`.

@@ -141,8 +141,13 @@ impl super::Step for Step {
 }
 
 fn traits(quota: &Quota) -> Traits {
+    let worst_window = match quota.anchor.unwrap_or_default() {
+        Anchor::Epoch => quota.units * 2,
+        // A window that opens at a hit holds that hit at its very start.
+        Anchor::FirstHit => quota.units * 2 - 1,
+    };
     Traits {
-        worst_window: quota.units * 2,
+        worst_window,
         sustained: quota.rate(),
         bytes: "16".to_owned(),
         burst: format!("{} at once, and as many again across a window's edge", quota.units),
