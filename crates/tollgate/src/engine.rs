@@ -263,8 +263,8 @@ pub fn spent_until_us(limits: &LimitSet, charged_at_us: &[u64], cost: u64) -> u6
         .unwrap_or(0)
 }
 
-/// Until when anything charged up to `now` could be given back, in microseconds since the epoch: how
-/// long a store must remember that a subject was reset.
+/// Until when anything charged up to `now` could be given back, in microseconds since the epoch:
+/// how long a store must remember that a subject was reset.
 #[must_use]
 pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     let at_us = now.as_micros() + SKEW_US;

@@ -69,15 +69,15 @@ fn a_bare_quota_above_a_thousand_is_offered_every_strategy() {
     );
     let window = |via: &str, most: u64, sustained: &str, bytes: &str| {
         format!(
-            "    via {via:<15} at most {most} in any 1h; sustained {sustained}; {bytes} bytes per \
-             subject"
+            "    via {via:<15} at most {most} in any 1h; sustained {sustained}; bytes per subject: \
+             {bytes}"
         )
     };
     let rate = "1001 per 1h";
     assert_eq!(lines[3], window("uniform", 1_001, rate, "16"));
     assert_eq!(lines[4], window("fixed_window", 2_002, rate, "16"));
-    let log = "    via sliding_log     at most 1001 in any 1h; sustained 1001 per 1h; 16 per \
-               remembered event, at most 1001 of them";
+    let log = "    via sliding_log     at most 1001 in any 1h; sustained 1001 per 1h; bytes per \
+               subject: 16 per remembered event, at most 1001 of them";
     assert!(lines[5].starts_with(log), "{}", lines[5]);
     let share = "10/11 of 1001 per 1h";
     assert_eq!(lines[6], window("sliding_window", 1_001, share, "8 x (10 + 2) = 96"));

@@ -2,57 +2,28 @@
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
 
 use tollgate::engine::{self, Held, Mode, Part};
-use tollgate::{Anchor, Limit, LimitSet, Quota, Refill, Rounding, Strategy, Time};
-use tollgate_proof::oracle::{self, Answer, Oracle, Rule};
-
-/// The rule that the definitions give a limit, read from its quota and not from its step.
-pub fn rule_of(limit: &Limit) -> Rule {
-    let Quota { units, period, burst, precision, rounding, refill, anchor, .. } = *limit.quota();
-    let (n, d_us) = (units, period.as_micros());
-    match limit.strategy() {
-        Strategy::Uniform => Rule::Greedy { n, d_us, burst: 1 },
-        Strategy::Gcra => Rule::Greedy { n, d_us, burst: burst.unwrap() },
-        Strategy::TokenBucket => match refill.unwrap() {
-            Refill::Interval => Rule::Interval { n, d_us, burst: burst.unwrap() },
-            _ => Rule::Greedy { n, d_us, burst: burst.unwrap() },
-        },
-        Strategy::FixedWindow => match anchor.unwrap() {
-            Anchor::FirstHit => Rule::FixedFirstHit { n, d_us },
-            _ => Rule::FixedEpoch { n, d_us },
-        },
-        Strategy::SlidingLog => Rule::Log { n, d_us },
-        Strategy::SlidingWindow => Rule::Window {
-            n,
-            d_us,
-            precision_us: precision.unwrap().as_micros(),
-            rounding: match rounding.unwrap() {
-                Rounding::Interpolate => oracle::Rounding::Interpolate,
-                Rounding::Truncate => oracle::Rounding::Truncate,
-                _ => oracle::Rounding::Conservative,
-            },
-        },
-        other => panic!("no rule for {other}: add it here and to docs/definitions.md"),
-    }
-}
+use tollgate::{LimitSet, Time};
+use tollgate_proof::conformance::rule_of;
+use tollgate_proof::oracle::{self, Answer, Oracle};
 
 /// One subject under one limit, in the engine and in the oracle.
-pub struct Twins {
-    pub limits: LimitSet,
-    pub held: Held,
-    pub oracle: Oracle,
+pub(crate) struct Twins {
+    pub(crate) limits: LimitSet,
+    pub(crate) held: Held,
+    pub(crate) oracle: Oracle,
 }
 
 impl Twins {
     /// Fresh ones; `grouped` takes the oracle's form for long runs.
-    pub fn new(limit: &str, grouped: bool) -> Self {
+    pub(crate) fn new(limit: &str, grouped: bool) -> Self {
         let limits: LimitSet = limit.parse().unwrap_or_else(|e| panic!("{limit}: {e}"));
-        let rule = rule_of(&limits.limits()[0]);
+        let rule = rule_of(&limits.limits()[0]).unwrap();
         let oracle = if grouped { Oracle::grouped(rule) } else { Oracle::new(rule) };
         let oracle = oracle.unwrap_or_else(|e| panic!("{limit}: {e}"));
         Self { held: Held::fresh(&limits), limits, oracle }
     }
 
-    pub fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (Answer, u64) {
+    pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (Answer, u64) {
         let mut parts = [Part::new(&self.limits, &mut self.held)];
         let outcome = engine::decide(&mut parts, Time::from_micros(now_us), cost, mode);
         let fields = outcome.fields[0];
@@ -69,7 +40,7 @@ impl Twins {
     }
 
     /// A check on both; every field must be equal. Answers it, and when it was charged.
-    pub fn check(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+    pub(crate) fn check(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
         let (answer, at_us) = self.engine(now_us, cost, Mode::Whole);
         let expected = self.oracle.check(now_us, cost);
         assert_eq!(answer, expected, "{} check {cost} at {now_us}: {:?}", self.limits, self.held);
@@ -80,7 +51,7 @@ impl Twins {
     }
 
     /// A peek on both; the engine's state must stay as it is.
-    pub fn peek(&mut self, now_us: u64, cost: u64) -> Answer {
+    pub(crate) fn peek(&mut self, now_us: u64, cost: u64) -> Answer {
         let before = self.held.clone();
         let (answer, _) = self.engine(now_us, cost, Mode::Peek);
         let expected = self.oracle.peek(now_us, cost);
@@ -90,7 +61,7 @@ impl Twins {
     }
 
     /// A partial check on both.
-    pub fn partial(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+    pub(crate) fn partial(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
         let (answer, at_us) = self.engine(now_us, cost, Mode::Partial);
         let expected = self.oracle.partial(now_us, cost);
         assert_eq!(answer, expected, "{} partial {cost} at {now_us}", self.limits);
@@ -98,7 +69,7 @@ impl Twins {
     }
 
     /// A refund on both.
-    pub fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
+    pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
         let now = Time::from_micros(now_us);
         let (limits, held) = (&self.limits, &mut self.held);
         let given = engine::give_back(limits, held, limits, &[at_us], cost, now)[0];
@@ -108,14 +79,14 @@ impl Twins {
     }
 
     /// An adjustment on both.
-    pub fn adjust(&mut self, now_us: u64, delta: i64) {
+    pub(crate) fn adjust(&mut self, now_us: u64, delta: i64) {
         engine::adjust(&self.limits, &mut self.held, delta, Time::from_micros(now_us));
         self.oracle.adjust(now_us, delta);
     }
 }
 
 /// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub const SMALL: [&str; 20] = [
+pub(crate) const SMALL: [&str; 20] = [
     "1/7ms via uniform",
     "3/10us via uniform",
     "5/3s via uniform",

@@ -18,7 +18,9 @@ use crate::strategy::Step;
 use crate::subject::Subject;
 use crate::time::Time;
 
+mod marks;
 mod shard;
+mod slabs;
 mod slot;
 mod state;
 
@@ -243,6 +245,12 @@ impl MemoryStore {
         charge * SHARDS as u64 + shard as u64
     }
 
+    /// The shard's count of a receipt's charge, and the shard.
+    #[allow(clippy::cast_possible_truncation)] // a remainder below 256
+    fn charge_of(number: u64) -> (u64, usize) {
+        (number / SHARDS as u64, (number % SHARDS as u64) as usize)
+    }
+
     /// Answers for a subject that has an entry under exactly these limits, of two words; nothing
     /// for any other. With `literal`, `text` is what nobody has looked at yet.
     #[inline]
@@ -390,24 +398,34 @@ impl MemoryStore {
     }
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
-    fn give_back(&self, charges: &Charges, cost: u64) -> SmallVec<[u64; 2]> {
+    fn give_back(&self, charges: &Charges, receipt: &Receipt) -> SmallVec<[u64; 2]> {
         let bytes = charges.subject.as_str().as_bytes();
         let key = Key::new(bytes, self.hash(bytes, &charges.limits));
-        let mut shard = self.lock(Self::shard_of(key.hash));
+        let index = Self::shard_of(key.hash);
+        let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let reset_at_us = shard.reset_at_us(&key);
-        let given = shard.visit(&key, &charges.limits, now, |written_under, state, _| {
-            let (limits, at_us) = (&charges.limits, &charges.at_us);
-            if at_us.iter().any(|at_us| reset_at_us.is_some_and(|reset| *at_us <= reset)) {
-                return None;
+        let (limits, at_us) = (&charges.limits, &charges.at_us);
+        let (charge, numbered_by) = Self::charge_of(receipt.number);
+        let before_reset = shard.marks().0.last_reset(key.hash).is_some_and(|reset| {
+            if numbered_by == index {
+                charge <= reset.charges
+            } else {
+                // Another shard counted this charge: only the times can be compared.
+                at_us.iter().any(|at_us| *at_us <= reset.at_us)
             }
-            Some(engine::give_back(written_under, state, limits, at_us, cost, now))
         });
-        given.flatten().unwrap_or_else(|| SmallVec::from_elem(0, charges.at_us.len()))
+        let nothing = || SmallVec::from_elem(0, at_us.len());
+        if before_reset {
+            return nothing();
+        }
+        let given = shard.visit(&key, limits, now, |written_under, state, _| {
+            engine::give_back(written_under, state, limits, at_us, receipt.cost, now)
+        });
+        given.unwrap_or_else(nothing)
     }
 
     pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        let index = usize::try_from(receipt.number).unwrap_or(0) % SHARDS;
+        let (charge, index) = Self::charge_of(receipt.number);
         let until_us = receipt
             .charges
             .iter()
@@ -417,13 +435,15 @@ impl MemoryStore {
         let first = {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
-            let charge = receipt.number / SHARDS as u64;
-            if until_us <= now.as_micros() {
-                // A charge that no longer counts needs no mark: it gives nothing, however often.
-                !shard.is_spent(charge)
+            let (marks, budget) = shard.marks();
+            // A charge that no longer counts needs no mark: it gives nothing, however often.
+            let first = if until_us <= now.as_micros() {
+                !marks.is_spent(charge)
             } else {
-                shard.spend(charge, until_us, now)
-            }
+                marks.spend(charge, until_us, now, budget)
+            };
+            shard.settle();
+            first
         };
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
         if !first {
@@ -431,7 +451,7 @@ impl MemoryStore {
         }
         let mut given = Vec::with_capacity(limits);
         for charges in &receipt.charges {
-            given.extend(self.give_back(charges, receipt.cost));
+            given.extend(self.give_back(charges, receipt));
         }
         Ok(Refund::new(false, given))
     }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 use slab::Slab;
 
+use super::marks::{Marks, Reset};
+use super::slabs::{compact, growth_of, to_u32};
 use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
 use crate::engine;
@@ -19,9 +21,6 @@ const HAND_WHEN_FULL: usize = 64;
 
 /// The buckets that are looked at for expired entries whenever a subject comes in.
 const HAND_PER_INSERT: usize = 4;
-
-/// What a mark of a refund takes.
-const SPENT_BYTES: usize = size_of::<(u64, u64)>() + 1;
 
 /// A set that states of this shard are written under.
 #[derive(Debug)]
@@ -89,12 +88,7 @@ struct Rest {
     sets: Slab<SetUse>,
     by_serial: HashMap<u64, usize>,
     shared: Vec<Shared>,
-    /// Receipts that were refunded, until when each must be remembered.
-    spent: HashMap<u64, u64>,
-    /// Charges up to this number give nothing: their marks had to make room.
-    forgotten: u64,
-    /// Subjects that were reset, by their hash: when, and until when that matters.
-    resets: HashMap<u64, (u64, u64)>,
+    marks: Marks,
     hand: usize,
     budget: Arc<Budget>,
     paid: usize,
@@ -108,9 +102,7 @@ impl Shard {
             sets: Slab::new(),
             by_serial: HashMap::new(),
             shared: Vec::new(),
-            spent: HashMap::new(),
-            forgotten: 0,
-            resets: HashMap::new(),
+            marks: Marks::default(),
             hand: 0,
             budget: Arc::clone(budget),
             paid: 0,
@@ -547,8 +539,7 @@ impl Shard {
             }
         }
         self.drop_expired_shared(now);
-        self.rest.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
-        self.rest.resets.retain(|_, (_, until)| *until + SKEW_US > now.as_micros());
+        self.rest.marks.sweep(now);
         self.settle();
         before - self.table.len()
     }
@@ -556,7 +547,7 @@ impl Shard {
     /// Gives back the room that swept entries left.
     pub(super) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
         let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, large, spent, resets, .. } = &mut **rest;
+        let Rest { sets, long_keys, large, marks, .. } = &mut **rest;
         if large.len() < large.capacity() / 2 {
             let moved = compact(large);
             for slot in table.iter_mut().filter(|slot| slot.is_large()) {
@@ -574,8 +565,7 @@ impl Shard {
             }
         }
         table.shrink_to_fit(|slot| hash_of(slot, sets, long_keys, rehash));
-        spent.shrink_to_fit();
-        resets.shrink_to_fit();
+        marks.shrink();
         self.settle();
     }
 
@@ -591,16 +581,11 @@ impl Shard {
         let found = self.find(key, limits);
         if let Some(bucket) = found {
             self.remove(bucket);
-            self.rest.resets.retain(|_, (_, until)| *until + SKEW_US > now.as_micros());
-            self.rest.resets.insert(key.hash, (now.as_micros(), until_us));
+            let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us };
+            self.rest.marks.reset(key.hash, reset, now);
             self.settle();
         }
         found.is_some()
-    }
-
-    /// When a subject was last forgotten, as far as charges before that could be given back.
-    pub(super) fn reset_at_us(&self, key: &Key<'_>) -> Option<u64> {
-        self.rest.resets.get(&key.hash).map(|(at, _)| *at)
     }
 
     /// Runs `visit` on what a subject's count is, its own or the one it shares: the limits that it
@@ -626,29 +611,10 @@ impl Shard {
         Some(visit(limits, state, true))
     }
 
-    /// Marks a charge as given back. False when it was already, or when it is older than the marks
-    /// that there is room for.
-    pub(super) fn spend(&mut self, charge: u64, until_us: u64, now: Time) -> bool {
-        let Rest { spent, budget, forgotten, .. } = &mut *self.rest;
-        if spent.len() == spent.capacity() {
-            spent.retain(|_, until| *until + SKEW_US > now.as_micros());
-            let more = (spent.capacity() + 4) * SPENT_BYTES;
-            if spent.len() == spent.capacity() && !spent.is_empty() && !budget.has(more) {
-                // No room for more: the older half is forgotten, and gives nothing from now on.
-                let mut numbers: Vec<u64> = spent.keys().copied().collect();
-                numbers.sort_unstable();
-                *forgotten = numbers[numbers.len() / 2];
-                spent.retain(|number, _| number > forgotten);
-            }
-        }
-        let new = charge > *forgotten && spent.insert(charge, until_us).is_none();
-        self.settle();
-        new
-    }
-
-    /// Whether a charge is marked as given back.
-    pub(super) fn is_spent(&self, charge: u64) -> bool {
-        self.rest.spent.contains_key(&charge)
+    /// What must be remembered of refunds, for as long as it matters; `settle` follows a change.
+    pub(super) fn marks(&mut self) -> (&mut Marks, &Budget) {
+        let Rest { marks, budget, .. } = &mut *self.rest;
+        (marks, budget)
     }
 
     /// How many subjects have an entry of their own.
@@ -657,13 +623,12 @@ impl Shard {
     }
 
     /// Pays for what is allocated now.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let owed = self.table.allocation_size()
             + self.rest.long_keys.capacity() * size_of::<Box<[u8]>>()
             + self.rest.large.capacity() * size_of::<Option<Large>>()
             + self.rest.sets.capacity() * size_of::<SetUse>()
-            + self.rest.spent.capacity() * SPENT_BYTES
-            + self.rest.resets.capacity() * (size_of::<(u64, (u64, u64))>() + 1);
+            + self.rest.marks.bytes();
         if owed > self.rest.paid {
             self.rest.budget.take(owed - self.rest.paid);
         } else {
@@ -673,30 +638,9 @@ impl Shard {
     }
 }
 
-/// Closes the gaps of a slab. Answers which places moved where.
-fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
-    let mut moved = HashMap::new();
-    slab.compact(|_, from, to| {
-        moved.insert(from, to);
-        true
-    });
-    slab.shrink_to_fit();
-    moved
-}
-
-/// The bytes by which a slab grows for one more entry.
-fn growth_of<T>(slab: &Slab<T>) -> usize {
-    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<(u64, T)>() }
-}
-
 /// How many entries a table of so many buckets holds before it grows.
 fn capacity_of(buckets: usize) -> usize {
     if buckets < 8 { buckets.saturating_sub(1) } else { buckets / 8 * 7 }
-}
-
-/// Indices of a shard's slabs: they stay far below 2^32, which would not fit into memory.
-fn to_u32(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 fn hash_of(

@@ -9,6 +9,7 @@ use crate::time::Time;
 
 /// Where one limit's state lives while a step works on it. All zero, or an empty log, is fresh.
 #[derive(Debug)]
+#[allow(clippy::exhaustive_enums)] // a store builds it: another form of state must be seen there
 pub enum Cell<'a> {
     /// The state of every strategy but `sliding_log`: a short row of integers.
     Words(&'a mut [u64]),

@@ -108,7 +108,9 @@ impl Step {
             view.at_us
         } else {
             let index =
-                first_index(view.first, log.len(), |i| log.entry(i).total.wrapping_sub(view.base) >= freed);
+                first_index(view.first, log.len(), |i| {
+                    log.entry(i).total.wrapping_sub(view.base) >= freed
+                });
             log.entry(index).at_us
         };
         leaving_us + self.period_us - now.as_micros()

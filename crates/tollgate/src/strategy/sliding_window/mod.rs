@@ -307,8 +307,9 @@ impl super::Step for Step {
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (words, old) = (cell.words(), &*old.words());
         let view = was.view(old, now);
-        if !view.stepped_back && self.precision_us == was.precision_us && self.buckets == was.buckets
-        {
+        let same_buckets =
+            self.precision_us == was.precision_us && self.buckets == was.buckets;
+        if same_buckets && !view.stepped_back {
             words.copy_from_slice(old);
             return;
         }

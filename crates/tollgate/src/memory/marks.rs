@@ -1,0 +1,85 @@
+//! What a shard remembers of refunds and resets, so that no charge is given back twice.
+
+use std::collections::HashMap;
+
+use super::state::Budget;
+use crate::time::{SKEW_US, Time};
+
+/// What a mark of a refund takes.
+const SPENT_BYTES: usize = size_of::<(u64, u64)>() + 1;
+
+/// What a mark of a reset takes.
+const RESET_BYTES: usize = size_of::<(u64, Reset)>() + 1;
+
+/// That a subject was forgotten: after which charge of its shard, when, and until when that
+/// matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reset {
+    pub(super) charges: u64,
+    pub(super) at_us: u64,
+    pub(super) until_us: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Charges that were given back, until when each must be remembered.
+    spent: HashMap<u64, u64>,
+    /// Charges up to this number give nothing: their marks had to make room.
+    forgotten: u64,
+    /// Subjects that were reset, by their hash.
+    resets: HashMap<u64, Reset>,
+}
+
+impl Marks {
+    /// Marks a charge as given back. False when it was already, or when it is older than the
+    /// marks that there is room for.
+    pub(super) fn spend(&mut self, charge: u64, until_us: u64, now: Time, budget: &Budget) -> bool {
+        let Self { spent, forgotten, .. } = self;
+        if spent.len() == spent.capacity() {
+            let before = spent.len();
+            spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+            let more = (spent.capacity() + 4) * SPENT_BYTES;
+            if before > 0 && spent.len() > before / 2 && !budget.has(more) {
+                // No room for more: the older half is forgotten, and gives nothing from now on.
+                let mut numbers: Vec<u64> = spent.keys().copied().collect();
+                numbers.sort_unstable();
+                *forgotten = numbers[numbers.len() / 2];
+                spent.retain(|number, _| number > forgotten);
+            }
+            if spent.len() <= before / 2 {
+                // Written anew: removed marks leave traces that would make the map grow.
+                spent.shrink_to_fit();
+            }
+        }
+        charge > *forgotten && spent.insert(charge, until_us).is_none()
+    }
+
+    /// Whether a charge is marked as given back.
+    pub(super) fn is_spent(&self, charge: u64) -> bool {
+        self.spent.contains_key(&charge)
+    }
+
+    pub(super) fn reset(&mut self, key_hash: u64, reset: Reset, now: Time) {
+        self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
+        self.resets.insert(key_hash, reset);
+    }
+
+    /// The last time that a subject was forgotten, while charges before that could be given back.
+    pub(super) fn last_reset(&self, key_hash: u64) -> Option<Reset> {
+        self.resets.get(&key_hash).copied()
+    }
+
+    pub(super) fn sweep(&mut self, now: Time) {
+        self.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+        self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.spent.shrink_to_fit();
+        self.resets.shrink_to_fit();
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.spent.capacity() * SPENT_BYTES + self.resets.capacity() * RESET_BYTES
+    }
+}
