@@ -17,6 +17,14 @@ const LEAST_PERCENT: usize = 95;
 /// Where results and the copies of the workspace are kept, from the root of the project.
 const RESULTS: &str = "target/mutants";
 
+/// The tests that judge a mutant: the ones that compare every field with the oracle, on the engine
+/// and on a store. They take seconds, and a mutant that they let live is a hole in them.
+pub(crate) const JUDGING_TESTS: [&str; 3] = ["memory_store", "strategies", "twins"];
+
+/// Hundreds of builds of which nobody ever debugs one.
+pub(crate) const FAST_BUILDS: [(&str, &str); 2] =
+    [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")];
+
 /// What the command line asks of a mutation check.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -40,7 +48,10 @@ impl Default for Options {
             files: Vec::new(),
             shard: None,
             jobs: 1,
-            test_command: "cargo test -p tollgate-proof -p tollgate --lib --tests -q".to_owned(),
+            test_command: format!(
+                "cargo test -q -p tollgate-proof --test {}",
+                JUDGING_TESTS.join(" --test ")
+            ),
             timeout_seconds: None,
             list: false,
         }

@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use crate::mutate::accepted;
-use crate::mutate::{Options, RESULTS, Tally, chosen};
+use crate::mutate::{FAST_BUILDS, JUDGING_TESTS, Options, RESULTS, Tally, chosen};
 use crate::process;
 use crate::tools::MUTANTS;
 use crate::tree::{File, Tree};
 
-/// The crates whose tests judge a mutant.
-const JUDGES: [&str; 2] = ["tollgate", "tollgate-proof"];
+/// The crate whose tests judge a mutant.
+const JUDGE: &str = "tollgate-proof";
 
 /// The task: true when at least 95 % of the viable mutants are killed or time out.
 pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<bool> {
@@ -22,6 +22,8 @@ pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<b
     let found = output.join("mutants.out");
 
     let mut command = MUTANTS.command(tree, may_install)?;
+    // Only the members that a plain `cargo build` takes would be looked at otherwise.
+    command.arg("--workspace");
     for file in &files {
         command.args(["--file", &file.path]);
     }
@@ -31,12 +33,13 @@ pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<b
     if options.list {
         return process::show(command.arg("--list"));
     }
-    for judge in JUDGES {
-        command.args(["--test-package", judge]);
-    }
+    command.args(["--test-package", JUDGE]);
     command.args(["--jobs", &options.jobs.to_string(), "--no-shuffle"]);
-    // Not the doc tests: they take longer to build than all others take to run.
-    command.args(["--cargo-arg=--locked", "--cargo-test-arg=--lib", "--cargo-test-arg=--tests"]);
+    command.arg("--cargo-arg=--locked");
+    for test in JUDGING_TESTS {
+        command.arg(format!("--cargo-test-arg=--test={test}"));
+    }
+    command.envs(FAST_BUILDS);
     command.arg("--output").arg(&output);
     // What an earlier run left must not be read as the result of this one.
     for old in [found.clone(), output.join("mutants.out.old")] {

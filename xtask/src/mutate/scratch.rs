@@ -57,6 +57,7 @@ impl Scratch {
         let bounded = format!("ulimit -v {ADDRESS_SPACE} 2>/dev/null || true\n{line}");
         let mut command = process::shell(&bounded);
         command.current_dir(&self.copy).env("CARGO_TARGET_DIR", &self.build);
+        command.envs(super::FAST_BUILDS);
         process::run_for(&mut command, limit)
     }
 

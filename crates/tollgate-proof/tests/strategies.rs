@@ -1,0 +1,206 @@
+//! What each strategy says of itself, and where each of its bounds lies.
+#![allow(clippy::unwrap_used)] // tests may unwrap
+
+use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::{Limit, LimitSet, Strategy, Time, Traits};
+
+fn traits(limit: &str) -> Traits {
+    let limit: Limit = limit.parse().unwrap();
+    limit.strategy().traits(limit.quota())
+}
+
+#[test]
+fn every_strategy_says_what_a_quota_means() {
+    for (limit, worst, sustained, bytes, burst) in [
+        ("4/2s via uniform", 4, "4 per 2s", "16", "none: one each 500ms"),
+        ("3/2s via uniform", 3, "3 per 2s", "16", "none: one each 2s/3"),
+        ("4/2s burst 9 via gcra", 12, "4 per 2s", "16", "9 at once, then one each 500ms"),
+        ("4/2s burst 9 via token_bucket", 12, "4 per 2s", "16", "9 at once, then one each 500ms"),
+        (
+            "4/2s burst 9 refill interval via token_bucket",
+            13,
+            "4 per 2s",
+            "16",
+            "9 at once, 4 more each 2s",
+        ),
+        (
+            "4/2s burst 3 refill interval via token_bucket",
+            6,
+            "3 per 2s",
+            "16",
+            "3 at once, 4 more each 2s",
+        ),
+        (
+            "4/2s burst 4 refill interval via token_bucket",
+            8,
+            "4 per 2s",
+            "16",
+            "4 at once, 4 more each 2s",
+        ),
+        (
+            "4/2s via fixed_window",
+            8,
+            "4 per 2s",
+            "16",
+            "4 at once, and as many again across a window's edge",
+        ),
+        (
+            "4/2s anchor first-hit via fixed_window",
+            7,
+            "4 per 2s",
+            "16",
+            "4 at once, and as many again across a window's edge",
+        ),
+        (
+            "4/2s via sliding_log",
+            4,
+            "4 per 2s",
+            "16 per remembered event, at most 4 of them",
+            "4 at once, then none until they leave the window",
+        ),
+        (
+            "4/2s via sliding_window",
+            4,
+            "10/11 of 4 per 2s",
+            "8 x (10 + 2) = 96",
+            "4 at once, then as the sub-buckets leave the window",
+        ),
+        (
+            "4/2s precision 500ms rounding interpolate via sliding_window",
+            7,
+            "4 per 2s",
+            "8 x (4 + 2) = 48",
+            "4 at once, then as the sub-buckets leave the window",
+        ),
+        (
+            "4/2s precision 2s rounding truncate via sliding_window",
+            8,
+            "4 per 2s",
+            "8 x (1 + 2) = 24",
+            "4 at once, then as the sub-buckets leave the window",
+        ),
+    ] {
+        let said = traits(limit);
+        assert_eq!(said.worst_window, worst, "{limit}");
+        assert_eq!(said.sustained, sustained, "{limit}");
+        assert_eq!(said.bytes, bytes, "{limit}");
+        assert_eq!(said.burst, burst, "{limit}");
+        assert!(!said.retry.is_empty(), "{limit}");
+    }
+}
+
+#[test]
+fn every_strategy_is_listed_with_its_page() {
+    let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
+    let expected =
+        ["uniform", "fixed_window", "sliding_log", "sliding_window", "token_bucket", "gcra"];
+    assert_eq!(names, expected);
+    for strategy in Strategy::ALL {
+        assert!(strategy.page().starts_with("# "), "{strategy}");
+        assert!(!strategy.summary().is_empty(), "{strategy}");
+    }
+}
+
+/// The greatest numbers that are accepted, and the least that are not.
+#[test]
+fn bounds_lie_where_the_definitions_say() {
+    let most = |text: &str| text.parse::<LimitSet>().is_ok();
+    // B*n < 2^53: with D = 1 us and N = 2^26 + 1, n = N, and B may be (2^53 - 1)/n.
+    let n = (1_u64 << 26) + 1;
+    let burst = ((1 << 53) - 1) / n;
+    assert!(most(&format!("{n}/1us burst {burst} via gcra")));
+    assert!(!most(&format!("{n}/1us burst {} via gcra", burst + 1)));
+    // Exactly 2^53 is refused: n = 2^26, B = 2^27.
+    assert!(!most(&format!("{}/1us burst {} via gcra", 1 << 26, 1 << 27)));
+    // B*T <= 2^51 us.
+    for refill in ["greedy", "interval"] {
+        let of = |burst: u64| format!("1/1us burst {burst} refill {refill} via token_bucket");
+        assert!(most(&of(1 << 40)), "{refill}");
+        let of = |burst: u64| format!("1/2048us burst {burst} refill {refill} via token_bucket");
+        assert!(most(&of(1 << 40)), "{refill}");
+        let of = |burst: u64| format!("1/2049us burst {burst} refill {refill} via token_bucket");
+        assert!(!most(&of(1 << 40)), "{refill}");
+        let fits = (1_u64 << 51) / 2049;
+        assert!(most(&of(fits)), "{refill}");
+        assert!(!most(&of(fits + 1)), "{refill}");
+    }
+    // An interval that brings several: the last one may be filled only in part.
+    assert!(most("3/1d burst 78186 refill interval via token_bucket"));
+    assert!(!most("3/1d burst 78187 refill interval via token_bucket"));
+    // At most 1,000 sub-buckets, that divide the duration.
+    assert!(most("5/1s precision 1ms via sliding_window"));
+    assert!(!most("5/1001ms precision 1ms via sliding_window"));
+    for (text, hint) in [
+        ("5/7us via sliding_window", "`precision 1us`"),
+        ("5/1s precision 300ms via sliding_window", "`precision 500ms`"),
+        ("5/1s precision 2s via sliding_window", "`precision 1s`"),
+        ("5/10s precision 3ms via sliding_window", "`precision 10ms`"),
+    ] {
+        let error = text.parse::<LimitSet>().unwrap_err().to_string();
+        assert!(error.contains(hint), "{text}: {error}");
+    }
+}
+
+/// Entries that no longer count are dropped when one comes in, not before.
+#[test]
+fn a_log_is_trimmed_by_admitted_checks_only() {
+    let limits: LimitSet = "3/10us via sliding_log".parse().unwrap();
+    let mut held = Held::fresh(&limits);
+    let ask = |held: &mut Held, at: u64, cost| {
+        let mut parts = [Part::new(&limits, held)];
+        engine::decide(&mut parts, Time::from_micros(at), cost, Mode::Whole).granted
+    };
+    assert_eq!([ask(&mut held, 0, 1), ask(&mut held, 4, 1), ask(&mut held, 4, 1)], [1, 1, 1]);
+    assert_eq!(engine::fresh_at_us(&limits, &mut held), 14);
+    let before = held.clone();
+    assert_eq!(ask(&mut held, 11, 2), 0);
+    assert_eq!(held, before);
+    assert_eq!(ask(&mut held, 11, 1), 1);
+    let log = &mut held.logs[0];
+    use tollgate::strategy::Log;
+    assert_eq!((log.len(), log.base()), (2, 1), "two microseconds are held");
+}
+
+/// When a charge can no longer be given back, and not a microsecond earlier.
+#[test]
+fn a_mark_of_a_refund_is_kept_as_long_as_the_charge_counts() {
+    for (limit, at_us, cost, until_us) in [
+        ("1/10us via uniform", 105, 1, 115),
+        ("3/10us via gcra", 100, 2, 107),
+        ("3/10us via gcra", 100, 3, 110),
+        ("5/10us refill interval via token_bucket", 105, 2, 110),
+        ("5/10us via fixed_window", 105, 2, 110),
+        ("5/10us anchor first-hit via fixed_window", 105, 2, 115),
+        ("5/10us via sliding_log", 105, 2, 115),
+        ("5/10us precision 5us via sliding_window", 107, 2, 120),
+        ("5/10us precision 5us rounding truncate via sliding_window", 107, 2, 115),
+    ] {
+        let limits: LimitSet = limit.parse().unwrap();
+        assert_eq!(engine::spent_until_us(&limits, &[at_us], cost), until_us, "{limit}");
+    }
+}
+
+/// When a state is the same as a fresh one.
+#[test]
+fn a_state_is_fresh_when_nothing_counts() {
+    for (limit, cost, fresh_at_us) in [
+        ("1/10us via uniform", 1, 115),
+        ("3/10us via gcra", 2, 112),
+        ("5/10us burst 12 refill interval via token_bucket", 11, 130),
+        ("5/10us via fixed_window", 2, 110),
+        ("5/10us anchor first-hit via fixed_window", 2, 115),
+        ("5/10us via sliding_log", 2, 115),
+        ("5/10us precision 5us via sliding_window", 2, 120),
+        ("5/10us precision 5us rounding truncate via sliding_window", 2, 115),
+    ] {
+        let limits: LimitSet = limit.parse().unwrap();
+        let mut held = Held::fresh(&limits);
+        assert_eq!(engine::fresh_at_us(&limits, &mut held), 0, "{limit}");
+        let mut parts = [Part::new(&limits, &mut held)];
+        let now = Time::from_micros(105);
+        let outcome = engine::decide(&mut parts, now, cost, Mode::Whole);
+        assert_eq!(outcome.granted, cost, "{limit}");
+        assert_eq!(engine::fresh_at_us(&limits, &mut held), fresh_at_us, "{limit}");
+        assert_eq!(outcome.fields[0].reset_after_us, fresh_at_us - 105, "{limit}");
+    }
+}
