@@ -71,33 +71,34 @@ impl Limiter<MemoryStore> {
             return self.answer_many(ask, peek);
         };
         if more.is_empty() {
-            let limits = limits.unwrap_or(&self.limits);
-            if let Some(decision) = self.answer_pair(subject.text(), limits, cost, peek) {
-                return Ok(decision);
-            }
+            return self.answer_one(subject.text(), limits.unwrap_or(&self.limits), cost, peek);
         }
         let first = Some(AskPart { subject, limits });
         self.answer_many(Ask { first, more, cost, partial: false }, peek)
     }
 
-    /// The answer for a subject that is known already, under one greedy limit.
+    /// The answer for one subject. It is built where the caller wants it: a decision that is moved
+    /// right after it was written stalls the processor, which cannot forward narrow stores to the
+    /// wide loads of a move.
     #[inline(never)]
-    fn answer_pair<'l>(
+    fn answer_one<'l>(
         &'l self,
         text: (&str, bool),
         limits: &'l LimitSet,
         cost: u64,
         peek: bool,
-    ) -> Option<Decision<'l>> {
-        let step = limits.greedy()?;
-        if check_cost(cost).is_err() {
-            return None;
-        }
-        // Copied before the lock is taken: read back right after being written, its bytes would
-        // stall the processor, which cannot forward narrow stores to a wide load.
+    ) -> Result<Decision<'l>, Error> {
+        // For the same reason the subject is copied before the lock is taken, not after.
         let subject = Subject::known(text.0);
-        let single = self.store.answer_pair(text, limits, step, cost, peek)?;
-        Some(Decision::single(subject, limits, single, self.store.identity()))
+        if let Some(step) = limits.greedy()
+            && check_cost(cost).is_ok()
+            && let Some(single) = self.store.answer_pair(text, limits, step, cost, peek)
+        {
+            return Ok(Decision::single(subject, limits, single, self.store.identity()));
+        }
+        // Not known yet, or not a greedy limit: now the text is looked at.
+        let subject = if text.1 { Subject::literal(text.0)? } else { subject };
+        self.answer_many(Ask::new(subject).under(limits).cost(cost), peek)
     }
 
     #[cold]

@@ -77,6 +77,10 @@ pub(super) struct Key<'a> {
 impl<'a> Key<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
+        // The usual length first: two loads instead of a call.
+        if let Ok(short) = <[u8; SHORT_KEY_BYTES]>::try_from(bytes) {
+            return Self { bytes, short, length: 16, hash };
+        }
         let mut short = [0; SHORT_KEY_BYTES];
         let length = if let Some(part) = short.get_mut(..bytes.len()) {
             part.copy_from_slice(bytes);

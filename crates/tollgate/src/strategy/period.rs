@@ -27,6 +27,8 @@ pub(crate) struct Emission {
     denominator: u64,
     whole_us: u64,
     part: u64,
+    /// 2^64 / numerator, to multiply by: a division takes longer than the rest of a step.
+    inverse: u64,
 }
 
 const fn gcd(mut a: u64, mut b: u64) -> u64 {
@@ -46,6 +48,7 @@ impl Emission {
             denominator,
             whole_us: numerator / denominator,
             part: numerator % denominator,
+            inverse: u64::MAX / numerator,
         }
     }
 
@@ -99,7 +102,11 @@ impl Emission {
     #[inline]
     pub(crate) fn units_in(self, span: Exact) -> u64 {
         if self.denominator == 1 {
-            return span.us / self.numerator;
+            // The estimate is the quotient or one less: a span is far below 2^64.
+            #[allow(clippy::cast_possible_truncation)] // the upper half
+            let estimate = (u128::from(span.us) * u128::from(self.inverse) >> 64) as u64;
+            let rest = span.us - estimate * self.numerator;
+            return estimate + u64::from(rest >= self.numerator);
         }
         let parts = u128::from(span.us) * u128::from(self.denominator) + u128::from(span.num);
         // The division of two 64-bit numbers is several times cheaper; most spans allow it.
@@ -139,6 +146,19 @@ mod tests {
         assert_eq!(emission.minus(emission.times(1), emission.times(2)), Exact::default());
         assert_eq!(emission.times(1).ceil_us(), 3_333_334);
         assert_eq!(emission.denominator(), 3);
+    }
+
+    #[test]
+    fn the_multiplied_inverse_divides_exactly() {
+        for period_us in [1, 2, 3, 7, 10, 1_000_000, (1 << 45) - 1, 366 * 86_400_000_000] {
+            let emission = Emission::new(1, period_us);
+            for near in [0, 1, 2, 1_000, (1 << 51) / period_us] {
+                for off in [-1_i64, 0, 1] {
+                    let Some(us) = (near * period_us).checked_add_signed(off) else { continue };
+                    assert_eq!(emission.units_in(Exact { us, num: 0 }), us / period_us, "{us}");
+                }
+            }
+        }
     }
 
     #[test]
