@@ -53,16 +53,6 @@ pub enum SubjectText<'a> {
 }
 
 impl SubjectText<'_> {
-    /// The text as it was given, and whether it is still to be taken literally.
-    #[inline]
-    pub(crate) fn text(&self) -> (&str, bool) {
-        match self {
-            Self::Literal(text) => (text, true),
-            Self::Owned(text) => (text, true),
-            Self::Built(subject) => (subject.as_str(), false),
-        }
-    }
-
     /// The subject, or what is wrong with the text.
     ///
     /// # Errors

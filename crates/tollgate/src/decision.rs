@@ -50,7 +50,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
-    subject: Subject,
+    subject: Whose<'l>,
     /// None once [`Decision::into_owned`] has put them into `more`.
     limits: Option<&'l LimitSet>,
     remaining: u64,
@@ -62,6 +62,22 @@ pub struct Decision<'l> {
     store: u64,
     /// What the usual decision, over one limit, has none of: so that one is small.
     more: Option<Box<More<'l>>>,
+}
+
+/// The first subject: text that was found to be a written form is borrowed as it came.
+#[derive(Clone, Debug)]
+enum Whose<'l> {
+    Known(&'l str),
+    Built(Subject),
+}
+
+impl Whose<'_> {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Known(text) => text,
+            Self::Built(subject) => subject.as_str(),
+        }
+    }
 }
 
 /// The limits of the first subject once owned, the subjects after it, and all fields.
@@ -82,7 +98,7 @@ impl<'l> Decision<'l> {
     ) -> Self {
         let Outcome { granted, fields, receipt, now, .. } = outcome;
         let single = Single { granted, fields: fields[0], changed: false, receipt, now };
-        let mut decision = Self::single(first.0, first.1, single, store);
+        let mut decision = Self::build(Whose::Built(first.0), first.1, single, store);
         if fields.len() > 1 {
             let parts = rest.map(|(subject, limits)| (subject, Cow::Borrowed(limits))).collect();
             decision.more = Some(Box::new(More { owned: None, parts, fields: fields.into_vec() }));
@@ -90,14 +106,14 @@ impl<'l> Decision<'l> {
         decision
     }
 
-    /// The answer over one limit.
+    /// The answer over one limit, for a subject whose text is its own written form.
     #[inline(always)]
-    pub(crate) fn single(
-        subject: Subject,
-        limits: &'l LimitSet,
-        single: Single,
-        store: u64,
-    ) -> Self {
+    pub(crate) fn single(text: &'l str, limits: &'l LimitSet, single: Single, store: u64) -> Self {
+        Self::build(Whose::Known(text), limits, single, store)
+    }
+
+    #[inline(always)]
+    fn build(subject: Whose<'l>, limits: &'l LimitSet, single: Single, store: u64) -> Self {
         let Single { granted, fields, receipt, now, .. } = single;
         let mut decision = Self {
             subject,
@@ -125,14 +141,14 @@ impl<'l> Decision<'l> {
     }
 
     /// Every subject with its limits.
-    fn parts(&self) -> impl Iterator<Item = (&Subject, &LimitSet)> {
+    fn parts(&self) -> impl Iterator<Item = (&str, &LimitSet)> {
         let more = self.more.as_deref();
         let first = self.limits.or_else(|| more.and_then(|more| more.owned.as_ref()));
         let rest = more.into_iter().flat_map(|more| &more.parts);
         first
-            .map(|limits| (&self.subject, limits))
+            .map(|limits| (self.subject.as_str(), limits))
             .into_iter()
-            .chain(rest.map(|(subject, limits)| (subject, &**limits)))
+            .chain(rest.map(|(subject, limits)| (subject.as_str(), &**limits)))
     }
 
     /// How many limits were judged.
@@ -260,7 +276,7 @@ impl<'l> Decision<'l> {
         let charges = self
             .parts()
             .map(|(subject, limits)| Charges {
-                subject: subject.clone(),
+                subject: Subject::known(subject),
                 limits: limits.clone(),
                 at_us: times.by_ref().take(limits.limits().len()).collect(),
             })
@@ -298,7 +314,10 @@ impl<'l> Decision<'l> {
             parts = each.map(|(subject, set)| (subject, Cow::Owned(set.into_owned()))).collect();
         }
         Decision {
-            subject,
+            subject: match subject {
+                Whose::Known(text) => Whose::Built(Subject::known(text)),
+                Whose::Built(subject) => Whose::Built(subject),
+            },
             limits: None,
             more: Some(Box::new(More { owned, parts, fields })),
             remaining: self.remaining,
@@ -315,15 +334,15 @@ impl<'l> Decision<'l> {
 /// One limit's part in a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'d> {
-    subject: &'d Subject,
+    subject: &'d str,
     limit: &'d Limit,
     fields: Fields,
 }
 
 impl<'d> Report<'d> {
-    /// Whose count.
+    /// Whose count, in the written form of [`Subject`].
     #[must_use]
-    pub fn subject(&self) -> &'d Subject {
+    pub fn subject(&self) -> &'d str {
         self.subject
     }
 

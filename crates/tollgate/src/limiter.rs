@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::ask::{Ask, AskPart, check_cost};
+use crate::ask::{Ask, AskPart, SubjectText, check_cost};
 use crate::decision::{Decision, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -70,8 +70,8 @@ impl Limiter<MemoryStore> {
         else {
             return self.answer_many(ask, peek);
         };
-        if more.is_empty() {
-            return self.answer_one(subject.text(), limits.unwrap_or(&self.limits), cost, peek);
+        if let (true, SubjectText::Literal(text)) = (more.is_empty(), &subject) {
+            return self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek);
         }
         let first = Some(AskPart { subject, limits });
         self.answer_many(Ask { first, more, cost, partial: false }, peek)
@@ -83,22 +83,19 @@ impl Limiter<MemoryStore> {
     #[inline(never)]
     fn answer_one<'l>(
         &'l self,
-        text: (&str, bool),
+        text: &'l str,
         limits: &'l LimitSet,
         cost: u64,
         peek: bool,
     ) -> Result<Decision<'l>, Error> {
-        // For the same reason the subject is copied before the lock is taken, not after.
-        let subject = Subject::known(text.0);
         if let Some(step) = limits.greedy()
             && check_cost(cost).is_ok()
             && let Some(single) = self.store.answer_pair(text, limits, step, cost, peek)
         {
-            return Ok(Decision::single(subject, limits, single, self.store.identity()));
+            return Ok(Decision::single(text, limits, single, self.store.identity()));
         }
         // Not known yet, or not a greedy limit: now the text is looked at.
-        let subject = if text.1 { Subject::literal(text.0)? } else { subject };
-        self.answer_many(Ask::new(subject).under(limits).cost(cost), peek)
+        self.answer_many(Ask::new(text).under(limits).cost(cost), peek)
     }
 
     #[cold]

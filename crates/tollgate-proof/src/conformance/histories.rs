@@ -327,7 +327,7 @@ fn several<S: Store>(
     assert_eq!(decision.limit(), expected.limit, "{context}");
     let binding = decision.binding();
     let (subject, rule) = rules[expected.binding];
-    assert_eq!(binding.subject().as_str(), subject, "{context}");
+    assert_eq!(binding.subject(), subject, "{context}");
     let position = starts.iter().rposition(|start| *start <= rule).unwrap();
     assert_eq!(*binding.limit(), sets[position].limits()[rule - starts[position]], "{context}");
     receipts.extend(decision.receipt());

@@ -252,11 +252,12 @@ impl MemoryStore {
     }
 
     /// Answers for a subject that has an entry under exactly these limits, of two words; nothing
-    /// for any other. With `literal`, `text` is what nobody has looked at yet.
+    /// for any other. `text` is what nobody has looked at yet: only entries are found that it
+    /// certainly means.
     #[inline]
     pub(crate) fn answer_pair(
         &self,
-        (text, literal): (&str, bool),
+        text: &str,
         limits: &LimitSet,
         step: &impl Step,
         cost: u64,
@@ -266,7 +267,7 @@ impl MemoryStore {
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let mut single = shard.with_pair(&key, limits, literal, |words| {
+        let mut single = shard.with_pair(&key, limits, |words| {
             let single = decide_pair(step, words, now, cost, peek);
             (single, single.changed)
         })?;

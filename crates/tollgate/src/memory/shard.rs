@@ -145,15 +145,14 @@ impl Shard {
     }
 
     /// Runs `work` on the two words of a subject that has an entry under exactly this set: the
-    /// shortest path. `work` answers whether the words are to be kept. With `literal`, `key` is
-    /// text that nobody has looked at yet: it finds only entries that it certainly means.
+    /// shortest path. `work` answers whether the words are to be kept. `key` is text that nobody
+    /// has looked at yet: it finds only entries that it certainly means.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
     pub(super) fn with_pair<T>(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
-        literal: bool,
         work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
     ) -> Option<T> {
         if self.usual >> SET_BITS != limits.serial() {
@@ -162,10 +161,9 @@ impl Shard {
         }
         let Self { table, rest, usual, .. } = self;
         let set = (*usual & (MAX_SETS as u64 - 1)) as u32;
-        let set_and_flags = set << SET_SHIFT | if literal { PLAIN } else { 0 };
+        let set_and_flags = set << SET_SHIFT | PLAIN;
         let slot = table.find_mut(key.hash, |slot| {
-            let ignored = KEY_BITS | if literal { 0 } else { PLAIN };
-            slot.meta & !ignored == set_and_flags && Self::is_key(slot, key, &rest.long_keys)
+            slot.meta & !KEY_BITS == set_and_flags && Self::is_key(slot, key, &rest.long_keys)
         })?;
         let mut words = slot.pair();
         let (answer, keep) = work(&mut words);
