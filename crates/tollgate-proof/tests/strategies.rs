@@ -204,3 +204,81 @@ fn a_state_is_fresh_when_nothing_counts() {
         assert_eq!(outcome.fields[0].reset_after_us, fresh_at_us - 105, "{limit}");
     }
 }
+
+/// What a state weighs: a word more would be held for every subject.
+#[test]
+fn states_have_the_words_they_need() {
+    for (limit, words, logs) in [
+        ("1/10us via uniform", 2, 0),
+        ("3/10us via gcra", 2, 0),
+        ("5/10us via token_bucket", 2, 0),
+        ("5/10us refill interval via token_bucket", 2, 0),
+        ("5/10us via fixed_window", 2, 0),
+        ("5/10us via sliding_log", 0, 1),
+        ("5/10us via sliding_window", 12, 0),
+    ] {
+        let limits: LimitSet = limit.parse().unwrap();
+        assert_eq!((limits.words(), limits.logs()), (words, logs), "{limit}");
+    }
+}
+
+/// The first window of all begins at 0, which is also the word of a fresh state.
+#[test]
+fn a_state_from_the_epoch_is_no_fresh_one() {
+    for limit in ["5/10us via fixed_window", "5/10us anchor first-hit via fixed_window"] {
+        let limits: LimitSet = limit.parse().unwrap();
+        let mut held = Held::fresh(&limits);
+        let mut parts = [Part::new(&limits, &mut held)];
+        assert_eq!(engine::decide(&mut parts, Time::default(), 1, Mode::Whole).granted, 1);
+        assert_eq!(engine::fresh_at_us(&limits, &mut held), 10, "{limit}");
+    }
+}
+
+/// One unit in the straddling bucket is all that counts, and it does.
+#[test]
+fn a_single_unit_counts_until_it_has_left() {
+    for (rounding, reset_us) in [("conservative", 5), ("interpolate", 5), ("truncate", 0)] {
+        let limit = format!("5/10us precision 5us rounding {rounding} via sliding_window");
+        let limits: LimitSet = limit.parse().unwrap();
+        let mut held = Held::fresh(&limits);
+        let mut ask = |at, mode| {
+            let mut parts = [Part::new(&limits, &mut held)];
+            engine::decide(&mut parts, Time::from_micros(at), 1, mode).fields[0]
+        };
+        assert_eq!(ask(102, Mode::Whole).remaining, 4);
+        let straddling = ask(110, Mode::Peek);
+        assert_eq!(straddling.reset_after_us, reset_us, "{rounding}");
+        assert_eq!(straddling.remaining, if reset_us == 0 { 5 } else { 4 }, "{rounding}");
+    }
+}
+
+/// A single unit is carried over as well.
+#[test]
+fn one_unit_is_carried_to_other_buckets() {
+    let was: LimitSet = "x: 5/10us precision 5us via sliding_window".parse().unwrap();
+    let is: LimitSet = "x: 5/10us precision 2us via sliding_window".parse().unwrap();
+    for (cost, remaining) in [(0, 5), (1, 4), (2, 3)] {
+        let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
+        let now = Time::from_micros(101);
+        if cost > 0 {
+            let mut parts = [Part::new(&was, &mut old)];
+            assert_eq!(engine::decide(&mut parts, now, cost, Mode::Whole).granted, cost);
+        }
+        engine::inherit(&is, &mut new, &was, &mut old, now);
+        let mut parts = [Part::new(&is, &mut new)];
+        let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
+        assert_eq!(fields.remaining, remaining, "{cost}");
+        if cost == 0 {
+            assert_eq!(new, Held::fresh(&is));
+        }
+    }
+}
+
+#[test]
+fn a_log_says_whether_it_is_empty() {
+    use tollgate::strategy::{Entry, Log};
+    let mut log = engine::VecLog::default();
+    assert!(log.is_empty());
+    log.push(Entry { at_us: 1, total: 1 });
+    assert!(!log.is_empty());
+}

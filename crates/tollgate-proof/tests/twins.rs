@@ -129,7 +129,7 @@ fn random_histories_equal_the_oracle_in_every_field() {
     for limit in SMALL {
         histories(limit, false, &mut seen);
     }
-    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 20);
+    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 21);
     println!("forward: {seen:?} of {total}");
     for (what, count) in [
         ("allow", seen.allow),
@@ -154,6 +154,6 @@ fn histories_with_a_clock_that_steps_back_equal_the_oracle_in_every_field() {
         histories(limit, true, &mut seen);
     }
     println!("with steps back: {seen:?}");
-    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 20);
+    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 21);
     assert!(f64::from(seen.skew) / total >= 0.01 && f64::from(seen.step_back) / total >= 0.01);
 }

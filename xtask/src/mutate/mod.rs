@@ -49,7 +49,7 @@ impl Default for Options {
             shard: None,
             jobs: 1,
             test_command: format!(
-                "cargo test -q -p tollgate-proof --test {}",
+                "cargo test -q -p tollgate -p tollgate-proof --lib --test {}",
                 JUDGING_TESTS.join(" --test ")
             ),
             timeout_seconds: None,

@@ -10,8 +10,8 @@ use crate::process;
 use crate::tools::MUTANTS;
 use crate::tree::{File, Tree};
 
-/// The crate whose tests judge a mutant.
-const JUDGE: &str = "tollgate-proof";
+/// The crates whose tests judge a mutant.
+const JUDGES: [&str; 2] = ["tollgate", "tollgate-proof"];
 
 /// The task: true when at least 95 % of the viable mutants are killed or time out.
 pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<bool> {
@@ -33,9 +33,11 @@ pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<b
     if options.list {
         return process::show(command.arg("--list"));
     }
-    command.args(["--test-package", JUDGE]);
+    for judge in JUDGES {
+        command.args(["--test-package", judge]);
+    }
     command.args(["--jobs", &options.jobs.to_string(), "--no-shuffle"]);
-    command.arg("--cargo-arg=--locked");
+    command.args(["--cargo-arg=--locked", "--cargo-test-arg=--lib"]);
     for test in JUDGING_TESTS {
         command.arg(format!("--cargo-test-arg=--test={test}"));
     }

@@ -86,13 +86,14 @@ impl Twins {
 }
 
 /// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub(crate) const SMALL: [&str; 20] = [
+pub(crate) const SMALL: [&str; 21] = [
     "1/7ms via uniform",
     "3/10us via uniform",
     "5/3s via uniform",
     "5/10s via gcra",
     "7/3s burst 3 via gcra",
     "3/10us burst 7 via gcra",
+    "2/3us burst 5 via gcra",
     "10/1s burst 4 refill greedy via token_bucket",
     "5/3s burst 5 refill interval via token_bucket",
     "2/5s burst 7 refill interval via token_bucket",

@@ -18,12 +18,20 @@ pub enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// The words; a log has none.
+    /// The words. A store gives each step the form of state that its [`Shape`] names.
     #[inline]
     fn words(&mut self) -> &mut [u64] {
         match self {
             Self::Words(words) => words,
-            Self::Log(_) => &mut [],
+            Self::Log(_) => unreachable!("this step's shape is words"),
+        }
+    }
+
+    /// The log.
+    fn log(&mut self) -> &mut dyn Log {
+        match self {
+            Self::Log(log) => &mut **log,
+            Self::Words(_) => unreachable!("this step's shape is a log"),
         }
     }
 }
@@ -62,7 +70,7 @@ pub trait Log: core::fmt::Debug {
 }
 
 /// What a step sees at a time, before anything is charged.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Judgement {
     /// The largest cost that would be admitted now.
     pub(crate) remaining: u64,

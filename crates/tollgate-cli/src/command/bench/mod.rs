@@ -84,8 +84,10 @@ pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
 /// Which keys each thread asks for, in which order: the same for both sides.
 struct Calls {
     keys: u32,
-    /// For each thread, the numbers of the keys.
-    orders: Vec<Vec<u32>>,
+    /// For each thread, the keys as they come in: each a text of its own, one after the other in
+    /// memory, as the keys of requests are that were just read. A look into one list of all keys
+    /// would cost either side a cache miss that no server has.
+    orders: Vec<Vec<String>>,
     /// The capacity of every key.
     burst: u32,
 }
@@ -96,11 +98,11 @@ impl Calls {
     fn new(keys: u32, threads: u32, calls: u32) -> Self {
         let each = (calls / threads).max(1);
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut order = |_| -> Vec<u32> {
+        let mut order = |_| -> Vec<String> {
             if keys <= FEW_KEYS {
-                return (0..each).map(|i| i % keys).collect();
+                return (0..each).map(|i| sides::key(i % keys)).collect();
             }
-            (0..each).map(|_| below(&mut random, keys)).collect()
+            (0..each).map(|_| sides::key(below(&mut random, keys))).collect()
         };
         let orders: Vec<_> = (0..threads).map(&mut order).collect();
         let burst = if keys <= FEW_KEYS {
@@ -124,14 +126,14 @@ impl Calls {
     }
 
     /// Runs all threads. Answers how long they took, and how many calls were admitted.
-    fn run<T: Side>(&self, side: &T, names: &[String]) -> (Duration, u64) {
+    fn run<T: Side>(&self, side: &T) -> (Duration, u64) {
         let start = Barrier::new(self.orders.len());
-        let one = |order: &[u32]| {
+        let one = |order: &[String]| {
             start.wait();
             let from = Instant::now();
             let mut admitted = 0_u64;
-            for &key in order {
-                admitted += u64::from(side.call(&names[key as usize]));
+            for key in order {
+                admitted += u64::from(side.call(key));
             }
             (from, Instant::now(), admitted)
         };
@@ -213,7 +215,7 @@ impl<T: Side> Measured<T> {
                 &fresh
             }
         };
-        let (time, admitted) = calls.run(side, names);
+        let (time, admitted) = calls.run(side);
         self.times.push(time);
         self.admitted += admitted;
     }

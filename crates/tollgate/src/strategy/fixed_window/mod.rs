@@ -68,7 +68,7 @@ impl Step {
 
     fn store(cell: &mut Cell<'_>, start_us: u64, count: u64) {
         let words = cell.words();
-        words[0] = if count == 0 { 0 } else { start_us };
+        words[0] = start_us;
         words[1] = count;
     }
 }

@@ -63,13 +63,6 @@ fn first_index(from: usize, len: usize, found: impl Fn(usize) -> bool) -> usize 
     low.min(len)
 }
 
-fn log_of<'a>(cell: &'a mut Cell<'_>) -> Option<&'a mut dyn Log> {
-    match cell {
-        Cell::Log(log) => Some(&mut **log),
-        Cell::Words(_) => None,
-    }
-}
-
 impl Step {
     fn view(&self, log: &dyn Log, now: Time) -> View {
         let now_us = now.as_micros();
@@ -158,9 +151,7 @@ impl super::Step for Step {
     }
 
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
-        let Some(log) = log_of(cell) else {
-            return Judgement { remaining: 0, retry_after_us: NEVER_US, ..Judgement::default() };
-        };
+        let log = cell.log();
         let view = self.view(log, now);
         let remaining = self.units.saturating_sub(view.used);
         let retry_after_us = if cost <= remaining {
@@ -179,9 +170,7 @@ impl super::Step for Step {
 
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
         self.repair(cell, now);
-        let Some(log) = log_of(cell) else {
-            return Charged { at_us: now.as_micros(), reset_after_us: 0 };
-        };
+        let log = cell.log();
         let view = self.view(log, now);
         if view.first > 0 {
             log.drop_front(view.first);
@@ -200,7 +189,7 @@ impl super::Step for Step {
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
-        let Some(log) = log_of(cell) else { return };
+        let log = cell.log();
         let view = self.view(log, now);
         if view.stepped_back {
             log.replace(&[Entry { at_us: view.at_us, total: view.used }]);
@@ -208,13 +197,13 @@ impl super::Step for Step {
     }
 
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
-        let Some(log) = log_of(cell) else { return 0 };
+        let log = cell.log();
         log.len().checked_sub(1).map_or(0, |last| log.entry(last).at_us + self.period_us)
     }
 
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         self.repair(cell, now);
-        let Some(log) = log_of(cell) else { return };
+        let log = cell.log();
         self.rewrite(log, now, |event| {
             if event.at_us == charge.at_us && event.cost >= charge.cost {
                 event.cost -= charge.cost;
@@ -228,7 +217,7 @@ impl super::Step for Step {
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
         self.repair(cell, now);
-        let Some(log) = log_of(cell) else { return };
+        let log = cell.log();
         let mut left = units;
         self.rewrite(log, now, |event| {
             let given = event.cost.min(left);
@@ -238,7 +227,7 @@ impl super::Step for Step {
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
-        let (Some(log), Some(old)) = (log_of(cell), log_of(old)) else { return };
+        let (log, old) = (cell.log(), old.log());
         // A longer window may still count what the shorter one no longer did: keep all that is
         // held. A state from the future is mended under the old numbers.
         let view = was.view(old, now);
@@ -267,6 +256,8 @@ fn traits(quota: &Quota) -> Traits {
 
 #[cfg(test)]
 mod tests {
+    use core::cell::Cell;
+
     use super::first_index;
 
     #[test]
@@ -277,6 +268,33 @@ mod tests {
                     assert_eq!(first_index(from, len, |i| i >= answer), answer, "{from} {len}");
                 }
             }
+        }
+    }
+
+    /// Each look is a read of the store: near the oldest entry there are few, and never more than
+    /// twice the logarithm.
+    #[test]
+    fn the_search_looks_at_few_entries() {
+        for (len, answer, looks) in [
+            (1000, 0, 1),
+            (1000, 1, 3),
+            (1000, 2, 3),
+            (1000, 3, 5),
+            (1000, 6, 5),
+            (1000, 7, 7),
+            (1000, 100, 13),
+            (1000, 500, 17),
+            (1000, 999, 18),
+            (1000, 1000, 17),
+            (0, 0, 0),
+            (1, 1, 1),
+        ] {
+            let seen = Cell::new(0);
+            let found = first_index(0, len, |i| {
+                seen.set(seen.get() + 1);
+                i >= answer
+            });
+            assert_eq!((found, seen.get()), (answer, looks), "{len} {answer}");
         }
     }
 }

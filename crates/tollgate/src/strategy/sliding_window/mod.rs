@@ -6,7 +6,7 @@
 use crate::limit::{Quota, Refusal, Rounding, Word};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
-use crate::time::{SKEW_US, Time};
+use crate::time::{Period, SKEW_US, Time};
 
 /// The most sub-buckets a window may have.
 pub(crate) const MAX_BUCKETS: u64 = 1_000;
@@ -44,7 +44,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
         return Err(Refusal::new(
             Word::Precision,
             format!("the precision does not divide {}", quota.period),
-            format!("choose one that does, as in `precision {}`", nearest_divisor(quota)),
+            format!("choose one that does, as in `precision {}`", divisor(quota, precision_us)),
         ));
     }
     let buckets = period_us / precision_us;
@@ -64,13 +64,14 @@ pub(crate) fn default_precision_us(period_us: u64) -> Option<u64> {
     period_us.is_multiple_of(10).then_some(period_us / 10)
 }
 
-/// A precision near the one that was asked for which divides the duration.
-fn nearest_divisor(quota: &Quota) -> crate::time::Period {
+/// The next longer precision that divides the duration.
+fn divisor(quota: &Quota, precision_us: u64) -> Period {
     let period_us = quota.period.as_micros();
-    let asked = quota.precision.map_or(1, crate::time::Period::as_micros).max(1);
-    let wanted = (period_us / asked).clamp(1, MAX_BUCKETS);
-    let buckets = (1..=wanted).rev().find(|b| period_us.is_multiple_of(*b)).unwrap_or(1);
-    crate::time::Period::from_micros(period_us / buckets).unwrap_or(quota.period)
+    let mut buckets = (period_us / precision_us).clamp(1, MAX_BUCKETS);
+    while !period_us.is_multiple_of(buckets) {
+        buckets -= 1;
+    }
+    Period::from_micros(period_us / buckets).unwrap_or(quota.period)
 }
 
 /// The counts as they stand at a time.
@@ -88,9 +89,9 @@ struct View {
 }
 
 impl Step {
+    #[allow(clippy::cast_possible_truncation)] // at most 1,001 slots
     fn slot(&self, bucket: u64) -> usize {
-        // At most 1,001 slots: the remainder fits.
-        1 + usize::try_from(bucket % (self.buckets + 1)).unwrap_or(0)
+        1 + (bucket % (self.buckets + 1)) as usize
     }
 
     /// The count of a bucket; 0 for one that is not held.
@@ -154,7 +155,9 @@ impl Step {
         let fits = |inside: u64, counted: u64| inside + counted + cost <= self.units;
         let counts = |bucket| if view.stepped_back { 0 } else { self.count(words, bucket) };
         let (mut inside, mut straddling) = (view.inside, view.straddling);
-        for bucket in view.bucket..=view.bucket + self.buckets + 1 {
+        let mut bucket = view.bucket;
+        // It ends: one bucket after the window nothing counts, and `cost` is at most `units`.
+        loop {
             let start_us = bucket * self.precision_us;
             let from_us = start_us.max(view.at_us);
             if fits(inside, self.weight(straddling, from_us - start_us)) {
@@ -171,9 +174,9 @@ impl Step {
             } else {
                 (bucket + 1).checked_sub(self.buckets).map_or(0, counts)
             };
-            inside = inside.saturating_sub(straddling);
+            inside -= straddling;
+            bucket += 1;
         }
-        view.at_us
     }
 
     /// How many buckets after the newest one its cost stops counting.
@@ -215,9 +218,9 @@ impl Step {
 }
 
 impl super::Step for Step {
+    #[allow(clippy::cast_possible_truncation)] // at most 1,002 words
     fn shape(&self) -> Shape {
-        // At most 1,002 words.
-        Shape::Words(usize::try_from(self.buckets).unwrap_or(0) + 2)
+        Shape::Words(self.buckets as usize + 2)
     }
 
     fn capacity(&self) -> u64 {
@@ -264,7 +267,7 @@ impl super::Step for Step {
 
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
         let newest = cell.words()[0];
-        if cell.words()[1..].iter().all(|count| *count == 0) {
+        if cell.words().iter().all(|word| *word == 0) {
             return 0;
         }
         (newest + self.lifetime()) * self.precision_us
@@ -326,7 +329,7 @@ fn traits(quota: &Quota) -> Traits {
     let period_us = quota.period.as_micros();
     let precision_us = quota
         .precision
-        .map(crate::time::Period::as_micros)
+        .map(Period::as_micros)
         .or_else(|| default_precision_us(period_us))
         .unwrap_or(period_us);
     let buckets = period_us / precision_us;

@@ -71,7 +71,7 @@ impl Interval {
 
     fn store(cell: &mut Cell<'_>, refilled_us: u64, missing: u64) {
         let words = cell.words();
-        words[0] = if missing == 0 { 0 } else { refilled_us };
+        words[0] = refilled_us;
         words[1] = missing;
     }
 }
