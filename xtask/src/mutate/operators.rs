@@ -13,6 +13,9 @@ use crate::tree::{File, Tree};
 /// The crates whose tests judge a mutant.
 const JUDGES: [&str; 2] = ["tollgate", "tollgate-proof"];
 
+/// The limit for the tests of one mutant: they take a few seconds.
+const TIMEOUT_SECONDS: &str = "30";
+
 /// The task: true when at least 95 % of the viable mutants are killed or time out.
 pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<bool> {
     let files = chosen(tree, &options.files)?;
@@ -37,6 +40,8 @@ pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<b
         command.args(["--test-package", judge]);
     }
     command.args(["--jobs", &options.jobs.to_string(), "--no-shuffle"]);
+    // The unmutated run would be of the mutated crate alone, which has none of these tests.
+    command.args(["--baseline=skip", "--timeout", TIMEOUT_SECONDS]);
     command.args(["--cargo-arg=--locked", "--cargo-test-arg=--lib"]);
     for test in JUDGING_TESTS {
         command.arg(format!("--cargo-test-arg=--test={test}"));
