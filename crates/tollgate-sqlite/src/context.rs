@@ -14,6 +14,12 @@ use crate::fault::{Place, damaged, explain};
 /// 2^43 processes fit below 2^53, which a double holds exactly.
 const NUMBERS: u64 = 1 << 10;
 
+/// True when one process surely handed out both numbers: they are of one block, and in order.
+pub(crate) fn same_process(a: u64, b: u64) -> bool {
+    // The first block begins at 1.
+    a.saturating_sub(1) / NUMBERS == b.saturating_sub(1) / NUMBERS
+}
+
 /// The most sets that a process remembers before it starts anew.
 const MAX_CACHED: usize = 1 << 12;
 

@@ -53,6 +53,16 @@ const FORMAT_1: Step = "
     ) WITHOUT ROWID;
     -- Receipts that were given back, until when each must be remembered.
     CREATE TABLE spent (number INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
+    -- Counts that were reset: receipts of charges before that give nothing. `number`: one that
+    -- receipts before the reset are below, where the same process handed out both.
+    CREATE TABLE resets (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        at_us INTEGER NOT NULL,
+        until_us INTEGER NOT NULL,
+        PRIMARY KEY (subject, counted)
+    ) WITHOUT ROWID;
 ";
 
 /// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome, Part, decide};
-use tollgate::{Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
+use tollgate::{Charges, Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
 
 use crate::context::{Cache, Context};
 use crate::fault::{Place, damaged, explain};
@@ -205,25 +205,44 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
         .iter()
         .map(|charge| engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost));
     let until_us = until.max().unwrap_or(0);
+    let sql = "SELECT 1 FROM spent WHERE number = ?1";
+    let number = receipt.number.cast_signed();
+    if cx.first(sql, [number], |_| Ok(()))?.is_some() {
+        let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
+        return Ok(Refund::new(true, vec![0; limits]));
+    }
     // A charge that no longer counts needs no mark: it gives nothing, however often.
     if until_us > cx.now().as_micros() {
-        let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        let params = [receipt.number, until_us].map(u64::cast_signed);
-        if cx.execute(sql, params)? == 0 {
-            let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
-            return Ok(Refund::new(true, vec![0; limits]));
-        }
+        let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2)";
+        cx.execute(sql, [number, until_us.cast_signed()])?;
         cx.owe(sweep::SHARES);
     }
     let mut given = Vec::new();
     for charge in &receipt.charges {
-        let counted = Counted { subject: &charge.subject, limits: &charge.limits };
-        let mut found = Found::load(cx, counted)?;
-        let (limits, at_us) = (&charge.limits, &charge.at_us);
-        given.extend(engine::give_back(limits, &mut found, limits, at_us, receipt.cost, cx.now()));
-        found.keep()?;
+        given.extend(give_back(cx, charge, receipt)?);
     }
     Ok(Refund::new(false, given))
+}
+
+/// Gives back one subject's part of a charge, under the limits its state is written under now.
+fn give_back(
+    cx: &Context<'_>,
+    charge: &Charges,
+    receipt: &Receipt,
+) -> Result<SmallVec<[u64; 2]>, StoreError> {
+    let (limits, at_us) = (&charge.limits, &charge.at_us);
+    let counted = Counted { subject: &charge.subject, limits };
+    let nothing = SmallVec::from_elem(0, at_us.len());
+    if state::was_reset_since(cx, counted, receipt.number, at_us)? {
+        return Ok(nothing);
+    }
+    let Some(row) = state::row(cx, counted)? else { return Ok(nothing) };
+    let written_under = row.was.clone().unwrap_or_else(|| limits.clone());
+    let mut found = row.as_written(cx, Counted { limits: &written_under, ..counted })?;
+    let (cost, now) = (receipt.cost, cx.now());
+    let given = engine::give_back(&written_under, &mut found, limits, at_us, cost, now);
+    found.keep()?;
+    Ok(given)
 }
 
 fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {

@@ -5,7 +5,7 @@ use tollgate::strategy::{Cell, Entry, Log};
 use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, engine};
 
 use crate::codec::{Packed, Words, decode, encode};
-use crate::context::{Context, Ids};
+use crate::context::{Context, Ids, same_process};
 use crate::log::SqlLog;
 
 /// How many [`sweep::SHARES`](crate::sweep::SHARES) of a row an update owes to sweeping, and how
@@ -103,6 +103,18 @@ pub(crate) fn row<'c>(
     }
     let logs = packed.heads.iter().map(|head| SqlLog::new(context, subject, *head)).collect();
     Ok(Some(Row { ids, was, own: Own { words: packed.words, logs } }))
+}
+
+impl<'c> Row<'c> {
+    /// The state as it lies there; `counted` names the limits that it was written under.
+    pub(crate) fn as_written(
+        self,
+        context: &'c Context<'c>,
+        counted: Counted<'c>,
+    ) -> Result<Found<'c>, StoreError> {
+        let ids = context.make_ids(counted.limits)?;
+        Ok(Found { context, counted, row: Some(ids), own: self.own, over: None })
+    }
 }
 
 impl<'c> Found<'c> {
@@ -213,10 +225,51 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
     let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2 RETURNING state";
     let state = context.first(sql, key, |row| Ok(row.get_ref(0)?.as_blob().map(decode).ok()))?;
     let Some(state) = state else { return Ok(false) };
+    remember_reset(context, counted, ids)?;
     // The events of a state that cannot be read stay behind: nobody knows which they are.
     let heads = state.and_then(Result::ok).map(|packed| packed.heads).unwrap_or_default();
     for head in heads {
         SqlLog::new(context, counted.subject.as_str(), head).clear()?;
     }
     Ok(true)
+}
+
+/// Notes that a count was forgotten, for as long as a charge before that could be given back.
+fn remember_reset(context: &Context<'_>, counted: Counted<'_>, ids: Ids) -> Result<(), StoreError> {
+    let now = context.now();
+    let until_us = engine::refundable_until_us(counted.limits, now);
+    let sql = "INSERT INTO resets (subject, counted, number, at_us, until_us)
+               VALUES (?1, ?2, ?3, ?4, ?5)
+               ON CONFLICT DO UPDATE SET number = ?3, at_us = ?4, until_us = ?5";
+    let [number, at_us, until_us] =
+        [context.number()?, now.as_micros(), until_us].map(u64::cast_signed);
+    context.execute(sql, (counted.subject.as_str(), ids.counted, number, at_us, until_us))?;
+    // Few are ever held: those that no longer matter go with each new one.
+    let horizon_us = now.as_micros().saturating_sub(SKEW_US).cast_signed();
+    context.execute("DELETE FROM resets WHERE until_us < ?1", [horizon_us])?;
+    context.owe(OWED_PER_UPDATE);
+    Ok(())
+}
+
+/// True when a charge, recorded at `at_us` under the receipt `number`, was made before its count
+/// was last reset.
+pub(crate) fn was_reset_since(
+    context: &Context<'_>,
+    counted: Counted<'_>,
+    number: u64,
+    at_us: &[u64],
+) -> Result<bool, StoreError> {
+    let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
+    let sql = "SELECT number, at_us FROM resets WHERE subject = ?1 AND counted = ?2";
+    let key = (counted.subject.as_str(), ids.counted);
+    let reset: Option<(i64, i64)> =
+        context.first(sql, key, |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(reset.is_some_and(|(reset_number, reset_at_us)| {
+        let reset_number = reset_number.cast_unsigned();
+        if same_process(number, reset_number) {
+            return number < reset_number;
+        }
+        // Numbers of two processes say nothing of what came first; their times do.
+        at_us.iter().any(|at_us| *at_us <= reset_at_us.cast_unsigned())
+    }))
 }

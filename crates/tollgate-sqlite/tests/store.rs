@@ -79,11 +79,16 @@ fn denials_and_looks_write_nothing() {
         assert!(!allowed(&kit.limiter(limits), "ann"));
         // Other numbers, so that the state would be carried over.
         let other = kit.limiter(&limits.replace("2/h", "1/h"));
-        assert!(!allowed(&other, "ann"));
         assert!(!block_on(other.peek("ann")).expect("a decision").is_allowed());
         let wide = kit.limiter(&limits.replace("2/h", "5/h"));
         assert!(block_on(wide.peek("ann")).expect("a decision").is_allowed());
         assert_eq!(data_version(&raw), before, "{limits}");
+        // A denied check keeps what it has carried over to other numbers, once.
+        assert!(!allowed(&other, "ann"));
+        let carried = data_version(&raw);
+        assert_ne!(carried, before, "{limits}");
+        assert!(!allowed(&other, "ann"));
+        assert_eq!(data_version(&raw), carried, "{limits}");
         // The measure measures.
         assert!(allowed(&wide, "ann"));
         assert_ne!(data_version(&raw), before, "{limits}");

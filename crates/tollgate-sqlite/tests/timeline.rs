@@ -24,7 +24,11 @@ const FAMILIES: &[&[&str]] = &[
         "x: 6/3s via sliding_log, y: 6/7s via sliding_log",
         "x: 5/3s via fixed_window, y: 9/7s via sliding_log",
     ],
-    &["w: 10/10s precision 1s via sliding_window", "w: 6/10s anchor first-hit via fixed_window"],
+    &[
+        "w: 10/10s precision 1s via sliding_window",
+        "w: 8/10s precision 2s rounding interpolate via sliding_window",
+        "w: 6/10s anchor first-hit via fixed_window",
+    ],
     &["b: 5/4s refill interval via token_bucket", "b: 5/4s burst 9 via token_bucket"],
     &["u: 1/2s via uniform, g: 20/m via gcra, s: 30/h via sliding_log"],
 ];

@@ -1,0 +1,19 @@
+//! The SQLite store against the conformance kit, each case on a new file.
+
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+use tollgate::ManualClock;
+use tollgate_sqlite::{Options, SqliteStore};
+
+/// Kept until the process ends, so that no file is removed under a store.
+static DIRS: Mutex<Vec<TempDir>> = Mutex::new(Vec::new());
+
+fn make(clock: ManualClock) -> SqliteStore {
+    let dir = tempfile::tempdir().expect("a directory for the file");
+    let options = Options::new(dir.path().join("counts.db")).clock(clock);
+    DIRS.lock().expect("no case panics while it holds this").push(dir);
+    SqliteStore::open_with(options).expect("a new file opens")
+}
+
+tollgate_proof::conformance_tests!(make);
