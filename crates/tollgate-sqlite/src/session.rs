@@ -238,7 +238,7 @@ fn give_back(
     }
     let Some(row) = state::row(cx, counted)? else { return Ok(nothing) };
     let written_under = row.was.clone().unwrap_or_else(|| limits.clone());
-    let mut found = row.as_written(cx, Counted { limits: &written_under, ..counted })?;
+    let mut found = row.into_found(cx, Counted { limits: &written_under, ..counted })?;
     let (cost, now) = (receipt.cost, cx.now());
     let given = engine::give_back(&written_under, &mut found, limits, at_us, cost, now);
     found.keep()?;

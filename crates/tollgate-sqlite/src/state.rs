@@ -107,7 +107,7 @@ pub(crate) fn row<'c>(
 
 impl<'c> Row<'c> {
     /// The state as it lies there; `counted` names the limits that it was written under.
-    pub(crate) fn as_written(
+    pub(crate) fn into_found(
         self,
         context: &'c Context<'c>,
         counted: Counted<'c>,

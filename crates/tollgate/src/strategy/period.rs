@@ -104,7 +104,7 @@ impl Emission {
         if self.denominator == 1 {
             // The estimate is the quotient or one less: a span is far below 2^64.
             #[allow(clippy::cast_possible_truncation)] // the upper half
-            let estimate = (u128::from(span.us) * u128::from(self.inverse) >> 64) as u64;
+            let estimate = ((u128::from(span.us) * u128::from(self.inverse)) >> 64) as u64;
             let rest = span.us - estimate * self.numerator;
             return estimate + u64::from(rest >= self.numerator);
         }
