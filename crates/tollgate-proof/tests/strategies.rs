@@ -285,3 +285,30 @@ fn a_log_says_whether_it_is_empty() {
     log.push(Entry { at_us: 1, total: 1 });
     assert!(!log.is_empty());
 }
+
+/// The part of a unit that is still to come back is scaled to the new time of a unit, exactly, and
+/// rounded up to a whole microsecond.
+#[test]
+fn the_part_of_a_unit_is_scaled() {
+    let was: LimitSet = "x: 3/10us burst 9 via gcra".parse().unwrap();
+    for (is, elapsed_us, reset_us) in [
+        // Three units are 10 us. After 5 us half a unit and a whole one are left,
+        ("x: 1/1000000us burst 9 via gcra", 5, 1_500_000),
+        ("x: 3/20us burst 9 via gcra", 5, 11),
+        ("x: 7/1us burst 9 via gcra", 5, 2),
+        // and after 6 us a fifth of a unit and a whole one.
+        ("x: 1/1000000us burst 9 via gcra", 6, 1_200_000),
+        ("x: 1/1000us burst 9 via gcra", 6, 1_200),
+    ] {
+        let is: LimitSet = is.parse().unwrap();
+        let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
+        let mut parts = [Part::new(&was, &mut old)];
+        let charged = engine::decide(&mut parts, Time::from_micros(300), 3, Mode::Whole);
+        assert_eq!(charged.granted, 3);
+        let now = Time::from_micros(300 + elapsed_us);
+        engine::inherit(&is, &mut new, &was, &mut old, now);
+        let mut parts = [Part::new(&is, &mut new)];
+        let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
+        assert_eq!(fields.reset_after_us, reset_us, "{is}");
+    }
+}
