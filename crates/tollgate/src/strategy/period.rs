@@ -168,6 +168,11 @@ mod tests {
             assert_eq!(emission.units_in(emission.times(units)), units);
         }
         assert_eq!(emission.times(1_000_003), Exact { us: 30 * 86_400_000_000, num: 0 });
+        // A span whose parts do not fit into 64 bits.
+        let emission = Emission::new(1_000_003, 524_288_000_000);
+        let span = emission.times(1 << 32);
+        assert_eq!(emission.units_in(span), 1 << 32);
+        assert_eq!(emission.units_in(emission.minus(span, Exact { us: 1, num: 0 })), (1 << 32) - 1);
     }
 
     #[test]
