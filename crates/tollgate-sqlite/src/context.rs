@@ -14,12 +14,6 @@ use crate::fault::{Place, damaged, explain};
 /// 2^43 processes fit below 2^53, which a double holds exactly.
 const NUMBERS: u64 = 1 << 10;
 
-/// True when one process surely handed out both numbers: they are of one block, and in order.
-pub(crate) fn same_process(a: u64, b: u64) -> bool {
-    // The first block begins at 1.
-    a.saturating_sub(1) / NUMBERS == b.saturating_sub(1) / NUMBERS
-}
-
 /// The most sets that a process remembers before it starts anew.
 const MAX_CACHED: usize = 1 << 12;
 
@@ -135,10 +129,21 @@ impl<'c> Context<'c> {
 
     /// A number that nothing else in this file has or had: for receipts and logs.
     pub(crate) fn number(&self) -> Result<u64, StoreError> {
+        self.number_above(0)
+    }
+
+    /// A number larger than `least`, which the file has handed out.
+    pub(crate) fn number_above(&self, least: u64) -> Result<u64, StoreError> {
         let next = self.cache.borrow_mut().numbers.next();
-        if let Some(number) = next {
-            return Ok(number);
+        match next {
+            Some(number) if number > least => Ok(number),
+            // This process took its numbers before that one was handed out: all are too low.
+            _ => self.newest_number(),
         }
+    }
+
+    /// A number larger than any that this file has handed out, to whatever process.
+    pub(crate) fn newest_number(&self) -> Result<u64, StoreError> {
         let sql = "UPDATE store SET next_number = next_number + ?1 RETURNING next_number";
         let end: Option<i64> = self.first(sql, [NUMBERS.cast_signed()], |row| row.get(0))?;
         let end = end.map_or(0, i64::cast_unsigned);

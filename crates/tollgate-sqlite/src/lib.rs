@@ -4,7 +4,9 @@
 //! across processes, and what was answered survives `kill -9`. See [`Sync`] for power losses.
 //!
 //! A set's identity and full form are written into the file once and stay there, some 100 bytes
-//! for each set of limits that was ever used. Everything else goes when it has expired.
+//! for each set of limits that was ever used: other processes know it by its number, and would
+//! count under a number that means nothing. Everything else goes when it has expired, but for the
+//! events of a damaged state that was reset: nobody knows which they were.
 
 pub mod bench;
 mod codec;

@@ -50,6 +50,12 @@ impl fmt::Debug for SqlLog<'_> {
     }
 }
 
+/// True when `a` may stand before `b`. Totals wrap around; one is behind another when it is less
+/// than half of all numbers behind it.
+fn ordered(a: &Entry, b: &Entry) -> bool {
+    a.at_us <= b.at_us && b.total.wrapping_sub(a.total) <= u64::MAX / 2
+}
+
 impl Reads {
     fn find(&mut self, seq: u64) -> Option<Entry> {
         self.run = if seq == self.last.wrapping_add(1) { self.run.saturating_add(1) } else { 0 };
@@ -63,9 +69,8 @@ impl Reads {
 
     /// True when `entry` stands between what was read around it.
     fn fits(&self, seq: u64, entry: Entry) -> bool {
-        let ordered = |a: Entry, b: Entry| a.at_us <= b.at_us && a.total <= b.total;
-        self.single.range(..seq).next_back().is_none_or(|(_, before)| ordered(*before, entry))
-            && self.single.range(seq + 1..).next().is_none_or(|(_, after)| ordered(entry, *after))
+        self.single.range(..seq).next_back().is_none_or(|(_, before)| ordered(before, &entry))
+            && self.single.range(seq + 1..).next().is_none_or(|(_, after)| ordered(&entry, after))
     }
 
     fn forget(&mut self) {
@@ -87,7 +92,7 @@ impl<'c> SqlLog<'c> {
     pub(crate) fn events(&self) -> Vec<(u64, u64)> {
         let mut before = self.head.base;
         let mut own = |entry: Entry| {
-            let cost = entry.total.saturating_sub(before);
+            let cost = entry.total.wrapping_sub(before);
             before = entry.total;
             (entry.at_us, cost)
         };
@@ -131,14 +136,15 @@ impl<'c> SqlLog<'c> {
             return damaged("events of a log are missing");
         }
         let Head { base, top, .. } = self.head;
-        let bounds = base..=top;
-        let sound = |e: &Entry| e.at_us <= Time::MAX.as_micros() && bounds.contains(&e.total);
-        let ordered = found.is_sorted_by_key(|e| e.at_us) && found.is_sorted_by_key(|e| e.total);
+        let since_base = |total: u64| total.wrapping_sub(base);
+        let sound =
+            |e: &Entry| e.at_us <= Time::MAX.as_micros() && since_base(e.total) <= since_base(top);
+        let in_order = found.is_sorted_by(ordered);
         let (Some(first), Some(last)) = (found.first().copied(), found.last().copied()) else {
             return damaged("events of a log are missing");
         };
         let placed = reads.fits(seq, first) && reads.fits(end - 1, last);
-        if !(ordered && placed && found.iter().all(sound)) {
+        if !(in_order && placed && found.iter().all(sound)) {
             return damaged("events of a log are out of order");
         }
         // The ends are kept beside, to compare later reads with.
@@ -180,8 +186,8 @@ impl<'c> SqlLog<'c> {
                 Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
         }
         if self.head.first == self.head.end {
-            // Totals start anew whenever nothing is left, so that they never grow too large.
-            total -= self.head.base.min(total);
+            // Totals start anew whenever nothing is left: small numbers take less room.
+            total = total.wrapping_sub(self.head.base);
             self.head.base = 0;
         }
         let entry = Entry { at_us, total };
@@ -216,8 +222,7 @@ impl<'c> SqlLog<'c> {
         let found = self.index_at(oldest.at_us);
         self.context.checked()?;
         // What all totals are larger by in the rows.
-        let kept =
-            found.and_then(|(index, held)| Some((index, held.total.checked_sub(oldest.total)?)));
+        let kept = found.map(|(index, held)| (index, held.total.wrapping_sub(oldest.total)));
         let (first, shift) = match kept {
             Some(kept) => kept,
             None => {
@@ -229,7 +234,7 @@ impl<'c> SqlLog<'c> {
         let held = entries.iter().enumerate().take_while(|(i, entry)| {
             first + i < self.len()
                 && self.entry(first + i)
-                    == Entry { at_us: entry.at_us, total: entry.total.saturating_add(shift) }
+                    == Entry { at_us: entry.at_us, total: entry.total.wrapping_add(shift) }
         });
         let held = held.count();
         self.context.checked()?;
@@ -241,10 +246,10 @@ impl<'c> SqlLog<'c> {
         self.reads.get_mut().forget();
         self.head.base = shift;
         for (seq, entry) in (from..).zip(entries.iter().skip(held)) {
-            self.write(seq, Entry { total: entry.total.saturating_add(shift), ..*entry })?;
+            self.write(seq, Entry { total: entry.total.wrapping_add(shift), ..*entry })?;
         }
         self.head.end = self.head.first + entries.len() as u64;
-        self.head.top = newest.total.saturating_add(shift);
+        self.head.top = newest.total.wrapping_add(shift);
         self.delete_dropped()
     }
 
@@ -394,6 +399,43 @@ mod tests {
         let (outcome, rows) = check("1000000/1s via sliding_log", 3 * EVENTS, 7);
         assert_eq!(outcome.fields[0].remaining, EVENTS - 7);
         assert!(rows < 100, "{rows} rows were read");
+    }
+
+    /// Totals that wrap around the end of the numbers, in a file.
+    #[test]
+    fn totals_wrap_around() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let conn = file(dir.path());
+        let place = Place { path: dir.path(), deadline: Duration::ZERO };
+        let cache = std::cell::RefCell::new(Cache::owing(0));
+        let limits: LimitSet = "1000000/1s via sliding_log".parse().expect("limits");
+        let base = u64::MAX - EVENTS / 2;
+        conn.execute("UPDATE entries SET total = total + ?1", [base.cast_signed()])
+            .expect("moved up");
+        let top = base.wrapping_add(EVENTS);
+        let head = Head { log: 1, end: EVENTS, base, top, ..Head::default() };
+        assert!(head.top < head.base);
+        let context = Context::new(&conn, place, Time::from_micros(EVENTS + 700_000), &cache);
+        let log = SqlLog::new(&context, "ann", head);
+        let mut own = Own { logs: vec![log], ..Own::default() };
+        let mut check =
+            |cost| decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
+        // 700,000 have left; the rest ends beyond the end of the numbers.
+        let outcome = check(700_001);
+        assert_eq!((outcome.granted, outcome.fields[0].retry_after_us), (0, Some(1)));
+        let outcome = check(7);
+        assert_eq!((outcome.granted, outcome.fields[0].remaining), (7, 699_993));
+        context.checked().expect("no fault");
+        let log = &mut own.logs[0];
+        assert_eq!((log.head().base, log.head().top), (base.wrapping_add(700_000), top + 7));
+        let events = log.events();
+        assert_eq!((events.len(), events[0], events[300_000].1), (300_001, (700_001, 1), 7));
+        assert!(events[..300_000].iter().all(|(_, cost)| *cost == 1));
+        // A grant moves the base beyond the end.
+        log.replace(&[Entry { at_us: EVENTS, total: 1 }, Entry { at_us: EVENTS + 9, total: 3 }]);
+        context.checked().expect("no fault");
+        assert_eq!(log.events(), [(EVENTS, 1), (EVENTS + 9, 2)]);
+        assert_eq!(log.head().base, top - 1);
     }
 
     #[test]

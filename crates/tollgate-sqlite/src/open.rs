@@ -29,9 +29,11 @@ const FORMAT_1: Step = "
         next_number INTEGER NOT NULL,
         hand_subject TEXT NOT NULL,
         hand_counted INTEGER NOT NULL,
-        hand_spent INTEGER NOT NULL
+        hand_spent INTEGER NOT NULL,
+        hand_reset_subject TEXT NOT NULL,
+        hand_reset_counted INTEGER NOT NULL
     );
-    INSERT INTO store VALUES (1, random(), 1, '', 0, 0);
+    INSERT INTO store VALUES (1, random(), 1, '', 0, 0, '', 0);
     -- Identities and full forms of limit sets, so that rows stay small.
     CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
     -- `counted`: the set's identity; `written`: the full form the state was written under.
@@ -43,7 +45,8 @@ const FORMAT_1: Step = "
         state BLOB NOT NULL,
         PRIMARY KEY (subject, counted)
     ) WITHOUT ROWID;
-    -- The events of sliding logs: when, and the cost of all events up to and with it.
+    -- The events of sliding logs: when, and the cost of all events up to and with it (a u64 that
+    -- wraps around, as the bits of an i64).
     CREATE TABLE entries (
         log INTEGER NOT NULL,
         seq INTEGER NOT NULL,
@@ -53,13 +56,12 @@ const FORMAT_1: Step = "
     ) WITHOUT ROWID;
     -- Receipts that were given back, until when each must be remembered.
     CREATE TABLE spent (number INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
-    -- Counts that were reset: receipts of charges before that give nothing. `number`: one that
-    -- receipts before the reset are below, where the same process handed out both.
+    -- Counts that were reset: charges of lower numbers came before, those of higher ones after;
+    -- until when that must be remembered.
     CREATE TABLE resets (
         subject TEXT NOT NULL,
         counted INTEGER NOT NULL,
         number INTEGER NOT NULL,
-        at_us INTEGER NOT NULL,
         until_us INTEGER NOT NULL,
         PRIMARY KEY (subject, counted)
     ) WITHOUT ROWID;

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use smallvec::SmallVec;
-use tollgate::engine::{self, Outcome, Part, decide};
-use tollgate::{Charges, Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
+use tollgate::engine::{self, Outcome, Part, decide, give_back};
+use tollgate::{
+    Charges, Clock, Counted, Inspection, LimitSet, Question, Receipt, Refund, StoreError, Time,
+};
 
 use crate::context::{Cache, Context};
 use crate::fault::{Place, damaged, explain};
@@ -157,12 +159,14 @@ impl Session {
     /// let go between some rows and the next.
     pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
         self.run(Access::Write, &[], sweep::rewind)?;
-        let (mut removed, mut states_end, mut spent_end) = (0, false, false);
-        while !(states_end && spent_end) {
+        let mut removed = 0;
+        let (mut states_end, mut spent_end, mut resets_end) = (false, false, false);
+        while !(states_end && spent_end && resets_end) {
             let turn = self.run(Access::Write, &[], sweep::turn)?;
             removed += turn.removed;
             states_end |= turn.states_end;
             spent_end |= turn.spent_end;
+            resets_end |= turn.resets_end;
         }
         Ok(removed)
     }
@@ -188,28 +192,42 @@ fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreErro
     };
     cx.checked()?;
     let charged = outcome.granted > 0 && !looking;
+    if charged {
+        // Later than every reset of what it charges.
+        let reset = found.iter().map(Found::reset).max().unwrap_or(0);
+        outcome.receipt = cx.number_above(reset)?;
+    }
     if outcome.changed {
         for found in found {
             found.keep()?;
         }
     }
-    if charged {
-        outcome.receipt = cx.number()?;
-    }
     Ok(outcome)
 }
 
 fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
-    let until = receipt
-        .charges
-        .iter()
-        .map(|charge| engine::spent_until_us(&charge.limits, &charge.at_us, receipt.cost));
-    let until_us = until.max().unwrap_or(0);
-    let sql = "SELECT 1 FROM spent WHERE number = ?1";
     let number = receipt.number.cast_signed();
-    if cx.first(sql, [number], |_| Ok(()))?.is_some() {
+    let sql = "SELECT until_us FROM spent WHERE number = ?1";
+    if cx.first(sql, [number], |row| row.get::<_, i64>(0))?.is_some() {
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
         return Ok(Refund::new(true, vec![0; limits]));
+    }
+    let mut until_us = 0;
+    let mut given = Vec::new();
+    for charge in &receipt.charges {
+        let Charges { subject, limits, at_us, .. } = charge;
+        let counted = Counted { subject, limits };
+        let mut found = Found::as_written(cx, counted)?;
+        until_us = until_us
+            .max(engine::spent_until_us(limits, at_us, receipt.cost))
+            .max(still_counted_until_us(found.limits(), at_us, receipt.cost));
+        if receipt.number <= found.reset() {
+            given.extend(at_us.iter().map(|_| 0));
+            continue;
+        }
+        let now_under = found.limits().clone();
+        given.extend(give_back(&now_under, &mut found, limits, at_us, receipt.cost, cx.now()));
+        found.keep()?;
     }
     // A charge that no longer counts needs no mark: it gives nothing, however often.
     if until_us > cx.now().as_micros() {
@@ -217,36 +235,21 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
         cx.execute(sql, [number, until_us.cast_signed()])?;
         cx.owe(sweep::SHARES);
     }
-    let mut given = Vec::new();
-    for charge in &receipt.charges {
-        given.extend(give_back(cx, charge, receipt)?);
-    }
     Ok(Refund::new(false, given))
 }
 
-/// Gives back one subject's part of a charge, under the limits its state is written under now.
-fn give_back(
-    cx: &Context<'_>,
-    charge: &Charges,
-    receipt: &Receipt,
-) -> Result<SmallVec<[u64; 2]>, StoreError> {
-    let (limits, at_us) = (&charge.limits, &charge.at_us);
-    let counted = Counted { subject: &charge.subject, limits };
-    let nothing = SmallVec::from_elem(0, at_us.len());
-    if state::was_reset_since(cx, counted, receipt.number, at_us)? {
-        return Ok(nothing);
-    }
-    let Some(row) = state::row(cx, counted)? else { return Ok(nothing) };
-    let written_under = row.was.clone().unwrap_or_else(|| limits.clone());
-    let mut found = row.into_found(cx, Counted { limits: &written_under, ..counted })?;
-    let (cost, now) = (receipt.cost, cx.now());
-    let given = engine::give_back(&written_under, &mut found, limits, at_us, cost, now);
-    found.keep()?;
-    Ok(given)
+/// Until when charges of these times could be given back under the numbers that count now: they
+/// may be others than those that were charged.
+fn still_counted_until_us(limits: &LimitSet, at_us: &[u64], cost: u64) -> u64 {
+    let newest_us = at_us.iter().copied().max().unwrap_or(0);
+    let each: SmallVec<[u64; 2]> = limits.limits().iter().map(|_| newest_us).collect();
+    engine::spent_until_us(limits, &each, cost)
 }
 
 fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-    let Some(state::Row { was, mut own, .. }) = state::row(cx, counted)? else { return Ok(None) };
+    let Some(state::Row { was, mut own, .. }) = state::known(cx, counted)?.row else {
+        return Ok(None);
+    };
     let limits = was.as_ref().unwrap_or(counted.limits);
     let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own));
     let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();

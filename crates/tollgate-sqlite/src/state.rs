@@ -2,10 +2,10 @@
 
 use tollgate::engine::{Carries, Held, States, inherit};
 use tollgate::strategy::{Cell, Entry, Log};
-use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, engine};
+use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
 use crate::codec::{Packed, Words, decode, encode};
-use crate::context::{Context, Ids, same_process};
+use crate::context::{Context, Ids};
 use crate::log::SqlLog;
 
 /// How many [`sweep::SHARES`](crate::sweep::SHARES) of a row an update owes to sweeping, and how
@@ -21,10 +21,10 @@ pub(crate) struct Own<'c> {
 }
 
 impl<'c> Own<'c> {
-    fn fresh(context: &'c Context<'c>, counted: Counted<'c>) -> Self {
-        let logs = (0..counted.limits.logs())
-            .map(|_| SqlLog::new(context, counted.subject.as_str(), Default::default()));
-        Self { words: Words::from_elem(0, counted.limits.words()), logs: logs.collect() }
+    fn fresh(context: &'c Context<'c>, subject: &'c Subject, limits: &LimitSet) -> Self {
+        let logs =
+            (0..limits.logs()).map(|_| SqlLog::new(context, subject.as_str(), Default::default()));
+        Self { words: Words::from_elem(0, limits.words()), logs: logs.collect() }
     }
 
     fn is_fresh(&self) -> bool {
@@ -44,7 +44,7 @@ impl States for Own<'_> {
 /// A state that was counted under other numbers.
 #[derive(Debug)]
 struct Over {
-    /// The state under the present numbers. In memory: a denial or a peek keeps nothing of it.
+    /// The state under the present numbers. In memory: a peek keeps nothing of it.
     held: Held,
     /// What the row was written under.
     was: LimitSet,
@@ -55,12 +55,15 @@ struct Over {
 #[derive(Debug)]
 pub(crate) struct Found<'c> {
     context: &'c Context<'c>,
-    counted: Counted<'c>,
-    /// The key of the row and the present set, 0 when the file does not know it; none when there
-    /// is no row.
+    subject: &'c Subject,
+    /// What the state counts under.
+    limits: LimitSet,
+    /// The key of the row and the set it is to be written under, 0 when the file does not know
+    /// that; none when there is no row.
     row: Option<Ids>,
     own: Own<'c>,
     over: Option<Over>,
+    reset: u64,
 }
 
 impl States for Found<'_> {
@@ -74,55 +77,68 @@ impl States for Found<'_> {
 
 /// A row as it was found, under the set it was written under.
 pub(crate) struct Row<'c> {
+    /// Its key, and the set that it was written under.
     ids: Ids,
+    /// The asked set, 0 when the file does not know it.
+    present: i64,
+    /// None when it was written under the asked set.
     pub(crate) was: Option<LimitSet>,
     pub(crate) own: Own<'c>,
 }
 
-/// The row of a count, if there is one. `was` is none when it was written under these limits.
-pub(crate) fn row<'c>(
+/// What a file knows of a count.
+pub(crate) struct Known<'c> {
+    pub(crate) row: Option<Row<'c>>,
+    /// The number of the last reset that is remembered, or 0.
+    pub(crate) reset: u64,
+}
+
+impl Known<'_> {
+    const NOTHING: Self = Self { row: None, reset: 0 };
+}
+
+/// The row of a count, if there is one, and its last reset.
+pub(crate) fn known<'c>(
     context: &'c Context<'c>,
     counted: Counted<'c>,
-) -> Result<Option<Row<'c>>, StoreError> {
-    let Some(ids) = context.ids(counted.limits)? else { return Ok(None) };
+) -> Result<Known<'c>, StoreError> {
+    let Some(Ids { counted: key, written: present }) = context.ids(counted.limits)? else {
+        return Ok(Known::NOTHING);
+    };
     let subject = counted.subject.as_str();
     let found = context.first(
-        "SELECT written, state FROM states WHERE subject = ?1 AND counted = ?2",
-        (subject, ids.counted),
+        "SELECT s.written, s.state, r.number FROM (SELECT 1)
+         LEFT JOIN states AS s ON s.subject = ?1 AND s.counted = ?2
+         LEFT JOIN resets AS r ON r.subject = ?1 AND r.counted = ?2",
+        (subject, key),
         |row| {
             let packed = row.get_ref(1)?.as_blob().map(decode);
-            Ok((row.get(0)?, packed.unwrap_or(Err("it is no blob"))))
+            let written: Option<i64> = row.get(0)?;
+            let reset: Option<i64> = row.get(2)?;
+            Ok((written, packed.unwrap_or(Err("it is no blob")), reset))
         },
     )?;
-    let Some((written, packed)) = found else { return Ok(None) };
+    let Some((written, packed, reset)) = found else { return Ok(Known::NOTHING) };
+    let reset = reset.map_or(0, i64::cast_unsigned);
+    let Some(written) = written else { return Ok(Known { row: None, reset }) };
     let packed: Packed = packed.map_err(|what| context.damaged(subject, what))?;
-    let was = if ids.written == written { None } else { Some(context.set(written, subject)?) };
+    let was = if present == written { None } else { Some(context.set(written, subject)?) };
     let limits = was.as_ref().unwrap_or(counted.limits);
     if packed.words.len() != limits.words() || packed.heads.len() != limits.logs() {
         return Err(context.damaged(subject, "it does not have the length that its limits need"));
     }
     let logs = packed.heads.iter().map(|head| SqlLog::new(context, subject, *head)).collect();
-    Ok(Some(Row { ids, was, own: Own { words: packed.words, logs } }))
-}
-
-impl<'c> Row<'c> {
-    /// The state as it lies there; `counted` names the limits that it was written under.
-    pub(crate) fn into_found(
-        self,
-        context: &'c Context<'c>,
-        counted: Counted<'c>,
-    ) -> Result<Found<'c>, StoreError> {
-        let ids = context.make_ids(counted.limits)?;
-        Ok(Found { context, counted, row: Some(ids), own: self.own, over: None })
-    }
+    let own = Own { words: packed.words, logs };
+    let row = Row { ids: Ids { counted: key, written }, present, was, own };
+    Ok(Known { row: Some(row), reset })
 }
 
 impl<'c> Found<'c> {
     /// The state of a count under its present numbers.
     pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
-        let Some(Row { ids, was, mut own }) = row(context, counted)? else {
-            let own = Own::fresh(context, counted);
-            return Ok(Self { context, counted, row: None, own, over: None });
+        let Known { row, reset } = known(context, counted)?;
+        let Some(Row { ids, present, was, mut own }) = row else {
+            return Ok(Self::fresh(context, counted, reset));
         };
         let over = was.map(|was| {
             let mut held = Held::fresh(counted.limits);
@@ -130,7 +146,40 @@ impl<'c> Found<'c> {
             Over { held, was, carried }
         });
         context.checked()?;
-        Ok(Self { context, counted, row: Some(ids), own, over })
+        let Counted { subject, limits } = counted;
+        let row = Some(Ids { written: present, ..ids });
+        Ok(Self { context, subject, limits: limits.clone(), row, own, over, reset })
+    }
+
+    /// The state of a count under the numbers that it was written under last.
+    pub(crate) fn as_written(
+        context: &'c Context<'c>,
+        counted: Counted<'c>,
+    ) -> Result<Self, StoreError> {
+        let Known { row, reset } = known(context, counted)?;
+        let Some(Row { ids, was, own, .. }) = row else {
+            return Ok(Self::fresh(context, counted, reset));
+        };
+        let limits = was.unwrap_or_else(|| counted.limits.clone());
+        let subject = counted.subject;
+        Ok(Self { context, subject, limits, row: Some(ids), own, over: None, reset })
+    }
+
+    fn fresh(context: &'c Context<'c>, counted: Counted<'c>, reset: u64) -> Self {
+        let Counted { subject, limits } = counted;
+        let own = Own::fresh(context, subject, limits);
+        Self { context, subject, limits: limits.clone(), row: None, own, over: None, reset }
+    }
+
+    /// What the state counts under.
+    pub(crate) fn limits(&self) -> &LimitSet {
+        &self.limits
+    }
+
+    /// The number of the last reset of this count that is remembered, or 0. Whatever has a lower
+    /// number was charged before.
+    pub(crate) fn reset(&self) -> u64 {
+        self.reset
     }
 
     /// What was carried over from other numbers.
@@ -147,13 +196,13 @@ impl<'c> Found<'c> {
         if self.own.is_fresh() {
             return self.remove();
         }
-        let Self { context, counted: Counted { subject, limits }, row, mut own, .. } = self;
-        let fresh_at_us = engine::fresh_at_us(limits, &mut own);
+        let Self { context, subject, limits, row, mut own, .. } = self;
+        let fresh_at_us = engine::fresh_at_us(&limits, &mut own);
         context.checked()?;
         let expires_us = fresh_at_us.saturating_add(SKEW_US).cast_signed();
         let ids = match row {
             Some(ids) if ids.written != 0 => ids,
-            _ => context.make_ids(limits)?,
+            _ => context.make_ids(&limits)?,
         };
         let state = encode(&own.words, own.logs.iter().map(SqlLog::head));
         let (sql, owed) = if row.is_some() {
@@ -178,10 +227,9 @@ impl<'c> Found<'c> {
     /// Makes what was carried over the row's own state. A log keeps its rows where it can.
     fn move_over(&mut self, over: Over) -> Result<(), StoreError> {
         let Over { held, was, .. } = over;
-        let mut own = Own::fresh(self.context, self.counted);
+        let mut own = Own::fresh(self.context, self.subject, &self.limits);
         own.words.copy_from_slice(&held.words);
-        for (limit, place) in self.counted.limits.limits().iter().zip(self.counted.limits.places())
-        {
+        for (limit, place) in self.limits.limits().iter().zip(self.limits.places()) {
             let Place::Log(index) = *place else { continue };
             let before = was.limits().iter().zip(was.places());
             let found = before.into_iter().find(|(old, _)| old.identity() == limit.identity());
@@ -191,7 +239,7 @@ impl<'c> Found<'c> {
             let log = &held.logs[index];
             let entries: Vec<Entry> = (0..log.len())
                 .map(|i| log.entry(i))
-                .map(|entry| Entry { total: entry.total - log.base(), ..entry })
+                .map(|entry| Entry { total: entry.total.wrapping_sub(log.base()), ..entry })
                 .collect();
             own.logs[index].replace(&entries);
         }
@@ -210,66 +258,38 @@ impl<'c> Found<'c> {
         if let Some(ids) = self.row {
             self.context.execute(
                 "DELETE FROM states WHERE subject = ?1 AND counted = ?2",
-                (self.counted.subject.as_str(), ids.counted),
+                (self.subject.as_str(), ids.counted),
             )?;
         }
         Ok(())
     }
 }
 
-/// Deletes the row of a count and its events, even when the state cannot be read. True when there
-/// was one.
+/// Deletes the row of a count and its events, even when the state cannot be read, and remembers
+/// that it did: receipts from before give nothing. True when there was one.
 pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool, StoreError> {
     let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
     let key = (counted.subject.as_str(), ids.counted);
-    let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2 RETURNING state";
-    let state = context.first(sql, key, |row| Ok(row.get_ref(0)?.as_blob().map(decode).ok()))?;
-    let Some(state) = state else { return Ok(false) };
-    remember_reset(context, counted, ids)?;
+    let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2 RETURNING state, written";
+    let state = context.first(sql, key, |row| {
+        Ok((row.get_ref(0)?.as_blob().map(decode).ok(), row.get::<_, i64>(1)?))
+    })?;
+    let Some((state, written)) = state else { return Ok(false) };
+    // Charges may be as old as the longer of the numbers allow.
+    let mut until_us = engine::refundable_until_us(counted.limits, context.now());
+    if let Ok(was) = context.set(written, key.0) {
+        until_us = until_us.max(engine::refundable_until_us(&was, context.now()));
+    }
+    let number = context.newest_number()?.cast_signed();
+    let sql = "INSERT INTO resets (subject, counted, number, until_us) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT DO UPDATE SET number = excluded.number,
+                                         until_us = max(until_us, excluded.until_us)";
+    context.execute(sql, (key.0, key.1, number, until_us.cast_signed()))?;
+    context.owe(OWED_PER_INSERT);
     // The events of a state that cannot be read stay behind: nobody knows which they are.
     let heads = state.and_then(Result::ok).map(|packed| packed.heads).unwrap_or_default();
     for head in heads {
         SqlLog::new(context, counted.subject.as_str(), head).clear()?;
     }
     Ok(true)
-}
-
-/// Notes that a count was forgotten, for as long as a charge before that could be given back.
-fn remember_reset(context: &Context<'_>, counted: Counted<'_>, ids: Ids) -> Result<(), StoreError> {
-    let now = context.now();
-    let until_us = engine::refundable_until_us(counted.limits, now);
-    let sql = "INSERT INTO resets (subject, counted, number, at_us, until_us)
-               VALUES (?1, ?2, ?3, ?4, ?5)
-               ON CONFLICT DO UPDATE SET number = ?3, at_us = ?4, until_us = ?5";
-    let [number, at_us, until_us] =
-        [context.number()?, now.as_micros(), until_us].map(u64::cast_signed);
-    context.execute(sql, (counted.subject.as_str(), ids.counted, number, at_us, until_us))?;
-    // Few are ever held: those that no longer matter go with each new one.
-    let horizon_us = now.as_micros().saturating_sub(SKEW_US).cast_signed();
-    context.execute("DELETE FROM resets WHERE until_us < ?1", [horizon_us])?;
-    context.owe(OWED_PER_UPDATE);
-    Ok(())
-}
-
-/// True when a charge, recorded at `at_us` under the receipt `number`, was made before its count
-/// was last reset.
-pub(crate) fn was_reset_since(
-    context: &Context<'_>,
-    counted: Counted<'_>,
-    number: u64,
-    at_us: &[u64],
-) -> Result<bool, StoreError> {
-    let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
-    let sql = "SELECT number, at_us FROM resets WHERE subject = ?1 AND counted = ?2";
-    let key = (counted.subject.as_str(), ids.counted);
-    let reset: Option<(i64, i64)> =
-        context.first(sql, key, |row| Ok((row.get(0)?, row.get(1)?)))?;
-    Ok(reset.is_some_and(|(reset_number, reset_at_us)| {
-        let reset_number = reset_number.cast_unsigned();
-        if same_process(number, reset_number) {
-            return number < reset_number;
-        }
-        // Numbers of two processes say nothing of what came first; their times do.
-        at_us.iter().any(|at_us| *at_us <= reset_at_us.cast_unsigned())
-    }))
 }

@@ -26,6 +26,8 @@ struct Hand {
     subject: String,
     counted: i64,
     spent: i64,
+    reset_subject: String,
+    reset_counted: i64,
 }
 
 /// What one turn of the hand did.
@@ -37,6 +39,8 @@ pub(crate) struct Turn {
     pub(crate) states_end: bool,
     /// The same for the marks of receipts that were given back.
     pub(crate) spent_end: bool,
+    /// The same for the marks of resets.
+    pub(crate) resets_end: bool,
 }
 
 /// Sweeps a little if this transaction writes and the writes so far have paid for it.
@@ -54,20 +58,30 @@ pub(crate) fn rewind(context: &Context<'_>) -> Result<(), StoreError> {
 
 /// Looks at the next rows and removes those that have expired.
 pub(crate) fn turn(context: &Context<'_>) -> Result<Turn, StoreError> {
-    let sql = "SELECT hand_subject, hand_counted, hand_spent FROM store";
+    let sql = "SELECT hand_subject, hand_counted, hand_spent, hand_reset_subject,
+                      hand_reset_counted FROM store";
     let hand = context.first(sql, [], |row| {
-        Ok(Hand { subject: row.get(0)?, counted: row.get(1)?, spent: row.get(2)? })
+        Ok(Hand {
+            subject: row.get(0)?,
+            counted: row.get(1)?,
+            spent: row.get(2)?,
+            reset_subject: row.get(3)?,
+            reset_counted: row.get(4)?,
+        })
     })?;
     let mut hand = hand.unwrap_or_default();
     let (removed, states_end) = turn_states(context, &mut hand)?;
     let spent_end = turn_spent(context, &mut hand)?;
+    let resets_end = turn_resets(context, &mut hand)?;
     put(context, &hand)?;
-    Ok(Turn { removed, states_end, spent_end })
+    Ok(Turn { removed, states_end, spent_end, resets_end })
 }
 
 fn put(context: &Context<'_>, hand: &Hand) -> Result<(), StoreError> {
-    let sql = "UPDATE store SET hand_subject = ?1, hand_counted = ?2, hand_spent = ?3";
-    context.execute(sql, (&hand.subject, hand.counted, hand.spent))?;
+    let sql = "UPDATE store SET hand_subject = ?1, hand_counted = ?2, hand_spent = ?3,
+                                hand_reset_subject = ?4, hand_reset_counted = ?5";
+    let Hand { subject, counted, spent, reset_subject, reset_counted } = hand;
+    context.execute(sql, (subject, counted, spent, reset_subject, reset_counted))?;
     Ok(())
 }
 
@@ -138,6 +152,30 @@ fn turn_spent(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreError
     }
     if end {
         hand.spent = 0;
+    }
+    Ok(end)
+}
+
+/// Moves the hand over the marks of resets. True when it saw the last.
+fn turn_resets(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreError> {
+    let now_us = context.now().as_micros().cast_signed();
+    let skew_us = SKEW_US.cast_signed();
+    let sql = "SELECT subject, counted, until_us FROM resets
+               WHERE (subject, counted) > (?1, ?2) ORDER BY subject, counted LIMIT ?3";
+    let rows: Vec<(String, i64, i64)> =
+        context.rows(sql, (&hand.reset_subject, hand.reset_counted, ROWS), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+    let end = rows.len() < ROWS as usize;
+    for (subject, counted, until_us) in rows {
+        if until_us.saturating_add(skew_us) <= now_us {
+            let sql = "DELETE FROM resets WHERE subject = ?1 AND counted = ?2";
+            context.execute(sql, (&subject, counted))?;
+        }
+        (hand.reset_subject, hand.reset_counted) = (subject, counted);
+    }
+    if end {
+        (hand.reset_subject, hand.reset_counted) = (String::new(), 0);
     }
     Ok(end)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_executor::block_on;
 use proptest::prelude::*;
-use tollgate::engine::Outcome;
+use tollgate::engine::{self, Outcome};
 use tollgate::{
     Ask, Carried, Counted, Inspection, LimitSet, Limiter, ManualClock, MemoryStore, Question,
     Receipt, Refund, SKEW_US, Store, StoreError, Subject, Time,
@@ -110,6 +110,19 @@ fn ask<'a, S: Store>(
     (limiter.store().last(), receipt)
 }
 
+/// The receipts of one check.
+struct Receipts {
+    mine: Receipt,
+    theirs: Receipt,
+    /// Its count was reset since.
+    reset: bool,
+    /// It was given back, or nothing of it.
+    given: bool,
+    /// It was given back when it counted only by newer numbers than its own: memory keeps no mark
+    /// then.
+    unmarked: bool,
+}
+
 /// A file and memory at the same time, by the same clock.
 struct Twins {
     clock: ManualClock,
@@ -120,7 +133,9 @@ struct Twins {
     by_file: [Limiter<Tap<SqliteStore>>; 2],
     families: Vec<Vec<LimitSet>>,
     turn: Vec<usize>,
-    receipts: Vec<(Receipt, Receipt)>,
+    receipts: Vec<Receipts>,
+    /// Counts that were reset, and when.
+    resets: Vec<(Subject, String, u64)>,
     /// Both stores drop what has expired before each operation. Otherwise each does so when it
     /// likes, and then a large step back, a reset and what was carried over may tell (section 3
     /// of the definitions allows it): those are not compared.
@@ -156,6 +171,7 @@ impl Twins {
             turn: vec![0; families.len()],
             families,
             receipts: Vec::new(),
+            resets: Vec::new(),
             sweeps,
             latest: start_us,
             ops: 0,
@@ -191,9 +207,7 @@ impl Twins {
                 self.ask(&[(0, family), (1, family), (0, next)], cost, 0);
             }
             Op::Refund { which } => {
-                let Some((mine, theirs)) = self.receipts.iter().rev().nth(which) else { return };
-                let given = self.store().refund_now(mine).expect("refunded");
-                assert_eq!(given, block_on(self.memory.refund(theirs)).expect("refunded"));
+                self.refund(which);
             }
             Op::Adjust { delta: 0, .. } => {}
             Op::Adjust { who, family, delta } => {
@@ -208,6 +222,9 @@ impl Twins {
             Op::Reset { who, family } => {
                 let (subject, limits) = (subject(who), self.limits(family));
                 let counted = Counted { subject: &subject, limits: &limits };
+                let held = self.store().inspect_now(counted).expect("inspected");
+                let written = held.map(|held| held.written_under);
+                self.forget_receipts(&subject, &limits, written.as_deref());
                 let reset = self.store().reset_now(counted).expect("reset");
                 let other = block_on(self.memory.reset(counted)).expect("reset");
                 assert!(reset == other || !self.sweeps, "{reset} {other}");
@@ -249,13 +266,77 @@ impl Twins {
             for fields in mine.fields.iter_mut().chain(&mut theirs.fields) {
                 fields.carried = Carried::Same;
             }
+            // A denial keeps what was carried over: that of nothing too.
+            (mine.changed, theirs.changed) = (mine.granted > 0, theirs.granted > 0);
         }
         if let (Some(mine), Some(theirs)) = (my_receipt, their_receipt) {
-            let unused = self.receipts.iter().all(|(other, _)| other.number != mine.number);
+            let unused = self.receipts.iter().all(|other| other.mine.number != mine.number);
             assert!(unused, "{} was given out twice", mine.number);
-            self.receipts.push((mine, theirs));
+            // Whether one of several counts was reset before its charge, memory tells by times.
+            let several = mine.charges.len() > 1;
+            let unclear = self.resets.iter().any(|(subject, identity, reset_us)| {
+                let mut charges = mine.charges.iter();
+                charges.any(|c| {
+                    c.subject == *subject
+                        && c.limits.identity() == identity
+                        && c.at_us.iter().any(|at_us| at_us <= reset_us)
+                })
+            });
+            if !(several && unclear) {
+                self.receipts.push(Receipts {
+                    mine,
+                    theirs,
+                    reset: false,
+                    given: false,
+                    unmarked: false,
+                });
+            }
         }
         assert_eq!(mine, theirs, "cost {cost}, mode {mode}, of {parts:?}");
+    }
+
+    fn refund(&mut self, which: usize) {
+        let Some(index) = self.receipts.len().checked_sub(which + 1) else { return };
+        let Receipts { mine, theirs, reset, given, unmarked } = &self.receipts[index];
+        let as_charged = mine.charges.iter().all(|charge| {
+            let mut now_under = self.families.iter().zip(&self.turn).map(|(f, t)| &f[t % f.len()]);
+            now_under.any(|limits| limits.full_text() == charge.limits.full_text())
+        });
+        if *unmarked || *reset && !as_charged {
+            return;
+        }
+        let until =
+            mine.charges.iter().map(|c| engine::spent_until_us(&c.limits, &c.at_us, mine.cost));
+        let counts = until.max().is_some_and(|until_us| until_us > self.clock_us());
+        if *given && !counts {
+            // Each knows of it as long as it likes.
+            return;
+        }
+        let refund = self.store().refund_now(mine).expect("refunded");
+        assert_eq!(refund, block_on(self.memory.refund(theirs)).expect("refunded"), "{mine:?}");
+        self.receipts[index].given = true;
+        self.receipts[index].unmarked |= !counts && !as_charged;
+    }
+
+    /// Before a reset of a count: both stores know of its receipts that they were before, except
+    /// where memory can only compare times (charges of several counts), and for how long they
+    /// know it is the same as long as numbers stay the same.
+    fn forget_receipts(&mut self, subject: &Subject, limits: &LimitSet, written: Option<&str>) {
+        self.resets.push((subject.clone(), limits.identity().to_owned(), self.clock_us()));
+        let same_numbers = written.is_none_or(|written| written == limits.full_text());
+        let of_it = |receipt: &Receipt| {
+            let mut charges = receipt.charges.iter();
+            charges.any(|c| c.subject == *subject && c.limits.identity() == limits.identity())
+        };
+        self.receipts.retain(|receipts| {
+            let receipt = &receipts.mine;
+            let alike = receipt.charges.len() == 1
+                && receipt.charges[0].limits.full_text() == limits.full_text();
+            !of_it(receipt) || alike && same_numbers
+        });
+        for receipts in &mut self.receipts {
+            receipts.reset |= of_it(&receipts.mine);
+        }
     }
 
     /// What both hold is the same, but for what has expired.
