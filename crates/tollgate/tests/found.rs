@@ -290,3 +290,17 @@ fn a_second_refund_says_so_also_when_it_is_late() {
     clock.advance(Duration::from_millis(500));
     assert!(now(limiter.refund(&receipt)).unwrap().already);
 }
+
+/// A charge that only newer, longer numbers still count is given back once, too.
+#[test]
+fn a_refund_under_longer_numbers_happens_once() {
+    let (clock, limiter) = limiter("x: 5/1s via fixed_window", 1 << 20);
+    let longer = set("x: 5/1h via fixed_window");
+    let receipt = limiter.check_now(Ask::new("ann").cost(2)).unwrap().receipt().unwrap();
+    assert!(limiter.check_now(Ask::new("ann").under(&longer)).unwrap().is_allowed());
+    clock.advance(Duration::from_secs(2));
+    let first = now(limiter.refund(&receipt)).unwrap();
+    assert_eq!((first.already, first.given), (false, vec![2]));
+    let second = now(limiter.refund(&receipt)).unwrap();
+    assert_eq!((second.already, second.given), (true, vec![0]));
+}

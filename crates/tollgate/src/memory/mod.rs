@@ -398,6 +398,23 @@ impl MemoryStore {
         answer
     }
 
+    /// Until when a charge could still be given back, under its own numbers and under those that
+    /// the state is written under now.
+    fn counts_until_us(&self, charges: &Charges, cost: u64) -> u64 {
+        let bytes = charges.subject.as_str().as_bytes();
+        let key = Key::new(bytes, self.hash(bytes, &charges.limits));
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        let newest_us = charges.at_us.iter().copied().max().unwrap_or(0);
+        let own = engine::spent_until_us(&charges.limits, &charges.at_us, cost);
+        let present = shard.visit(&key, &charges.limits, now, |written_under, _, _| {
+            let at_us: SmallVec<[u64; 2]> =
+                SmallVec::from_elem(newest_us, written_under.limits().len());
+            engine::spent_until_us(written_under, &at_us, cost)
+        });
+        own.max(present.unwrap_or(0))
+    }
+
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
     fn give_back(&self, charges: &Charges, receipt: &Receipt) -> SmallVec<[u64; 2]> {
         let bytes = charges.subject.as_str().as_bytes();
@@ -427,12 +444,8 @@ impl MemoryStore {
 
     pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
         let (charge, index) = Self::charge_of(receipt.number);
-        let until_us = receipt
-            .charges
-            .iter()
-            .map(|c| engine::spent_until_us(&c.limits, &c.at_us, receipt.cost))
-            .max()
-            .unwrap_or(0);
+        let until = receipt.charges.iter().map(|c| self.counts_until_us(c, receipt.cost));
+        let until_us = until.max().unwrap_or(0);
         let first = {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
