@@ -38,8 +38,12 @@ impl Place {
         command
     }
 
+    /// The program as a terminal starts it: a test run in the background may have been started with
+    /// signals ignored, which a program keeps.
     fn std(&self, args: &[&str]) -> std::process::Command {
-        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("tollgate"));
+        let mut command = std::process::Command::new("env");
+        command.arg("--default-signal=INT,TERM,HUP");
+        command.arg(assert_cmd::cargo::cargo_bin!("tollgate"));
         command.args(args).env_remove("XDG_STATE_HOME").env("HOME", self.path());
         command.env("TOLLGATE_STORE", self.store());
         command
