@@ -272,7 +272,7 @@ fn question<'q>(parts: &'q Parts<'_>, cost: u64, mode: Mode) -> Question<'q> {
     Question::new(parts, cost, mode)
 }
 
-/// How [`Limiter::until_ready`] waits.
+/// How `Limiter::until_ready` (feature `tokio`) waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Waiting {

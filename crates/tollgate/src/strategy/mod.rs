@@ -1,7 +1,7 @@
 //! The strategies: pure steps over small states.
 //!
 //! A step does no I/O and never fails. It sees a state through a [`Cell`], the store's time and a
-//! cost, and says what would happen ([`Step::judge`]) or makes it happen ([`Step::charge`]).
+//! cost, and says what would happen or makes it happen.
 //! `docs/definitions.md` says what each means; this is the only code that does it.
 
 use crate::limit::Quota;
