@@ -255,24 +255,31 @@ fn a_single_unit_counts_until_it_has_left() {
     }
 }
 
-/// A single unit is carried over as well.
+/// What was consumed is carried over where the old places are no places of the new numbers: a
+/// single unit as well, and nothing when nothing was.
 #[test]
-fn one_unit_is_carried_to_other_buckets() {
-    let was: LimitSet = "x: 5/10us precision 5us via sliding_window".parse().unwrap();
-    let is: LimitSet = "x: 5/10us precision 2us via sliding_window".parse().unwrap();
-    for (cost, remaining) in [(0, 5), (1, 4), (2, 3)] {
-        let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
-        let now = Time::from_micros(101);
-        if cost > 0 {
-            let mut parts = [Part::new(&was, &mut old)];
-            assert_eq!(engine::decide(&mut parts, now, cost, Mode::Whole).granted, cost);
-        }
-        engine::inherit(&is, &mut new, &was, &mut old, now);
-        let mut parts = [Part::new(&is, &mut new)];
-        let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
-        assert_eq!(fields.remaining, remaining, "{cost}");
-        if cost == 0 {
-            assert_eq!(new, Held::fresh(&is));
+fn one_unit_is_carried_to_other_places() {
+    for (was, is) in [
+        ("precision 5us via sliding_window", "precision 2us via sliding_window"),
+        ("via token_bucket", "refill interval via token_bucket"),
+        ("refill interval via token_bucket", "via token_bucket"),
+    ] {
+        let was: LimitSet = format!("x: 5/10us {was}").parse().unwrap();
+        let is: LimitSet = format!("x: 5/10us {is}").parse().unwrap();
+        for (cost, remaining) in [(0, 5), (1, 4), (2, 3)] {
+            let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
+            let now = Time::from_micros(101);
+            if cost > 0 {
+                let mut parts = [Part::new(&was, &mut old)];
+                assert_eq!(engine::decide(&mut parts, now, cost, Mode::Whole).granted, cost);
+            }
+            engine::inherit(&is, &mut new, &was, &mut old, now);
+            let mut parts = [Part::new(&is, &mut new)];
+            let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
+            assert_eq!(fields.remaining, remaining, "{was} to {is}, {cost} consumed");
+            if cost == 0 {
+                assert_eq!(new, Held::fresh(&is));
+            }
         }
     }
 }

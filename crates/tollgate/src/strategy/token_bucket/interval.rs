@@ -4,7 +4,7 @@
 //! tokens were missing then.
 
 use crate::limit::{Refusal, Word};
-use crate::strategy::{Cell, Charge, Charged, Judgement, NEVER_US, Shape, Step};
+use crate::strategy::{Cell, Charge, Charged, Judgement, NEVER_US};
 use crate::time::{SKEW_US, Time};
 
 /// `units` at every multiple of `period_us`, up to `burst`.
@@ -26,7 +26,7 @@ struct View {
 }
 
 impl Interval {
-    pub(crate) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
+    pub(super) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
         // The longest wait, burst/units intervals, must stay exact in a double beside a time.
         if u128::from(burst.div_ceil(units)) * u128::from(period_us) > 1 << 51 {
             return Err(Refusal::new(
@@ -39,7 +39,7 @@ impl Interval {
     }
 
     /// True when both refill at the same times.
-    pub(crate) fn same_beat(&self, other: &Self) -> bool {
+    pub(super) fn same_beat(&self, other: &Self) -> bool {
         self.period_us == other.period_us
     }
 
@@ -74,18 +74,12 @@ impl Interval {
         words[0] = refilled_us;
         words[1] = missing;
     }
-}
 
-impl Step for Interval {
-    fn shape(&self) -> Shape {
-        Shape::Words(2)
-    }
-
-    fn capacity(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         self.burst
     }
 
-    fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
+    pub(super) fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
         let view = self.view(cell, now);
         let remaining = self.burst.saturating_sub(view.missing);
         let retry_after_us = if cost <= remaining {
@@ -103,43 +97,43 @@ impl Step for Interval {
         }
     }
 
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    pub(super) fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
         let mut view = self.view(cell, now);
         view.missing += cost;
         Self::store(cell, view.refilled_us, view.missing);
         Charged { at_us: view.at_us, reset_after_us: self.wait_us(&view, now, view.missing) }
     }
 
-    fn repair(&self, cell: &mut Cell<'_>, now: Time) {
+    pub(super) fn repair(&self, cell: &mut Cell<'_>, now: Time) {
         let view = self.view(cell, now);
         if view.stepped_back {
             Self::store(cell, view.refilled_us, view.missing);
         }
     }
 
-    fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
+    pub(super) fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
         let words = cell.words();
         words[0] + words[1].div_ceil(self.units) * self.period_us
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    pub(super) fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
         if charge.at_us - charge.at_us % self.period_us == view.refilled_us {
             Self::store(cell, view.refilled_us, view.missing.saturating_sub(charge.cost));
         }
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
+    pub(super) fn spent_until_us(&self, charge: Charge) -> u64 {
         charge.at_us - charge.at_us % self.period_us + self.period_us
     }
 
-    fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
+    pub(super) fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
         let view = self.view(cell, now);
         Self::store(cell, view.refilled_us, view.missing.saturating_sub(units));
     }
 
     /// Only with the same beat: the missing tokens, never more than the new burst.
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    pub(super) fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
         Self::store(cell, view.refilled_us, view.missing.min(self.burst));
     }
