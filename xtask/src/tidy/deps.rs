@@ -8,11 +8,12 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 7] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
+    ("tollgate-redis", &["tollgate"]),
     ("tollgate-lab", &["tollgate"]),
-    ("tollgate-cli", &["tollgate", "tollgate-sqlite", "tollgate-lab"]),
+    ("tollgate-cli", &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-lab"]),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),
     // The tables in the documents come from the registry.

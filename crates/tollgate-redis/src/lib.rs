@@ -1,0 +1,3 @@
+//! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
+
+pub mod script;

@@ -1,0 +1,42 @@
+//! A Lua script and the name that Redis knows it by.
+
+/// A script with its SHA1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Script {
+    text: String,
+    sha: String,
+}
+
+impl Script {
+    /// A script of this text.
+    #[must_use]
+    pub fn new(text: String) -> Self {
+        use sha1::Digest as _;
+        let sha = sha1::Sha1::digest(text.as_bytes());
+        Self { sha: sha.iter().map(|byte| format!("{byte:02x}")).collect(), text }
+    }
+
+    /// What EVAL takes.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What EVALSHA takes: 40 hexadecimal digits.
+    #[must_use]
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Script;
+
+    #[test]
+    fn the_sha_is_the_one_redis_computes() {
+        // redis-cli SCRIPT LOAD "return 1"
+        let script = Script::new("return 1".to_owned());
+        assert_eq!(script.sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    }
+}
