@@ -255,6 +255,23 @@ fn a_single_unit_counts_until_it_has_left() {
     }
 }
 
+/// A bucket of one microsecond straddles in full, and for that one microsecond.
+#[test]
+fn a_bucket_of_one_microsecond_straddles() {
+    let limits: LimitSet =
+        "5/10us precision 1us rounding interpolate via sliding_window".parse().unwrap();
+    let mut held = Held::fresh(&limits);
+    let mut ask = |at, mode| {
+        let mut parts = [Part::new(&limits, &mut held)];
+        engine::decide(&mut parts, Time::from_micros(at), 1, mode).fields[0]
+    };
+    assert_eq!(ask(102, Mode::Whole).remaining, 4);
+    for (at, remaining, reset_us) in [(111, 4, 2), (112, 4, 1), (113, 5, 0)] {
+        let fields = ask(at, Mode::Peek);
+        assert_eq!((fields.remaining, fields.reset_after_us), (remaining, reset_us), "{at}");
+    }
+}
+
 /// What was consumed is carried over where the old places are no places of the new numbers: a
 /// single unit as well, and nothing when nothing was.
 #[test]
