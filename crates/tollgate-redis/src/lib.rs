@@ -1,3 +1,10 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
-pub mod script;
+pub mod compose;
+mod key;
+mod script;
+mod state;
+
+pub use key::{Keys, PREFIX};
+pub use script::Script;
+pub use state::{decode, encode, log_entries};

@@ -331,9 +331,15 @@ pub fn inherit(
         let found = before.into_iter().find(|(held, _)| held.identity() == limit.identity());
         carries.push(match found {
             Some((held, from)) if held.strategy() == limit.strategy() => {
-                let mut cell = states.cell(*place);
-                limit.step().inherit(&mut cell, held.step(), &mut old.cell(*from), now);
-                if held.step() == limit.step() { Carried::Same } else { Carried::Over }
+                let (mut cell, mut from) = (states.cell(*place), old.cell(*from));
+                if held.step() == limit.step() {
+                    // Other words for the same numbers, as 60/1m for 1/1s under one name.
+                    cell.copy(&mut from);
+                    Carried::Same
+                } else {
+                    limit.step().inherit(&mut cell, held.step(), &mut from, now);
+                    Carried::Over
+                }
             }
             _ => Carried::Fresh,
         });

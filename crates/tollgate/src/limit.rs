@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::error::ParseError;
 use crate::notation;
-use crate::strategy::{Compiled, Greedy, Shape, Step, Strategy};
+use crate::strategy::{Compiled, Greedy, Shape, Step, Strategy, Twin};
 use crate::time::Period;
 
 /// The largest `N` and the largest burst: 2^40.
@@ -223,6 +223,12 @@ impl Limit {
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.step.shape()
+    }
+
+    /// The same limit for a store whose steps run in Lua.
+    #[must_use]
+    pub fn twin(&self) -> Twin {
+        self.step.twin()
     }
 
     #[inline]

@@ -4,6 +4,8 @@
 //! cost, and says what would happen or makes it happen.
 //! `docs/definitions.md` says what each means; this is the only code that does it.
 
+use smallvec::SmallVec;
+
 use crate::limit::Quota;
 use crate::time::Time;
 
@@ -24,6 +26,15 @@ impl Cell<'_> {
         match self {
             Self::Words(words) => words,
             Self::Log(_) => unreachable!("this step's shape is words"),
+        }
+    }
+
+    /// Takes over a state of the same shape as it is.
+    pub(crate) fn copy(&mut self, from: &mut Self) {
+        match (self, from) {
+            (Self::Words(words), Self::Words(from)) => words.copy_from_slice(from),
+            (Self::Log(log), Self::Log(from)) => copy_log(*log, *from),
+            _ => unreachable!("equal steps have the same shape"),
         }
     }
 
@@ -67,6 +78,16 @@ pub trait Log: core::fmt::Debug {
     fn amend(&mut self, entry: Entry);
     /// Replaces all entries, with a base of 0: for the rare operations.
     fn replace(&mut self, entries: &[Entry]);
+}
+
+/// Makes `log`, which is fresh, hold what `from` holds.
+pub(crate) fn copy_log(log: &mut dyn Log, from: &dyn Log) {
+    let base = from.base();
+    let entries: Vec<Entry> = (0..from.len())
+        .map(|i| from.entry(i))
+        .map(|entry| Entry { total: entry.total.wrapping_sub(base), ..entry })
+        .collect();
+    log.replace(&entries);
 }
 
 /// What a step sees at a time, before anything is charged.
@@ -139,15 +160,64 @@ pub(crate) trait Step {
     fn greedy(&self) -> Option<&Greedy> {
         None
     }
+    /// The same step in Lua.
+    fn twin(&self) -> Twin;
 }
+
+/// A step in Lua: the text of its functions, told apart by a name.
+///
+/// The text has a line `-- cold` after the functions that a check calls. Functions are named
+/// `NAME_view`, `NAME_judge`, `NAME_charge`, and after that line `NAME_numbers`, `NAME_inherit`,
+/// `NAME_give_back`, `NAME_grant`; the step's arguments are always the last ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LuaStep {
+    /// What its functions are called, before the underscore.
+    pub name: &'static str,
+    /// The letter that names it in a stored state.
+    pub code: char,
+    /// Its functions.
+    pub text: &'static str,
+}
+
+/// What a limit is to a store whose steps run in Lua.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Twin {
+    /// The step that counts; none where there is none in Lua yet.
+    pub step: Option<&'static LuaStep>,
+    /// What the step's `NAME_numbers` takes: the numbers that a state is written under, each at
+    /// most 2^53. Equal numbers of the same step mean equal counting.
+    pub numbers: SmallVec<[u64; 4]>,
+    /// What its other functions take last: what `NAME_numbers` answers.
+    pub arguments: SmallVec<[u64; 8]>,
+}
+
+impl Twin {
+    /// A step whose functions take its numbers as they are.
+    pub(crate) fn plain(step: &'static LuaStep, numbers: &[u64]) -> Self {
+        Self {
+            step: Some(step),
+            numbers: SmallVec::from_slice(numbers),
+            arguments: SmallVec::from_slice(numbers),
+        }
+    }
+}
+
+/// The exact product that several Lua steps need.
+pub const LUA_MUL_DIV: &str = include_str!("period.lua");
 
 /// What a strategy is, for help, docs, charts and tests: everything that iterates over them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Card {
     pub(crate) name: &'static str,
+    /// The letter that names it where every byte counts.
+    pub(crate) code: char,
     pub(crate) summary: &'static str,
     pub(crate) page: &'static str,
     pub(crate) options: &'static [&'static str],
+    /// Its steps in Lua.
+    pub(crate) steps: &'static [&'static LuaStep],
     /// Worst window, sustained rate, bytes per subject and burst behaviour of a quota.
     pub(crate) traits: fn(&Quota) -> Traits,
 }
@@ -247,6 +317,9 @@ macro_rules! strategies {
             fn greedy(&self) -> Option<&Greedy> {
                 match self { $(Self::$variant(step) => step.greedy(),)+ }
             }
+            fn twin(&self) -> Twin {
+                match self { $(Self::$variant(step) => step.twin(),)+ }
+            }
             fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
                 match (self, was) {
                     $((Self::$variant(step), Self::$variant(was)) => {
@@ -280,6 +353,19 @@ impl Strategy {
         Self::ALL.iter().copied().find(|strategy| strategy.name() == name)
     }
 
+    /// The letter that names it in a stored state.
+    #[must_use]
+    pub const fn code(self) -> char {
+        self.card().code
+    }
+
+    /// Its steps in Lua: a state may have been written by any of them. None where there is none
+    /// yet: such a strategy works on Redis by comparing and swapping.
+    #[must_use]
+    pub const fn lua_steps(self) -> &'static [&'static LuaStep] {
+        self.card().steps
+    }
+
     /// What it does, in one line.
     #[must_use]
     pub const fn summary(self) -> &'static str {
@@ -309,4 +395,9 @@ impl core::fmt::Display for Strategy {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Every step that there is in Lua; one that several strategies share comes several times.
+pub fn lua_steps() -> impl Iterator<Item = &'static LuaStep> {
+    Strategy::ALL.iter().flat_map(|strategy| strategy.card().steps).copied()
 }

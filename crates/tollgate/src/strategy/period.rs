@@ -52,6 +52,11 @@ impl Emission {
         }
     }
 
+    /// The time of one unit is this over the denominator, in lowest terms.
+    pub(crate) const fn numerator(self) -> u64 {
+        self.numerator
+    }
+
     /// The denominator of every fraction of a microsecond.
     pub(crate) const fn denominator(self) -> u64 {
         self.denominator

@@ -4,16 +4,23 @@
 //! `D` since the epoch, or at the first admitted check.
 
 use crate::limit::{Anchor, Quota, Refusal};
-use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::strategy::{
+    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+};
 use crate::time::{SKEW_US, Time};
 
 pub(crate) const CARD: Card = Card {
     name: "fixed_window",
+    code: 'f',
     summary: "N in each window, counted from the epoch or from the first hit",
     page: include_str!("fixed_window.md"),
     options: &["anchor"],
+    steps: &[&LUA],
     traits,
 };
+
+/// The step in Lua.
+const LUA: LuaStep = LuaStep { name: "fixed", code: 'f', text: include_str!("fixed_window.lua") };
 
 /// `units` in each window of `period_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -130,6 +137,11 @@ impl super::Step for Step {
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
         let view = self.view(cell, now);
         Self::store(cell, view.start_us, view.count.saturating_sub(units));
+    }
+
+    fn twin(&self) -> Twin {
+        let first_hit = u64::from(self.anchor == Anchor::FirstHit);
+        Twin::plain(&LUA, &[self.units, self.period_us, first_hit])
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

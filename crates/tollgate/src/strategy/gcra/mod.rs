@@ -5,16 +5,24 @@
 
 use crate::limit::{Quota, Refusal, Word};
 use crate::strategy::period::{Emission, Exact};
-use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::strategy::{
+    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+};
 use crate::time::{SKEW_US, Time};
 
 pub(crate) const CARD: Card = Card {
     name: "gcra",
+    code: 'g',
     summary: "units come back one by one, a burst is free when it was not used (GCRA)",
     page: include_str!("gcra.md"),
     options: &["burst"],
+    steps: &[&LUA],
     traits,
 };
+
+/// The greedy step in Lua.
+pub(crate) const LUA: LuaStep =
+    LuaStep { name: "greedy", code: 'g', text: include_str!("gcra.lua") };
 
 /// A burst of units, each of which takes `emission` to come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +140,7 @@ impl super::Step for Step {
             return;
         }
         let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
-        let left = self.emission.minus(self.emission.times(charge.cost), drained);
+        let left = self.emission.minus(self.emission.times(charge.cost.min(self.burst)), drained);
         self.owe(cell, now, self.emission.minus(debt, left));
     }
 
@@ -144,6 +152,15 @@ impl super::Step for Step {
         let (debt, _) = self.debt(cell, now);
         let given = self.emission.times(units.min(self.burst));
         self.owe(cell, now, self.emission.minus(debt, given));
+    }
+
+    fn twin(&self) -> Twin {
+        let Self { burst, emission, full } = *self;
+        let one = emission.times(1);
+        let numbers = [emission.numerator(), emission.denominator(), burst];
+        let mut twin = Twin::plain(&LUA, &numbers);
+        twin.arguments.extend([one.us, one.num, full.us, full.num]);
+        twin
     }
 
     fn greedy(&self) -> Option<&Self> {

@@ -6,16 +6,24 @@
 //! count, and they are far smaller.
 
 use crate::limit::{Quota, Refusal};
-use crate::strategy::{Card, Cell, Charge, Charged, Entry, Judgement, Log, NEVER_US, Shape, Traits};
+use crate::strategy::{
+    Card, Cell, Charge, Charged, Entry, Judgement, Log, LuaStep, NEVER_US, Shape, Traits, Twin,
+    copy_log,
+};
 use crate::time::{SKEW_US, Time};
 
 pub(crate) const CARD: Card = Card {
     name: "sliding_log",
+    code: 'l',
     summary: "never more than N in any D, exactly: every event is remembered",
     page: include_str!("sliding_log.md"),
     options: &[],
+    steps: &[&LUA],
     traits,
 };
+
+/// The step in Lua.
+const LUA: LuaStep = LuaStep { name: "log", code: 'l', text: include_str!("sliding_log.lua") };
 
 /// `units` in any half-open window of `period_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -226,6 +234,10 @@ impl super::Step for Step {
         });
     }
 
+    fn twin(&self) -> Twin {
+        Twin::plain(&LUA, &[self.units, self.period_us])
+    }
+
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (log, old) = (cell.log(), old.log());
         // A longer window may still count what the shorter one no longer did: keep all that is
@@ -235,12 +247,7 @@ impl super::Step for Step {
             log.replace(&[Entry { at_us: view.at_us, total: view.used }]);
             return;
         }
-        let base = old.base();
-        let entries: Vec<Entry> = (0..old.len())
-            .map(|i| old.entry(i))
-            .map(|entry| Entry { total: entry.total.wrapping_sub(base), ..entry })
-            .collect();
-        log.replace(&entries);
+        copy_log(log, old);
     }
 }
 

@@ -5,7 +5,9 @@
 
 use crate::limit::{Quota, Refusal, Rounding, Word};
 use crate::strategy::period::{mul_div, mul_div_up};
-use crate::strategy::{Card, Cell, Charge, Charged, Judgement, NEVER_US, Shape, Traits};
+use crate::strategy::{
+    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+};
 use crate::time::{Period, SKEW_US, Time};
 
 /// The most sub-buckets a window may have.
@@ -13,11 +15,17 @@ pub(crate) const MAX_BUCKETS: u64 = 1_000;
 
 pub(crate) const CARD: Card = Card {
     name: "sliding_window",
+    code: 's',
     summary: "a window of sub-buckets that moves: small state, with a stated rounding",
     page: include_str!("sliding_window.md"),
     options: &["precision", "rounding"],
+    steps: &[&LUA],
     traits,
 };
+
+/// The step in Lua.
+const LUA: LuaStep =
+    LuaStep { name: "window", code: 's', text: include_str!("sliding_window.lua") };
 
 /// `units` per window of `buckets` sub-buckets of `precision_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -305,6 +313,15 @@ impl super::Step for Step {
             }
         }
         self.settle(words);
+    }
+
+    fn twin(&self) -> Twin {
+        let rounding = match self.rounding {
+            Rounding::Conservative => 0,
+            Rounding::Interpolate => 1,
+            Rounding::Truncate => 2,
+        };
+        Twin::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

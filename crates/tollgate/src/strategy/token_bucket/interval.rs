@@ -4,8 +4,12 @@
 //! tokens were missing then.
 
 use crate::limit::{Refusal, Word};
-use crate::strategy::{Cell, Charge, Charged, Judgement, NEVER_US};
+use crate::strategy::{Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Twin};
 use crate::time::{SKEW_US, Time};
+
+/// The step of whole refills in Lua.
+pub(super) const LUA: LuaStep =
+    LuaStep { name: "interval", code: 'i', text: include_str!("interval.lua") };
 
 /// `units` at every multiple of `period_us`, up to `burst`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,7 +60,7 @@ impl Interval {
             let (refilled_us, at_us) = if step { (current, now) } else { (stored_us, stored_us) };
             return View { refilled_us, missing, at_us, stepped_back: step };
         }
-        let refills = (current - stored_us) / self.period_us;
+        let refills = current.saturating_sub(stored_us) / self.period_us;
         let missing = missing.saturating_sub(refills.saturating_mul(self.units));
         View { refilled_us: current, missing, at_us: now, stepped_back: false }
     }
@@ -130,6 +134,10 @@ impl Interval {
     pub(super) fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
         let view = self.view(cell, now);
         Self::store(cell, view.refilled_us, view.missing.saturating_sub(units));
+    }
+
+    pub(super) fn twin(&self) -> Twin {
+        Twin::plain(&LUA, &[self.units, self.period_us, self.burst])
     }
 
     /// Only with the same beat: the missing tokens, never more than the new burst.

@@ -1,7 +1,7 @@
 //! The token bucket: a burst that refills greedily (the step of `gcra`), or whole at intervals.
 
 use crate::limit::{Quota, Refill, Refusal};
-use crate::strategy::{Card, Cell, Charge, Charged, Judgement, Shape, Traits};
+use crate::strategy::{Card, Cell, Charge, Charged, Judgement, Shape, Traits, Twin};
 use crate::time::Time;
 
 use super::gcra;
@@ -11,9 +11,11 @@ mod interval;
 
 pub(crate) const CARD: Card = Card {
     name: "token_bucket",
+    code: 't',
     summary: "a bucket of tokens that refills steadily, or whole at intervals",
     page: include_str!("token_bucket.md"),
     options: &["burst", "refill"],
+    steps: &[&gcra::LUA, &interval::LUA],
     traits,
 };
 
@@ -94,6 +96,13 @@ impl super::Step for Step {
         match self {
             Self::Greedy(step) => step.grant(cell, now, units),
             Self::Interval(step) => step.grant(cell, now, units),
+        }
+    }
+
+    fn twin(&self) -> Twin {
+        match self {
+            Self::Greedy(step) => step.twin(),
+            Self::Interval(step) => step.twin(),
         }
     }
 

@@ -3,13 +3,16 @@
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{Card, Traits};
 
+use super::gcra;
 pub(crate) use super::gcra::Step;
 
 pub(crate) const CARD: Card = Card {
     name: "uniform",
+    code: 'u',
     summary: "one unit each D/N, no bursts: a steady gate",
     page: include_str!("uniform.md"),
     options: &[],
+    steps: &[&gcra::LUA],
     traits,
 };
 

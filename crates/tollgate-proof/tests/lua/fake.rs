@@ -1,0 +1,379 @@
+//! What of Redis the scripts call, in process: exact enough to run whole scripts a million times.
+//!
+//! Nothing expires here: a state that has expired means the same as a fresh one, which is what
+//! the comparisons with the engine show. Every write must carry a lifetime, and every integer
+//! must fit where it is packed; both are asserted.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use mlua::{Error, Function, Lua, MultiValue, Result, Value};
+use tollgate_redis::Script;
+
+/// What a key holds.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Held {
+    Text(Vec<u8>),
+    List(VecDeque<Vec<u8>>),
+}
+
+#[derive(Default, Debug)]
+struct Data {
+    keys: HashMap<Vec<u8>, Held>,
+    lifetimes: HashMap<Vec<u8>, u64>,
+    now_us: u64,
+    calls: u64,
+}
+
+/// A reply as a client sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    Nil,
+    Int(i64),
+    Text(Vec<u8>),
+    List(Vec<Reply>),
+    Error(String),
+}
+
+impl Reply {
+    /// The integers of a list, after its first element.
+    pub(crate) fn integers(&self) -> Vec<i64> {
+        let Self::List(list) = self else { panic!("not a list: {self:?}") };
+        let number = |reply: &Self| match reply {
+            Self::Int(number) => *number,
+            other => panic!("not an integer: {other:?}"),
+        };
+        list[1..].iter().map(number).collect()
+    }
+}
+
+pub(crate) struct Fake {
+    lua: Lua,
+    data: Rc<RefCell<Data>>,
+    scripts: HashMap<String, Function>,
+}
+
+impl Fake {
+    pub(crate) fn new() -> Self {
+        let lua = Lua::new();
+        let data = Rc::new(RefCell::new(Data::default()));
+        install(&lua, &data).unwrap();
+        Self { lua, data, scripts: HashMap::new() }
+    }
+
+    pub(crate) fn at(&self, now_us: u64) {
+        self.data.borrow_mut().now_us = now_us;
+    }
+
+    pub(crate) fn clear(&self) {
+        let mut data = self.data.borrow_mut();
+        data.keys.clear();
+        data.lifetimes.clear();
+    }
+
+    /// Forgets the compiled scripts.
+    pub(crate) fn flush_scripts(&mut self) {
+        self.scripts.clear();
+        self.lua.gc_collect().unwrap();
+    }
+
+    pub(crate) fn put(&self, key: &str, held: Held) {
+        self.data.borrow_mut().keys.insert(key.into(), held);
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Held> {
+        self.data.borrow().keys.get(key.as_bytes()).cloned()
+    }
+
+    pub(crate) fn keys(&self) -> HashMap<Vec<u8>, Held> {
+        self.data.borrow().keys.clone()
+    }
+
+    /// How many commands the scripts have called.
+    pub(crate) fn calls(&self) -> u64 {
+        self.data.borrow().calls
+    }
+
+    /// Runs a script; a fault in it is an error reply, as in Redis.
+    pub(crate) fn call(&mut self, script: &Script, keys: &[String], args: &[String]) -> Reply {
+        let function = match self.scripts.get(script.sha()) {
+            Some(function) => function.clone(),
+            None => {
+                // The first line is Redis's own.
+                let text = script.text().split_once('\n').map_or("", |(_, rest)| rest);
+                let text = format!("\n{text}");
+                match self.lua.load(text).into_function() {
+                    Ok(function) => {
+                        self.scripts.insert(script.sha().to_owned(), function.clone());
+                        function
+                    }
+                    Err(error) => return Reply::Error(format!("ERR compiling: {error}")),
+                }
+            }
+        };
+        let globals = self.lua.globals();
+        globals.set("KEYS", keys.to_vec()).unwrap();
+        globals.set("ARGV", args.to_vec()).unwrap();
+        match function.call::<Value>(()) {
+            Ok(value) => reply(&value),
+            Err(error) => Reply::Error(format!("ERR {error}")),
+        }
+    }
+}
+
+fn reply(value: &Value) -> Reply {
+    match value {
+        Value::Nil | Value::Boolean(false) => Reply::Nil,
+        Value::Boolean(true) => Reply::Int(1),
+        #[allow(clippy::cast_possible_truncation)] // as Redis does
+        Value::Number(number) => Reply::Int(*number as i64),
+        Value::Integer(number) => Reply::Int(*number),
+        Value::String(text) => Reply::Text(text.as_bytes().to_vec()),
+        Value::Table(table) => {
+            if let Ok(Some(text)) = table.raw_get::<Option<String>>("err") {
+                return Reply::Error(text);
+            }
+            let mut list = Vec::new();
+            for i in 1.. {
+                match table.raw_get::<Value>(i).unwrap() {
+                    Value::Nil => break,
+                    value => list.push(reply(&value)),
+                }
+            }
+            Reply::List(list)
+        }
+        other => panic!("a script answers {other:?}"),
+    }
+}
+
+fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<()> {
+    let redis = lua.create_table()?;
+    let shared = Rc::clone(data);
+    redis.set(
+        "call",
+        lua.create_function(move |lua, args: MultiValue| {
+            match command(&mut shared.borrow_mut(), lua, &words(args)?)? {
+                Ok(value) => Ok(value),
+                Err(text) => Err(Error::runtime(text)),
+            }
+        })?,
+    )?;
+    let shared = Rc::clone(data);
+    redis.set(
+        "pcall",
+        lua.create_function(move |lua, args: MultiValue| {
+            match command(&mut shared.borrow_mut(), lua, &words(args)?)? {
+                Ok(value) => Ok(value),
+                Err(text) => {
+                    let table = lua.create_table()?;
+                    table.set("err", text)?;
+                    Ok(Value::Table(table))
+                }
+            }
+        })?,
+    )?;
+    redis.set(
+        "error_reply",
+        lua.create_function(|lua, text: String| {
+            let table = lua.create_table()?;
+            table.set("err", text)?;
+            Ok(table)
+        })?,
+    )?;
+    lua.globals().set("redis", redis)?;
+    let packing = lua.create_table()?;
+    packing.set("pack", lua.create_function(pack)?)?;
+    packing.set("unpack", lua.create_function(unpack)?)?;
+    lua.globals().set("struct", packing)
+}
+
+/// The arguments of a command, as Redis takes them.
+fn words(args: MultiValue) -> Result<Vec<Vec<u8>>> {
+    args.into_iter()
+        .map(|value| match value {
+            Value::String(text) => Ok(text.as_bytes().to_vec()),
+            Value::Integer(number) => Ok(number.to_string().into_bytes()),
+            Value::Number(number) => Ok(format!("{number}").into_bytes()),
+            other => Err(Error::runtime(format!("Lua redis lib command arguments: {other:?}"))),
+        })
+        .collect()
+}
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+type Answer = core::result::Result<Value, String>;
+
+fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
+    data.calls += 1;
+    let name = std::str::from_utf8(&words[0]).unwrap();
+    let integer = |i: usize| -> i64 { std::str::from_utf8(&words[i]).unwrap().parse().unwrap() };
+    let text = |bytes: &[u8]| lua.create_string(bytes).map(Value::String);
+    let ok = || -> Result<Answer> {
+        let table = lua.create_table()?;
+        table.set("ok", "OK")?;
+        Ok(Ok(Value::Table(table)))
+    };
+    if name == "TIME" {
+        let now = data.now_us;
+        let table = lua.create_table()?;
+        table.set(1, (now / 1_000_000).to_string())?;
+        table.set(2, (now % 1_000_000).to_string())?;
+        return Ok(Ok(Value::Table(table)));
+    }
+    let key = &words[1];
+    let held = data.keys.get_mut(key);
+    // The entry that Redis means by an index, which may count from the end.
+    let place = |length: usize, index: i64| -> Option<usize> {
+        let length = i64::try_from(length).unwrap();
+        let index = if index < 0 { length + index } else { index };
+        usize::try_from(index).ok().filter(|index| *index < usize::try_from(length).unwrap())
+    };
+    match (name, held) {
+        ("GET", None) => Ok(Ok(Value::Boolean(false))),
+        ("GET", Some(Held::Text(bytes))) => Ok(Ok(text(bytes)?)),
+        ("SET", _) => {
+            assert_eq!(words.get(3).map(Vec::as_slice), Some(b"PX".as_slice()), "without a TTL");
+            let lifetime = u64::try_from(integer(4)).unwrap();
+            assert!(lifetime > 0);
+            data.keys.insert(key.clone(), Held::Text(words[2].clone()));
+            data.lifetimes.insert(key.clone(), lifetime);
+            ok()
+        }
+        ("DEL", held) => {
+            let found = i64::from(held.is_some());
+            data.keys.remove(key);
+            data.lifetimes.remove(key);
+            Ok(Ok(Value::Integer(found)))
+        }
+        ("EXISTS", held) => Ok(Ok(Value::Integer(held.is_some().into()))),
+        ("PTTL", _) => {
+            let lifetime = data.lifetimes.get(key).map_or(-2, |ms| i64::try_from(*ms).unwrap());
+            Ok(Ok(Value::Integer(lifetime)))
+        }
+        ("PEXPIRE", held) => {
+            assert!(held.is_some(), "PEXPIRE of nothing");
+            assert!(integer(2) > 0);
+            data.lifetimes.insert(key.clone(), integer(2).unsigned_abs());
+            Ok(Ok(Value::Integer(1)))
+        }
+        ("LRANGE", None) => Ok(Ok(Value::Table(lua.create_table()?))),
+        ("LRANGE", Some(Held::List(list))) => {
+            let table = lua.create_table()?;
+            let last =
+                if integer(3) < 0 { list.len() } else { usize::try_from(integer(3)).unwrap() + 1 };
+            for (i, row) in list.iter().take(last).enumerate() {
+                table.raw_set(i + 1, lua.create_string(row)?)?;
+            }
+            Ok(Ok(Value::Table(table)))
+        }
+        ("LINDEX", None) => Ok(Ok(Value::Boolean(false))),
+        ("LINDEX", Some(Held::List(list))) => Ok(Ok(match place(list.len(), integer(2)) {
+            Some(index) => text(&list[index])?,
+            None => Value::Boolean(false),
+        })),
+        ("RPUSH", None) => {
+            data.keys.insert(key.clone(), Held::List(words[2..].iter().cloned().collect()));
+            Ok(Ok(Value::Integer(1)))
+        }
+        ("RPUSH", Some(Held::List(list))) => {
+            list.extend(words[2..].iter().cloned());
+            Ok(Ok(Value::Integer(1)))
+        }
+        ("LTRIM", Some(Held::List(list))) => {
+            assert_eq!(integer(3), -1);
+            list.drain(..usize::try_from(integer(2)).unwrap());
+            ok()
+        }
+        ("LSET", Some(Held::List(list))) => {
+            let index = place(list.len(), integer(2)).expect("an index within the list");
+            list[index].clone_from(&words[3]);
+            ok()
+        }
+        ("GET" | "LRANGE" | "LINDEX" | "RPUSH" | "LTRIM" | "LSET", _) => {
+            Ok(Err(WRONG_TYPE.to_owned()))
+        }
+        _ => panic!("a script calls {name}"),
+    }
+}
+
+/// One letter of a format with its width.
+fn formats(format: &str) -> Vec<(char, usize)> {
+    let mut letters = format.strip_prefix('>').expect("big endian").chars().peekable();
+    let mut all = Vec::new();
+    while let Some(letter) = letters.next() {
+        let mut width = 0;
+        while let Some(digit) = letters.peek().and_then(|c| c.to_digit(10)) {
+            width = width * 10 + digit as usize;
+            letters.next();
+        }
+        all.push((letter, width));
+    }
+    all
+}
+
+fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::String> {
+    let mut args = args.into_iter();
+    let Some(Value::String(format)) = args.next() else { return Err(Error::runtime("format")) };
+    let mut bytes = Vec::new();
+    for (letter, width) in formats(&format.to_str()?) {
+        let value = args.next().ok_or_else(|| Error::runtime("too few values"))?;
+        match (letter, value) {
+            ('c', Value::String(text)) => {
+                assert_eq!(text.as_bytes().len(), width);
+                bytes.extend_from_slice(&text.as_bytes());
+            }
+            ('I', value) => {
+                let number = match value {
+                    Value::Integer(number) => number as f64,
+                    Value::Number(number) => number,
+                    other => return Err(Error::runtime(format!("{other:?} is no number"))),
+                };
+                let fits = number >= 0.0
+                    && number.fract() == 0.0
+                    && number < 2f64.powi(i32::try_from(8 * width).unwrap())
+                    && number < 2f64.powi(53);
+                if !fits {
+                    return Err(Error::runtime(format!("{number} does not fit {width} bytes")));
+                }
+                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as shown
+                bytes.extend_from_slice(&(number as u64).to_be_bytes()[8 - width..]);
+            }
+            (letter, value) => return Err(Error::runtime(format!("{letter} of {value:?}"))),
+        }
+    }
+    lua.create_string(&bytes)
+}
+
+fn unpack(lua: &Lua, args: MultiValue) -> Result<MultiValue> {
+    let mut args = args.into_iter();
+    let (Some(Value::String(format)), Some(Value::String(bytes))) = (args.next(), args.next())
+    else {
+        return Err(Error::runtime("bad argument to unpack"));
+    };
+    let mut from = match args.next() {
+        Some(Value::Integer(from)) => usize::try_from(from).unwrap() - 1,
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a position
+        Some(Value::Number(from)) => from as usize - 1,
+        _ => 0,
+    };
+    let bytes = bytes.as_bytes();
+    let mut values = Vec::new();
+    for (letter, width) in formats(&format.to_str()?) {
+        let Some(part) = bytes.get(from..from + width) else {
+            return Err(Error::runtime("data string too short"));
+        };
+        from += width;
+        values.push(match letter {
+            'c' => Value::String(lua.create_string(part)?),
+            _ => {
+                let number = part.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+                #[allow(clippy::cast_precision_loss)] // Lua has doubles
+                Value::Number(number as f64)
+            }
+        });
+    }
+    values.push(Value::Integer(i64::try_from(from).unwrap() + 1));
+    Ok(MultiValue::from_vec(values))
+}

@@ -1,0 +1,580 @@
+//! Random histories: what the scripts answer, and what the engine does.
+
+use std::collections::HashMap;
+
+use rand::seq::IndexedRandom;
+use rand::{Rng, RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use tollgate::engine::{Mode, Outcome};
+use tollgate::{Carried, LimitSet, Strategy, Subject, Time};
+use tollgate_redis::compose::{self, Check, Clock, Parts};
+use tollgate_redis::{Keys, Script};
+
+use super::fake::{Fake, Held, Reply};
+use super::model::{Charge, Model, by_place, reply};
+
+/// How often each thing happened.
+#[derive(Default, Debug)]
+pub(crate) struct Seen {
+    pub(crate) cases: u64,
+    counts: HashMap<&'static str, u64>,
+}
+
+impl Seen {
+    fn saw(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    /// The share of each branch of a check in percent; all of them, also those never seen.
+    #[allow(clippy::cast_precision_loss)] // a share
+    pub(crate) fn shares(&self) -> Vec<(&'static str, f64)> {
+        let share = |what| {
+            let count = self.counts.get(what).copied().unwrap_or_default();
+            (what, count as f64 * 100.0 / self.cases as f64)
+        };
+        BRANCHES.into_iter().map(share).collect()
+    }
+}
+
+/// What a check may come to.
+pub(crate) const BRANCHES: [&str; 11] = [
+    "allow",
+    "not yet",
+    "never",
+    "partial less",
+    "peek",
+    "fresh",
+    "full",
+    "skew or step back",
+    "numbers changed",
+    "refund",
+    "adjust",
+];
+
+/// What one history tries: limits that take turns on one subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The sets of limits, all of the same identities.
+    pub(crate) sets: Vec<LimitSet>,
+    pub(crate) period_us: u64,
+    pub(crate) capacity: u64,
+}
+
+/// Quotas that must be accepted and exact, and small ones that reach every branch.
+const QUOTAS: [&str; 16] = [
+    "7/m",
+    "3/10s",
+    "1000000/d",
+    "5000000/h",
+    "10000/30d",
+    "1000003/30d",
+    "1/366d",
+    "100000/s",
+    "3/10us",
+    "5/1us",
+    "1/1us",
+    "7/3s",
+    "2/700ms",
+    "60/1m",
+    "1099511627776/366d",
+    "5/10s",
+];
+
+/// One limit under the name `x`, of a strategy, with numbers of its own; none when the numbers
+/// do not fit the strategy.
+fn limit(rng: &mut ChaCha8Rng, strategy: Strategy) -> Option<String> {
+    let quota = match rng.random_range(0..3) {
+        0 => (*QUOTAS.choose(rng).unwrap()).to_owned(),
+        1 => format!("{}/{}us", rng.random_range(1..30), rng.random_range(1..60)),
+        _ => format!("{}/{}ms", rng.random_range(1..50), rng.random_range(1..5000)),
+    };
+    let options = match strategy {
+        Strategy::Gcra | Strategy::TokenBucket => {
+            let burst = match rng.random_range(0..4) {
+                0 => String::new(),
+                1 => " burst 1".to_owned(),
+                2 => format!(" burst {}", rng.random_range(1..20)),
+                _ => format!(" burst {}", 1_u64 << rng.random_range(0..41)),
+            };
+            let interval = strategy == Strategy::TokenBucket && rng.random_bool(0.5);
+            format!("{burst}{}", if interval { " refill interval" } else { "" })
+        }
+        Strategy::FixedWindow if rng.random_bool(0.5) => " anchor first-hit".to_owned(),
+        Strategy::SlidingWindow => {
+            let set: LimitSet = format!("{quota} via fixed_window").parse().ok()?;
+            let period_us = set.limits()[0].quota().period.as_micros();
+            let buckets = *[1, 2, 3, 4, 5, 7, 10, 12].choose(rng).unwrap();
+            if !period_us.is_multiple_of(buckets) {
+                return None;
+            }
+            let rounding = ["conservative", "interpolate", "truncate"].choose(rng).unwrap();
+            format!(" precision {}us rounding {rounding}", period_us / buckets)
+        }
+        _ => String::new(),
+    };
+    let text = format!("x: {quota}{options} via {strategy}");
+    text.parse::<LimitSet>().ok().map(|_| text)
+}
+
+fn any_limit(rng: &mut ChaCha8Rng, strategy: Strategy) -> LimitSet {
+    loop {
+        if let Some(text) = limit(rng, strategy) {
+            return text.parse().unwrap();
+        }
+    }
+}
+
+impl Plan {
+    /// A limit of a strategy, and three that replace it now and then: most of them of the same
+    /// strategy with other numbers.
+    pub(crate) fn of(rng: &mut ChaCha8Rng, strategy: Strategy) -> Self {
+        let mut sets = vec![any_limit(rng, strategy)];
+        for _ in 0..3 {
+            let other = rng.random_bool(0.15);
+            let strategy = if other { *Strategy::ALL.choose(rng).unwrap() } else { strategy };
+            sets.push(any_limit(rng, strategy));
+        }
+        Self::new(sets)
+    }
+
+    pub(crate) fn new(sets: Vec<LimitSet>) -> Self {
+        let limit = &sets[0].limits()[0];
+        Self { period_us: limit.quota().period.as_micros(), capacity: limit.capacity(), sets }
+    }
+
+    /// Several limits of any strategies for each of several subjects.
+    pub(crate) fn several(rng: &mut ChaCha8Rng, limits: usize) -> Self {
+        let set = |rng: &mut ChaCha8Rng| -> LimitSet {
+            let mut texts = Vec::new();
+            for i in 0..limits {
+                let strategy = *Strategy::ALL.choose(rng).unwrap();
+                let one = any_limit(rng, strategy).to_string();
+                texts.push(one.replacen('x', &format!("x{}", (i * 11) % limits), 1));
+            }
+            texts.join(", ").parse().unwrap()
+        };
+        let sets = vec![set(rng), set(rng), set(rng)];
+        Self::new(sets)
+    }
+}
+
+/// The scripts of one version of the texts.
+pub(crate) struct Scripts {
+    pub(crate) parts: Parts,
+    checks: HashMap<(Vec<String>, u8), Script>,
+    refund: Script,
+    adjust: Script,
+    reset: Script,
+}
+
+fn mode_number(mode: Mode) -> u8 {
+    match mode {
+        Mode::Whole => 0,
+        Mode::Partial => 1,
+        Mode::Peek => 2,
+        _ => 3,
+    }
+}
+
+impl Scripts {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            checks: HashMap::new(),
+            refund: compose::refund(Clock::Server, &parts),
+            adjust: compose::adjust(Clock::Server, &parts),
+            reset: compose::reset(Clock::Server, &parts),
+            parts,
+        }
+    }
+
+    pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode) -> &Script {
+        let key = (sets.iter().map(ToString::to_string).collect(), mode_number(mode));
+        let parts = &self.parts;
+        self.checks
+            .entry(key)
+            .or_insert_with(|| Check::new(mode).compose(sets, parts).expect("all are in Lua"))
+    }
+
+    fn forget(&mut self) {
+        self.checks.clear();
+    }
+}
+
+/// The scripts and the engine side by side.
+pub(crate) struct Pair {
+    pub(crate) fake: Fake,
+    pub(crate) scripts: Scripts,
+    pub(crate) model: Model,
+    pub(crate) seen: Seen,
+    keys: Keys,
+    nonce: u64,
+    /// What has happened, when somebody wants to know.
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+/// What went wrong, told once.
+pub(crate) type Difference = String;
+
+impl Pair {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            fake: Fake::new(),
+            scripts: Scripts::new(parts),
+            model: Model::default(),
+            seen: Seen::default(),
+            keys: Keys::new(),
+            nonce: 0,
+            trace: None,
+        }
+    }
+
+    fn told(&mut self, what: impl Fn() -> String) {
+        if let Some(trace) = &mut self.trace {
+            let mut keys: Vec<String> = Vec::new();
+            for (key, held) in self.fake.keys() {
+                let shown = match held {
+                    Held::Text(bytes) => show(&bytes),
+                    Held::List(rows) => {
+                        rows.iter().map(|row| show(row)).collect::<Vec<_>>().join(" ")
+                    }
+                };
+                keys.push(format!("{} = {shown}", String::from_utf8_lossy(&key)));
+            }
+            trace.push(format!("{}\n    redis {keys:?}\n    rust {:?}", what(), self.model.counts));
+        }
+    }
+
+    fn keys_of(&self, subject: &str, limits: &LimitSet) -> (String, Vec<String>) {
+        let subject = Subject::literal(subject).unwrap();
+        let state = self.keys.state(&subject, limits);
+        let logs = Keys::logs(&state, limits);
+        (state, logs)
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        asked: &[(String, LimitSet)],
+        cost: u64,
+        mode: Mode,
+        now_us: u64,
+    ) -> Result<Outcome, Difference> {
+        self.nonce += 1;
+        self.seen.cases += 1;
+        let mut keys = Vec::new();
+        for (subject, limits) in asked {
+            let (state, logs) = self.keys_of(subject, limits);
+            keys.extend(Keys::of_check(&state, &logs, limits));
+        }
+        let args = [cost.to_string(), self.nonce.to_string()];
+        let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
+        let script = self.scripts.check(&sets, mode).clone();
+        self.fake.at(now_us);
+        let before = mode.is_peek().then(|| self.fake.keys());
+        let answer = self.fake.call(&script, &keys, &args);
+        let now = Time::from_micros(now_us);
+        let fresh: Vec<bool> = asked
+            .iter()
+            .flat_map(|(subject, limits)| {
+                let fresh = self.model.is_fresh(subject, limits, now);
+                std::iter::repeat_n(fresh, limits.limits().len())
+            })
+            .collect();
+        let outcome = self.model.check(asked, cost, mode, now);
+        let Reply::List(list) = &answer else {
+            return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
+        };
+        self.told(|| format!("{asked:?} {mode:?} {cost} at {now_us}: {answer:?}"));
+        let whole = list.iter().skip(1).all(|reply| matches!(reply, Reply::Int(_)));
+        if !whole || list[0] != Reply::Text(self.nonce.to_string().into_bytes()) {
+            return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
+        }
+        let mut expected = reply(&outcome);
+        let mut integers = answer.integers();
+        let usual = 2 + 3 * fresh.len();
+        if integers.len() == usual {
+            for _ in &fresh {
+                integers.extend([integers[1], 0]);
+            }
+        }
+        for (i, fresh) in fresh.iter().enumerate() {
+            // What became of a state that counts nothing is not to be known: it may be forgotten.
+            let carried = usual + 2 * i + 1;
+            if *fresh && integers.len() == expected.len() {
+                (integers[carried], expected[carried]) = (0, 0);
+            }
+        }
+        if integers != expected {
+            return Err(format!(
+                "{sets:?} {mode:?} {cost} at {now_us}:\n  lua  {integers:?}\n  rust {expected:?}"
+            ));
+        }
+        if before.is_some_and(|before| before != self.fake.keys()) {
+            return Err(format!("{sets:?}: a peek wrote"));
+        }
+        self.note(&outcome, mode, cost);
+        Ok(outcome)
+    }
+
+    fn note(&mut self, outcome: &Outcome, mode: Mode, cost: u64) {
+        let fields = &outcome.fields;
+        if mode.is_peek() {
+            self.seen.saw("peek");
+        }
+        if outcome.granted > 0 {
+            self.seen.saw("allow");
+            if outcome.granted < cost {
+                self.seen.saw("partial less");
+            }
+        } else if fields.iter().any(|f| f.retry_after_us.is_none()) {
+            self.seen.saw("never");
+        } else {
+            self.seen.saw("not yet");
+        }
+        if fields.iter().any(|f| f.remaining == 0) {
+            self.seen.saw("full");
+        }
+        if fields.iter().all(|f| f.reset_after_us == 0) || outcome.granted == cost {
+            self.seen.saw("fresh");
+        }
+        if fields.iter().any(|f| f.carried != Carried::Same) {
+            self.seen.saw("numbers changed");
+        }
+    }
+
+    pub(crate) fn refund(&mut self, charge: &Charge, now_us: u64) -> Result<(), Difference> {
+        self.nonce += 1;
+        self.seen.cases += 1;
+        self.seen.saw("refund");
+        self.fake.at(now_us);
+        let (first, _) = self.keys_of(&charge.parts[0].0, &charge.parts[0].1);
+        let mut keys = vec![Keys::mark(&first, charge.number)];
+        let mut args = vec![
+            self.nonce.to_string(),
+            charge.cost.to_string(),
+            charge.at_us.to_string(),
+            (now_us + 1_000_000).to_string(),
+        ];
+        for (subject, limits, at_us) in &charge.parts {
+            let (state, logs) = self.keys_of(subject, limits);
+            keys.extend([state.clone(), Keys::reset(&state)]);
+            keys.extend(logs);
+            args.push(limits.limits().len().to_string());
+            for i in by_place(limits) {
+                args.push(format!("{}{}", limits.limits()[i].strategy().code(), at_us[i]));
+            }
+        }
+        let script = self.scripts.refund.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let expected = match self.model.refund(charge, Time::from_micros(now_us)) {
+            None => vec![1],
+            Some(given) => {
+                let given = given.into_iter().map(|units| i64::try_from(units).unwrap());
+                std::iter::once(0).chain(given).collect()
+            }
+        };
+        self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
+        self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))
+    }
+
+    pub(crate) fn adjust(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        delta: i64,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.nonce += 1;
+        self.seen.cases += 1;
+        self.seen.saw("adjust");
+        self.fake.at(now_us);
+        let (state, logs) = self.keys_of(subject, limits);
+        let mut keys = vec![state];
+        keys.extend(logs);
+        let args = [self.nonce.to_string(), delta.to_string(), compose::set_tag(limits)];
+        let script = self.scripts.adjust.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
+        self.told(|| format!("{limits} {subject} adjust {delta} at {now_us}: {answer:?}"));
+        self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))
+    }
+
+    pub(crate) fn reset(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.nonce += 1;
+        self.fake.at(now_us);
+        let (state, logs) = self.keys_of(subject, limits);
+        let mut keys = vec![state.clone(), Keys::reset(&state)];
+        keys.extend(logs);
+        let args = [self.nonce.to_string(), "1000000".to_owned()];
+        let script = self.scripts.reset.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let Reply::List(list) = &answer else { return Err(format!("reset: {answer:?}")) };
+        let found = list[1] == Reply::Int(1);
+        let now = Time::from_micros(now_us);
+        // What counts nothing may have been forgotten by one and not yet by the other.
+        if found == self.model.is_fresh(subject, limits, now) && !found {
+            return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
+        }
+        self.model.reset(subject, limits, found, now);
+        self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
+        Ok(())
+    }
+
+    fn compare(
+        &self,
+        answer: &Reply,
+        expected: &[i64],
+        what: impl Fn() -> String,
+    ) -> Result<(), Difference> {
+        match answer {
+            Reply::List(list)
+                if list.len() == expected.len() + 1
+                    && list[1..].iter().zip(expected).all(|(a, b)| *a == Reply::Int(*b)) =>
+            {
+                Ok(())
+            }
+            other => Err(format!("{}:\n  lua  {other:?}\n  rust {expected:?}", what())),
+        }
+    }
+
+    /// Starts over with other limits.
+    fn clear(&mut self) {
+        self.fake.clear();
+        self.fake.flush_scripts();
+        self.scripts.forget();
+        self.model = Model::default();
+    }
+
+    /// A history of random operations over a plan.
+    pub(crate) fn history(
+        &mut self,
+        rng: &mut ChaCha8Rng,
+        plan: &Plan,
+        subjects: usize,
+        operations: usize,
+    ) -> Result<(), Difference> {
+        self.clear();
+        let mut now_us = match rng.random_range(0..4) {
+            0 => rng.random_range(0..plan.period_us * 2),
+            1 => (1 << 52) - rng.random_range(0..plan.period_us),
+            _ => 1_763_632_025_000_000 + rng.random_range(0..10_000_000_000_000),
+        };
+        let mut charges: Vec<Charge> = Vec::new();
+        let mut current = plan.sets[0].clone();
+        for _ in 0..operations {
+            let earlier = now_us;
+            now_us = advance(rng, now_us, plan.period_us);
+            if now_us < earlier {
+                self.seen.saw("skew or step back");
+            }
+            if rng.random_bool(0.05) {
+                current = plan.sets.choose(rng).unwrap().clone();
+            }
+            match rng.random_range(0..40) {
+                0..36 => {
+                    let cost = cost(rng, plan.capacity);
+                    let mode = match rng.random_range(0..10) {
+                        0..6 => Mode::Whole,
+                        6 | 7 => Mode::Partial,
+                        8 => Mode::Peek,
+                        _ => Mode::PeekPartial,
+                    };
+                    let mut asked = Vec::new();
+                    for i in 0..subjects {
+                        if i == 0 || rng.random_bool(0.6) {
+                            asked.push((format!("s{i}"), current.clone()));
+                        }
+                    }
+                    let outcome = self.check(&asked, cost, mode, now_us)?;
+                    if outcome.granted > 0 && !mode.is_peek() {
+                        charges.push(charge(&outcome, asked, self.nonce));
+                    }
+                }
+                36 | 37 => {
+                    if let Some(charge) = charges.choose(rng).cloned() {
+                        self.refund(&charge, now_us)?;
+                    }
+                }
+                38 => {
+                    let most = i64::try_from(plan.capacity.min(1 << 40)).unwrap();
+                    let delta = rng.random_range(1..=most);
+                    let delta = if rng.random_bool(0.5) { delta } else { -delta };
+                    self.adjust("s0", &current, delta, now_us)?;
+                }
+                _ => {
+                    if rng.random_bool(0.2) {
+                        self.reset("s0", &current, now_us)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A state for people: what is text, and its integers.
+fn show(bytes: &[u8]) -> String {
+    let at = bytes.iter().position(|byte| *byte == b'|').map_or(0, |at| at + 1);
+    let text = String::from_utf8_lossy(&bytes[..at]);
+    let mut rest = &bytes[at..];
+    let mut numbers = Vec::new();
+    let mut width = if rest.len() == 6 { 6 } else { 7 };
+    while rest.len() >= width {
+        numbers.push(rest[..width].iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte)));
+        rest = &rest[width..];
+        width = 6;
+    }
+    format!("{text}{numbers:?}")
+}
+
+fn charge(outcome: &Outcome, asked: Vec<(String, LimitSet)>, number: u64) -> Charge {
+    let mut times = outcome.fields.iter().map(|fields| fields.charged_at_us);
+    let parts = asked.into_iter().map(|(subject, limits)| {
+        let at_us = times.by_ref().take(limits.limits().len()).collect();
+        (subject, limits, at_us)
+    });
+    let parts = parts.collect();
+    Charge { number, at_us: outcome.now.as_micros(), cost: outcome.granted, parts }
+}
+
+fn cost(rng: &mut ChaCha8Rng, capacity: u64) -> u64 {
+    match rng.random_range(0..16) {
+        0..8 => 1,
+        8..12 => rng.random_range(1..=capacity),
+        12 => rng.random_range(1..=capacity.min(3)),
+        13 => capacity,
+        14 => (capacity + rng.random_range(1..3)).min(1 << 40),
+        _ => 1 << 40,
+    }
+}
+
+fn advance(rng: &mut ChaCha8Rng, now_us: u64, period_us: u64) -> u64 {
+    let now_us = match rng.random_range(0..24) {
+        0..8 => now_us,
+        8..11 => now_us + rng.random_range(0..4),
+        11..17 => now_us + rng.random_range(0..=period_us / 3 + 1),
+        17 => now_us + period_us,
+        18 => (now_us / period_us + 1) * period_us - rng.random_range(0..2),
+        19 => now_us + rng.random_range(0..period_us * 3),
+        20 => now_us.saturating_sub(rng.random_range(0..1_000_001)),
+        21 => now_us.saturating_sub(rng.random_range(0..period_us * 2)),
+        22 => now_us.saturating_sub(1_000_000 + rng.random_range(0..2)),
+        _ => now_us + rng.random_range(0..=period_us / 20 + 1),
+    };
+    // The year 2255, with room for a full refill.
+    now_us.min((1 << 53) - (1 << 52))
+}
+
+/// A seeded generator.
+pub(crate) fn seeded(seed: u64) -> ChaCha8Rng {
+    ChaCha8Rng::seed_from_u64(seed)
+}
+
+/// Any number of it, so that callers need not name the trait.
+pub(crate) fn next(rng: &mut ChaCha8Rng) -> u64 {
+    rng.next_u64()
+}

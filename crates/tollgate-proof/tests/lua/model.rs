@@ -1,0 +1,167 @@
+//! What the scripts must answer: the engine over states that never expire, kept as a store does.
+
+use std::collections::HashMap;
+
+use tollgate::engine::{self, Carries, Held, Mode, Outcome, Part};
+use tollgate::{Carried, LimitSet, Time};
+
+/// A count under the limits it was written under; fresh ones are absent.
+#[derive(Clone, Debug)]
+pub(crate) struct Count {
+    limits: LimitSet,
+    held: Held,
+}
+
+/// Whose count: a subject and the identity of a set.
+pub(crate) type Whose = (String, String);
+
+#[derive(Default, Debug)]
+pub(crate) struct Model {
+    pub(crate) counts: HashMap<Whose, Count>,
+    resets: HashMap<Whose, u64>,
+    refunded: Vec<u64>,
+}
+
+/// A charge that may be given back.
+#[derive(Clone, Debug)]
+pub(crate) struct Charge {
+    pub(crate) number: u64,
+    pub(crate) at_us: u64,
+    pub(crate) cost: u64,
+    pub(crate) parts: Vec<(String, LimitSet, Vec<u64>)>,
+}
+
+pub(crate) fn whose(subject: &str, limits: &LimitSet) -> Whose {
+    (subject.to_owned(), limits.identity().to_owned())
+}
+
+impl Model {
+    /// The state under the present limits, and what was carried.
+    fn load(&self, subject: &str, limits: &LimitSet, now: Time) -> (Held, Carries) {
+        let mut held = Held::fresh(limits);
+        let Some(count) = self.counts.get(&whose(subject, limits)) else {
+            return (held, Carries::new());
+        };
+        if count.limits.counts_as(limits) {
+            return (count.held.clone(), Carries::new());
+        }
+        let mut old = count.held.clone();
+        let carried = engine::inherit(limits, &mut held, &count.limits, &mut old, now);
+        (held, carried)
+    }
+
+    /// True when what is held means the same as nothing: a store may have forgotten it.
+    pub(crate) fn is_fresh(&self, subject: &str, limits: &LimitSet, now: Time) -> bool {
+        let count = self.counts.get(&whose(subject, limits));
+        count.is_none_or(|count| {
+            engine::fresh_at_us(&count.limits, &mut count.held.clone()) <= now.as_micros()
+        })
+    }
+
+    fn keep(&mut self, subject: &str, limits: &LimitSet, held: Held) {
+        let key = whose(subject, limits);
+        if held == Held::fresh(limits) {
+            self.counts.remove(&key);
+        } else {
+            self.counts.insert(key, Count { limits: limits.clone(), held });
+        }
+    }
+
+    pub(crate) fn check(
+        &mut self,
+        asked: &[(String, LimitSet)],
+        cost: u64,
+        mode: Mode,
+        now: Time,
+    ) -> Outcome {
+        let loaded = asked.iter().map(|(subject, limits)| self.load(subject, limits, now));
+        let (mut helds, carries): (Vec<Held>, Vec<Carries>) = loaded.unzip();
+        let mut parts: Vec<Part<'_>> = helds
+            .iter_mut()
+            .zip(asked)
+            .zip(carries)
+            .map(|((held, (_, limits)), carried)| Part::new(limits, held).carrying(carried))
+            .collect();
+        let outcome = engine::decide(&mut parts, now, cost, mode);
+        if outcome.changed {
+            for ((subject, limits), held) in asked.iter().zip(helds) {
+                self.keep(subject, limits, held);
+            }
+        }
+        outcome
+    }
+
+    /// True and nothing when it was given back before; else the units given to each limit, in the
+    /// order of their places.
+    pub(crate) fn refund(&mut self, charge: &Charge, now: Time) -> Option<Vec<u64>> {
+        if self.refunded.contains(&charge.number) {
+            return None;
+        }
+        self.refunded.push(charge.number);
+        let mut given = Vec::new();
+        for (subject, limits, at_us) in &charge.parts {
+            let key = whose(subject, limits);
+            let forgotten = self.resets.get(&key).is_some_and(|at| *at >= charge.at_us);
+            let Some(count) = self.counts.get_mut(&key).filter(|_| !forgotten) else {
+                given.extend(limits.limits().iter().map(|_| 0));
+                continue;
+            };
+            let Count { limits: written, held } = count;
+            let each = engine::give_back(written, held, limits, at_us, charge.cost, now);
+            given.extend(by_place(limits).into_iter().map(|i| each[i]));
+            if *held == Held::fresh(written) {
+                self.counts.remove(&key);
+            }
+        }
+        Some(given)
+    }
+
+    pub(crate) fn adjust(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        delta: i64,
+        now: Time,
+    ) -> Vec<i64> {
+        let (mut held, _) = self.load(subject, limits, now);
+        let changes = engine::adjust(limits, &mut held, delta, now);
+        self.keep(subject, limits, held);
+        by_place(limits).into_iter().map(|i| changes[i]).collect()
+    }
+
+    /// Forgets a count; receipts from before give nothing where there was one to forget.
+    pub(crate) fn reset(&mut self, subject: &str, limits: &LimitSet, found: bool, now: Time) {
+        let key = whose(subject, limits);
+        self.counts.remove(&key);
+        if found {
+            self.resets.insert(key, now.as_micros());
+        }
+    }
+}
+
+/// The declared indices of a set's limits, in the order of their identities.
+pub(crate) fn by_place(limits: &LimitSet) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..limits.limits().len()).collect();
+    order.sort_by_key(|i| limits.limits()[*i].identity());
+    order
+}
+
+/// An outcome as a script answers it, without the nonce; every limit's last two numbers as well.
+pub(crate) fn reply(outcome: &Outcome) -> Vec<i64> {
+    let int = |number: u64| i64::try_from(number).unwrap();
+    let mut integers = vec![int(outcome.granted), int(outcome.now.as_micros())];
+    for fields in &outcome.fields {
+        integers.push(int(fields.remaining));
+        integers.push(fields.retry_after_us.map_or(-1, int));
+        integers.push(int(fields.reset_after_us));
+    }
+    for fields in &outcome.fields {
+        integers.push(int(fields.charged_at_us));
+        integers.push(match fields.carried {
+            Carried::Same => 0,
+            Carried::Over => 1,
+            _ => 2,
+        });
+    }
+    integers
+}

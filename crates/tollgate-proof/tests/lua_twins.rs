@@ -1,0 +1,96 @@
+//! The scripts equal the engine: whole scripts, in process, over random histories.
+#![allow(clippy::unwrap_used)] // tests may
+
+mod lua;
+
+use lua::histories::{Pair, Plan, seeded};
+use rand_chacha::ChaCha8Rng;
+use tollgate::Strategy;
+use tollgate_redis::compose::Parts;
+
+/// Cases of each strategy; fewer while the tests are not optimised for it.
+const CASES: u64 = 1_000_000;
+
+/// How long one history is.
+const OPERATIONS: usize = 250;
+
+/// Prints the end of a history that went wrong.
+fn tell(rng: &mut ChaCha8Rng, plan: &Plan, subjects: usize, operations: usize) {
+    let mut pair = Pair::new(Parts::default());
+    pair.trace = Some(Vec::new());
+    let _ = pair.history(rng, plan, subjects, operations);
+    let trace = pair.trace.unwrap_or_default();
+    for line in trace.iter().rev().take(4).rev() {
+        println!("{line}");
+    }
+}
+
+fn twins(strategy: Strategy) {
+    let mut pair = Pair::new(Parts::default());
+    let mut seed = 0;
+    while pair.seen.cases < CASES {
+        seed += 1;
+        let mut rng = seeded(seed);
+        let plan = Plan::of(&mut rng, strategy);
+        if let Err(difference) = pair.history(&mut rng, &plan, 1, OPERATIONS) {
+            let mut rng = seeded(seed);
+            let plan = Plan::of(&mut rng, strategy);
+            tell(&mut rng, &plan, 1, OPERATIONS);
+            panic!("seed {seed}: {difference}");
+        }
+    }
+    println!("{strategy}: {} cases", pair.seen.cases);
+    for (branch, share) in pair.seen.shares() {
+        println!("  {branch}: {share:.1} %");
+        assert!(share >= 1.0, "{strategy}: {branch} is {share:.2} % of the cases");
+    }
+}
+
+#[test]
+fn uniform() {
+    twins(Strategy::Uniform);
+}
+
+#[test]
+fn fixed_window() {
+    twins(Strategy::FixedWindow);
+}
+
+#[test]
+fn sliding_log() {
+    twins(Strategy::SlidingLog);
+}
+
+#[test]
+fn sliding_window() {
+    twins(Strategy::SlidingWindow);
+}
+
+#[test]
+fn token_bucket() {
+    twins(Strategy::TokenBucket);
+}
+
+#[test]
+fn gcra() {
+    twins(Strategy::Gcra);
+}
+
+/// Several limits of any strategies over several subjects: one script, all or nothing.
+#[test]
+fn several_limits_and_subjects() {
+    let mut pair = Pair::new(Parts::default());
+    for seed in 0..600 {
+        let mut rng = seeded(seed);
+        let limits = [2, 3, 5, 14][usize::try_from(seed).unwrap() % 4];
+        let plan = Plan::several(&mut rng, limits);
+        let subjects = [1, 2, 3][usize::try_from(seed).unwrap() % 3];
+        if let Err(difference) = pair.history(&mut rng, &plan, subjects, 120) {
+            let mut rng = seeded(seed);
+            let plan = Plan::several(&mut rng, limits);
+            tell(&mut rng, &plan, subjects, 120);
+            panic!("seed {seed}: {difference}");
+        }
+    }
+    println!("{} cases", pair.seen.cases);
+}

@@ -1,0 +1,45 @@
+-- KEYS: the state, and a log for each limit.
+-- ARGV: the nonce, the units to give back or, negative, to take, and what the limits are.
+local is = read_tag(ARGV[3])
+local logs = {}
+for i = 1, #is do
+  logs[i] = KEYS[1 + i]
+end
+local held, wrong = load(KEYS[1], logs, #is)
+if wrong then
+  return redis.error_reply(wrong)
+end
+local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
+for i, limit in ipairs(is) do
+  local old = held[i]
+  if limit.strategy == 'l' then
+    limit.log = {base = 0, times = {}, totals = {}}
+    if old and old.log then
+      repair(old)
+      limit.log = old.log
+    end
+    local log = limit.log
+    log.event = function(j)
+      return log.times[j], log.totals[j]
+    end
+  else
+    local _
+    _, limit.words = carry(old or {}, limit, steps, now)
+    if old and old.log then
+      redis.call('DEL', logs[i])
+    end
+  end
+  ready(limit)
+  repair(limit)
+  local before = judge(limit)
+  if delta > 0 then
+    grant(limit, delta)
+  elseif before > 0 then
+    charge(limit, math.min(-delta, before))
+  end
+  reply[1 + i] = judge(limit) - before
+  settle(limit)
+  limit.changed = true
+end
+write(KEYS[1], logs, is, #is)
+return reply

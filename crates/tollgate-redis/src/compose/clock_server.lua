@@ -1,0 +1,2 @@
+local now = redis.call('TIME')
+now = now[1] * 1000000 + now[2]

@@ -1,0 +1,202 @@
+//! The scripts, composed for the limits of a question.
+//!
+//! A check is straight-line: one read for each subject, the functions of the steps that it needs
+//! with their numbers written in, one write, and the answer. What is rare (other numbers than the
+//! state was written under, refunds, adjustments) works on whatever the state names.
+
+mod check;
+mod rare;
+
+use std::fmt::Write as _;
+
+use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
+use tollgate::{Limit, LimitSet, Place};
+
+pub use check::{Answer, Check};
+pub use rare::{adjust, inspect, refund, reset, swap};
+
+/// Whose clock counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Clock {
+    /// The server's, read once in each script.
+    Server,
+    /// The last argument, in microseconds since the epoch: for trying a limit on traffic of the
+    /// past. Everything that is written lives an hour from its last write.
+    Given,
+}
+
+/// How long a key of [`Clock::Given`] lives, in milliseconds: longer than a run between two writes
+/// of one subject.
+pub(crate) const GIVEN_LIFETIME_MS: u64 = 3_600_000;
+
+/// The texts that the scripts are made of: replaced only to see whether tests notice a change.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Parts {
+    /// The pieces of the driver, by their file's name.
+    pub driver: Vec<(&'static str, String)>,
+    /// The steps, by their name.
+    pub steps: Vec<(LuaStep, String)>,
+    /// The product that steps share.
+    pub mul_div: String,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        let driver = [
+            ("ask.lua", include_str!("ask.lua")),
+            ("clock_server.lua", include_str!("clock_server.lua")),
+            ("clock_given.lua", include_str!("clock_given.lua")),
+            ("state.lua", include_str!("state.lua")),
+            ("rare.lua", include_str!("rare.lua")),
+            ("refund.lua", include_str!("refund.lua")),
+            ("adjust.lua", include_str!("adjust.lua")),
+            ("reset.lua", include_str!("reset.lua")),
+            ("inspect.lua", include_str!("inspect.lua")),
+            ("swap.lua", include_str!("swap.lua")),
+        ];
+        let steps = distinct(lua_steps()).into_iter().map(|step| (*step, step.text.to_owned()));
+        Self {
+            driver: driver.map(|(name, text)| (name, text.to_owned())).into(),
+            steps: steps.collect(),
+            mul_div: LUA_MUL_DIV.to_owned(),
+        }
+    }
+}
+
+impl Parts {
+    fn driver(&self, name: &str) -> &str {
+        self.driver.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+    }
+
+    /// The functions of a step that a check calls.
+    fn hot(&self, step: &LuaStep) -> &str {
+        self.split(step).0
+    }
+
+    /// Those that are called seldom.
+    fn cold(&self, step: &LuaStep) -> &str {
+        self.split(step).1
+    }
+
+    fn split(&self, step: &LuaStep) -> (&str, &str) {
+        let text = self.steps.iter().find(|(known, _)| known.code == step.code);
+        text.and_then(|(_, text)| text.split_once("-- cold\n")).unwrap_or_default()
+    }
+
+    fn clock(&self, clock: Clock) -> &str {
+        match clock {
+            Clock::Server => self.driver("clock_server.lua"),
+            Clock::Given => self.driver("clock_given.lua"),
+        }
+    }
+}
+
+/// The form of a limit's state, as the scripts see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Two integers, in local variables.
+    Pair,
+    /// More, in a table.
+    Row(usize),
+    /// A list of its own.
+    Log,
+}
+
+impl Form {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match limit.shape() {
+            Shape::Words(2) => Self::Pair,
+            Shape::Words(count) => Self::Row(count),
+            Shape::Log => Self::Log,
+        }
+    }
+
+    /// How many integers the state has.
+    pub(crate) const fn count(self) -> usize {
+        match self {
+            Self::Pair => 2,
+            Self::Row(count) => count,
+            Self::Log => 0,
+        }
+    }
+
+    /// How many bytes they take: seven for the first, six for each of the others.
+    pub(crate) const fn bytes(self) -> usize {
+        match self {
+            Self::Log => 0,
+            Self::Pair | Self::Row(_) => 1 + 6 * self.count(),
+        }
+    }
+}
+
+/// The limits of a set in the order in which their states lie.
+pub(crate) fn by_place(limits: &LimitSet) -> Vec<(usize, &Limit)> {
+    let mut each: Vec<(usize, &Limit)> = limits.limits().iter().enumerate().collect();
+    each.sort_by(|a, b| a.1.identity().cmp(b.1.identity()));
+    each
+}
+
+/// What a state says of one limit: two letters (strategy and step), how many integers, numbers.
+pub(crate) fn part(limit: &Limit) -> String {
+    let twin = limit.twin();
+    let mut text = format!(
+        "{}{}{}:",
+        limit.strategy().code(),
+        twin.step.map_or('x', |step| step.code),
+        Form::of(limit).count()
+    );
+    for (i, number) in twin.numbers.iter().enumerate() {
+        let comma = if i > 0 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{comma}{number}");
+    }
+    text.push(';');
+    text
+}
+
+/// What a state says of itself before its integers: the version, and a part for each limit.
+pub(crate) fn tag<'l>(limits: impl IntoIterator<Item = &'l Limit>) -> String {
+    let parts: String = limits.into_iter().map(part).collect();
+    format!("1{parts}|")
+}
+
+/// The tag of all limits of a set.
+#[must_use]
+pub fn set_tag(limits: &LimitSet) -> String {
+    tag(by_place(limits).into_iter().map(|(_, limit)| limit))
+}
+
+/// True when some limit of the set keeps integers.
+pub(crate) fn has_words(limits: &LimitSet) -> bool {
+    limits.places().iter().any(|place| matches!(place, Place::Words { .. }))
+}
+
+/// A list of steps without repetition.
+fn distinct<'s>(steps: impl IntoIterator<Item = &'s LuaStep>) -> Vec<&'s LuaStep> {
+    let mut each: Vec<&LuaStep> = Vec::new();
+    for step in steps {
+        if each.iter().all(|known| known.code != step.code) {
+            each.push(step);
+        }
+    }
+    each
+}
+
+/// The table that finds a step's functions by its letter.
+fn step_table(steps: &[&LuaStep], functions: &[&str], has: impl Fn(&str) -> bool) -> String {
+    let mut text = String::from("local steps = {\n");
+    for step in steps {
+        let _ = write!(text, "  {} = {{", step.code);
+        for function in functions {
+            let name = format!("{}_{function}", step.name);
+            if has(&name) {
+                let _ = write!(text, "{function} = {name}, ");
+            }
+        }
+        text.push_str("},\n");
+    }
+    text.push_str("}\n");
+    text
+}

@@ -1,0 +1,239 @@
+-- The operations that are rare enough to be written for any limits: they work on a list of limits
+-- that the state itself names.
+
+-- A limit as it counts now: its view, and what remains and how long until all is free.
+local function judge(limit)
+  local step, n = limit.step, limit.args
+  if limit.log then
+    local log = limit.log
+    local newest = #log.times
+    local first, before, used, at, back = log_view(log.event, log.base, log.times[1],
+      log.times[newest], log.totals[newest], now, unpack(n))
+    local remaining, _, reset = log_judge(log.event, first, before, used, at, back,
+      log.times[newest], now, 1, unpack(n))
+    return remaining, reset, back, first, used
+  end
+  if #limit.words == 2 then
+    local a, b, at, back = step.view(limit.words[1], limit.words[2], now, unpack(n))
+    local remaining, _, reset = step.judge(a, b, at, now, 1, unpack(n))
+    return remaining, reset, back, a, b, at
+  end
+  local x, y, z, at, back = step.view(limit.words, now, unpack(n))
+  local remaining, _, reset = step.judge(limit.words, x, y, z, at, back, now, 1, unpack(n))
+  return remaining, reset, back, x, y, z, at
+end
+
+-- Cuts a state from the future to what it can rightly be.
+local function repair(limit)
+  local _, _, back, x, y, z = judge(limit)
+  if not back then
+    return
+  end
+  if limit.log then
+    limit.log.base, limit.log.times, limit.log.totals = 0, {now}, {y}
+  elseif #limit.words == 2 then
+    limit.words = {x, y}
+  else
+    limit.step.repair(limit.words, x, y, unpack(limit.args))
+  end
+end
+
+local function give_back(limit, charged_at, cost)
+  local _, _, _, x, y, z = judge(limit)
+  if limit.log then
+    log_give_back(limit.log, x, charged_at, cost)
+  elseif #limit.words == 2 then
+    local a, b = limit.step.give_back(x, y, z, now, charged_at, cost, unpack(limit.args))
+    if a ~= x or b ~= y then
+      limit.words = {a, b}
+    end
+  else
+    limit.step.give_back(limit.words, x, charged_at, cost, unpack(limit.args))
+  end
+end
+
+local function grant(limit, units)
+  local _, _, _, x, y, z = judge(limit)
+  if limit.log then
+    log_grant(limit.log, x, units)
+  elseif #limit.words == 2 then
+    limit.words = {limit.step.grant(x, y, z, now, units, unpack(limit.args))}
+  else
+    limit.step.grant(limit.words, x, units, unpack(limit.args))
+  end
+end
+
+local function charge(limit, units)
+  local _, _, back, x, y, z, at = judge(limit)
+  if limit.log then
+    local log = limit.log
+    -- What no longer counts goes, as in a check.
+    for _ = 2, x or 1 do
+      log.base = table.remove(log.totals, 1)
+      table.remove(log.times, 1)
+    end
+    x = x and 1
+    local newest = #log.times
+    at = math.max(now, log.times[newest] or 0)
+    local _, how, sum = log_charge(x, y, at, back, log.times[newest], log.totals[newest], now,
+      units, unpack(limit.args))
+    if how == 'anew' then
+      log.base, log.times, log.totals = 0, {at}, {sum}
+    elseif how == 'amend' then
+      log.totals[newest] = sum
+    else
+      log.times[newest + 1], log.totals[newest + 1] = at, sum
+    end
+  elseif #limit.words == 2 then
+    local a, b = limit.step.charge(x, y, z, now, units, unpack(limit.args))
+    limit.words = {a, b}
+  else
+    limit.step.charge(limit.words, x, y, z, at, back, now, units, unpack(limit.args))
+  end
+end
+
+-- The log that lies at a key, with its limit; nothing when there is none.
+local function read_log(key)
+  local rows = redis.call('LRANGE', key, 0, -1)
+  if #rows == 0 then
+    return nil
+  end
+  local limits, from = read_tag(rows[1])
+  if not limits then
+    return nil, from
+  end
+  if limits[1].strategy ~= 'l' or #rows[1] ~= from + 5 then
+    return nil, 'the key holds something that is no state of Tollgate'
+  end
+  local log = {base = struct.unpack('>I6', rows[1], from), times = {}, totals = {}}
+  for i = 2, #rows do
+    log.times[i - 1], log.totals[i - 1] = struct.unpack('>I7I6', rows[i])
+  end
+  log.event = function(i)
+    return log.times[i], log.totals[i]
+  end
+  limits[1].log = log
+  return limits[1]
+end
+
+-- How long a state may lie, in milliseconds: a second longer than it counts.
+local function lifetime(reset)
+  reset = reset + 1000999
+  return $LIFETIME
+end
+
+local function tag_of(limits)
+  local parts = {'1'}
+  for _, limit in ipairs(limits) do
+    parts[#parts + 1] = limit.strategy .. limit.code .. string.format('%.0f', limit.count) .. ':'
+    for i, number in ipairs(limit.numbers) do
+      if i > 1 then
+        parts[#parts + 1] = ','
+      end
+      parts[#parts + 1] = string.format('%.0f', number)
+    end
+    parts[#parts + 1] = ';'
+  end
+  return table.concat(parts) .. '|'
+end
+
+local function write_log(key, limit, reset)
+  redis.call('DEL', key)
+  local log = limit.log
+  if #log.times == 0 then
+    return
+  end
+  redis.call('RPUSH', key, tag_of({limit}) .. struct.pack('>I6', log.base % 281474976710656))
+  local batch = {}
+  for i = 1, #log.times do
+    batch[#batch + 1] = struct.pack('>I7I6', log.times[i], log.totals[i] % 281474976710656)
+    if #batch == 1000 or i == #log.times then
+      redis.call('RPUSH', key, unpack(batch))
+      batch = {}
+    end
+  end
+  redis.call('PEXPIRE', key, lifetime(reset))
+end
+
+-- What is all free again remembers nothing.
+local function settle(limit)
+  local _, reset = judge(limit)
+  if reset > 0 then
+    return
+  end
+  if limit.log then
+    limit.log.times, limit.log.totals, limit.log.base = {}, {}, 0
+  else
+    for i = 1, limit.count do
+      limit.words[i] = 0
+    end
+  end
+end
+
+-- Writes a state and the logs that were changed; a fresh one is nothing.
+local function write(key, logs, limits, count)
+  local most, something, integers = nil, false, {}
+  for pass = 1, 2 do
+    for i = 1, count do
+      local limit = limits[i]
+      if limit and limit.log and limit.changed and pass == 1 then
+        write_log(logs[i], limit, (select(2, judge(limit))))
+      elseif limit and limit.words and (limit.count == 2) == (pass == 1) then
+        most = math.max(most or 0, (select(2, judge(limit))))
+        for j = 1, limit.count do
+          something = something or limit.words[j] > 0
+          integers[#integers + 1] = struct.pack(j == 1 and '>I7' or '>I6', limit.words[j])
+        end
+      end
+    end
+  end
+  if something then
+    redis.call('SET', key, tag_of(limits) .. table.concat(integers), 'PX', lifetime(most))
+  elseif most then
+    redis.call('DEL', key)
+  end
+end
+
+-- Gives a limit the functions and the arguments of its step; false for one that is not known.
+local function ready(limit)
+  limit.step = steps[limit.code]
+  if not limit.step then
+    return false
+  end
+  limit.args = {limit.step.numbers(unpack(limit.numbers))}
+  return true
+end
+
+-- What is held for a subject: its limits by their places, as they were written. A set of one log
+-- keeps it at the key itself.
+local function load(key, logs, count)
+  local held = {}
+  local v = redis.pcall('GET', key)
+  if type(v) == 'table' then
+    if count > 1 or not string.find(v.err, 'WRONGTYPE', 1, true) then
+      return nil, v.err
+    end
+  elseif v then
+    local limits, wrong = read_state(v)
+    if not limits then
+      return nil, 'TOLLGATE ' .. wrong
+    end
+    held = limits
+    if #held ~= count then
+      return nil, 'TOLLGATE the state is damaged: it is of another number of limits'
+    end
+  end
+  for i = 1, count do
+    if (not held[i] or held[i].strategy == 'l') and (count > 1 or type(v) == 'table') then
+      local limit, wrong = read_log(logs[i])
+      if wrong then
+        return nil, 'TOLLGATE ' .. wrong
+      end
+      held[i] = limit or held[i]
+    end
+    if held[i] and not ready(held[i]) then
+      return nil, 'TOLLGATE the state was written by a newer version: it names a step that is not known'
+    end
+  end
+  return held
+end

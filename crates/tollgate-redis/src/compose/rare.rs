@@ -1,0 +1,69 @@
+//! The scripts of what is rare: the same for any limits, which the states themselves name.
+
+use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, step_table};
+use crate::script::Script;
+use tollgate::strategy::lua_steps;
+
+/// Gives back what still counts of a charge, once.
+#[must_use]
+pub fn refund(clock: Clock, parts: &Parts) -> Script {
+    with_steps("refund.lua", clock, parts)
+}
+
+/// Gives units back without a receipt, or takes them.
+#[must_use]
+pub fn adjust(clock: Clock, parts: &Parts) -> Script {
+    with_steps("adjust.lua", clock, parts)
+}
+
+/// Forgets a count.
+#[must_use]
+pub fn reset(clock: Clock, parts: &Parts) -> Script {
+    let lifetime = lifetime(clock);
+    let helper = format!(
+        "local function lifetime(reset)\n  reset = reset + 1000999\n  return {lifetime}\nend\n"
+    );
+    let (now, body) = (parts.clock(clock), parts.driver("reset.lua"));
+    Script::new(format!("#!lua\n-- Tollgate: reset\n{now}{helper}{body}"))
+}
+
+/// Shows what is held.
+#[must_use]
+pub fn inspect(clock: Clock, parts: &Parts) -> Script {
+    let (now, body) = (parts.clock(clock), parts.driver("inspect.lua"));
+    Script::new(format!("#!lua flags=no-writes\n-- Tollgate: inspect\n{now}{body}"))
+}
+
+/// Writes states when they are still what they were.
+#[must_use]
+pub fn swap(parts: &Parts) -> Script {
+    let body = parts.driver("swap.lua");
+    Script::new(format!("#!lua\n-- Tollgate: compare and swap\n{body}"))
+}
+
+fn lifetime(clock: Clock) -> String {
+    match clock {
+        Clock::Server => "(reset - reset % 1000) / 1000".to_owned(),
+        Clock::Given => GIVEN_LIFETIME_MS.to_string(),
+    }
+}
+
+fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
+    let steps = distinct(lua_steps());
+    let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
+    text.push_str(&parts.mul_div);
+    for step in &steps {
+        text.push_str(parts.hot(step));
+        text.push_str(parts.cold(step));
+    }
+    let functions =
+        ["view", "judge", "charge", "numbers", "inherit", "give_back", "grant", "repair"];
+    let has = |function: &str| text.contains(&format!("local function {function}("));
+    let table = step_table(&steps, &functions, has);
+    text.push_str(&table);
+    text.push_str(parts.clock(clock));
+    text.push_str(parts.driver("state.lua"));
+    text.push_str(&parts.driver("rare.lua").replace("$LIFETIME", &lifetime(clock)));
+    text.push_str(parts.driver(name));
+    Script::new(text)
+}

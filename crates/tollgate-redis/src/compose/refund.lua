@@ -1,0 +1,46 @@
+-- KEYS: the mark of the receipt; for each subject its state, its reset, and a log for each limit.
+-- ARGV: the nonce, the cost, when it was charged, until when it could be given back; for each
+-- subject how many limits, and for each of them its strategy's letter and when it was charged.
+if redis.call('EXISTS', KEYS[1]) == 1 then
+  return {ARGV[1], 1}
+end
+local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
+local subjects, k, a = {}, 2, 5
+while k <= #KEYS do
+  local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
+  for i = 1, subject.count do
+    subject.logs[i] = KEYS[k + 1 + i]
+    local letter, at = string.match(ARGV[a + i], '^(%l)(%d+)$')
+    subject.charged[i] = {letter = letter, at = tonumber(at)}
+  end
+  local wrong
+  subject.held, wrong = load(subject.key, subject.logs, subject.count)
+  if wrong then
+    return redis.error_reply(wrong)
+  end
+  local reset = redis.call('GET', KEYS[k + 1])
+  subject.forgotten = reset and tonumber(reset) >= receipt_at
+  subjects[#subjects + 1] = subject
+  k, a = k + 2 + subject.count, a + 1 + subject.count
+end
+local reply = {ARGV[1], 0}
+redis.call('SET', KEYS[1], '', 'PX', lifetime(math.max(0, tonumber(ARGV[4]) - now)))
+for _, subject in ipairs(subjects) do
+  for i = 1, subject.count do
+    local limit, charged, given = subject.held[i], subject.charged[i], 0
+    if limit and (limit.words or limit.log) and limit.strategy == charged.letter
+        and not subject.forgotten then
+      repair(limit)
+      local before = judge(limit)
+      give_back(limit, charged.at, cost)
+      given = math.max(0, judge(limit) - before)
+      settle(limit)
+      limit.changed, subject.changed = true, true
+    end
+    reply[#reply + 1] = given
+  end
+  if subject.changed then
+    write(subject.key, subject.logs, subject.held, subject.count)
+  end
+end
+return reply

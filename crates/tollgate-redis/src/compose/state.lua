@@ -1,0 +1,100 @@
+-- Reads what a state or the head of a log says of itself: the version, then for each limit two
+-- letters (strategy and step), how many integers it has, and its numbers.
+-- Answers a list of limits and where the integers begin; or nothing and what is wrong.
+local function read_tag(v)
+  local version, body, from = string.match(v, '^(%d+)([^|]*)|()')
+  if not version then
+    return nil, 'the key holds something that is no state of Tollgate'
+  end
+  if version ~= '1' then
+    return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
+  end
+  local limits = {}
+  for strategy, code, count, list in string.gmatch(body, '(%l)(%l)(%d+):([%d,]*);') do
+    local numbers = {}
+    for number in string.gmatch(list, '%d+') do
+      numbers[#numbers + 1] = tonumber(number)
+    end
+    limits[#limits + 1] = {strategy = strategy, code = code, count = tonumber(count),
+      numbers = numbers}
+  end
+  return limits, from
+end
+
+-- Reads the integers of a state: pairs first, then rows.
+local function read_state(v)
+  local limits, from = read_tag(v)
+  if not limits then
+    return nil, from
+  end
+  local size = from - 1
+  for _, limit in ipairs(limits) do
+    if limit.count > 0 then
+      size = size + 1 + 6 * limit.count
+    end
+  end
+  if size ~= #v then
+    return nil, 'the state is damaged: it does not have the length that it says'
+  end
+  for pass = 1, 2 do
+    for _, limit in ipairs(limits) do
+      if limit.count > 0 and (limit.count == 2) == (pass == 1) then
+        limit.words = {}
+        local format = '>I7'
+        for i = 1, limit.count do
+          limit.words[i], from = struct.unpack(format, v, from)
+          format = '>I6'
+        end
+      end
+    end
+  end
+  return limits
+end
+
+local function same_numbers(a, b)
+  for i = 1, math.max(#a, #b) do
+    if a[i] ~= b[i] then
+      return false
+    end
+  end
+  return true
+end
+
+-- The units that are missing in one bucket of tokens, to be charged to the other kind.
+local function consumed(step, words, numbers, now)
+  local a, b, at = step.view(words[1], words[2], now, step.numbers(unpack(numbers)))
+  return numbers[3] - step.judge(a, b, at, now, 1, step.numbers(unpack(numbers)))
+end
+
+-- The words of a limit under its present numbers: 1 when they were carried over, 2 when it starts
+-- fresh, 0 when the numbers are the same.
+local function carry(old, is, steps, now)
+  local fresh = {}
+  for i = 1, is.count do
+    fresh[i] = 0
+  end
+  if old.strategy ~= is.strategy or not old.words then
+    return 2, fresh
+  end
+  local step, was = steps[is.code], steps[old.code]
+  if old.code == is.code and same_numbers(old.numbers, is.numbers) then
+    return 0, old.words
+  end
+  if is.count ~= 2 then
+    return 1, step.inherit(old.words, now, old.numbers, step.numbers(unpack(is.numbers)))
+  end
+  if old.code == is.code then
+    local a, b = was.view(old.words[1], old.words[2], now, was.numbers(unpack(old.numbers)))
+    a, b = step.inherit(a, b, now, old.numbers, step.numbers(unpack(is.numbers)))
+    if a then
+      return 1, {a, b}
+    end
+  end
+  local units = math.min(consumed(was, old.words, old.numbers, now), is.numbers[3])
+  if units <= 0 then
+    return 1, fresh
+  end
+  local a, b, at = step.view(0, 0, now, step.numbers(unpack(is.numbers)))
+  a, b = step.charge(a, b, at, now, units, step.numbers(unpack(is.numbers)))
+  return 1, {a, b}
+end

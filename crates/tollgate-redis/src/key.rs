@@ -1,0 +1,127 @@
+//! Where a count lies: keys, version 1. `docs/keys.md` is the specification.
+
+use tollgate::strategy::Shape;
+use tollgate::{LimitSet, Subject};
+
+use crate::compose::{by_place, has_words};
+
+/// What every key begins with.
+pub const PREFIX: &str = "tg1";
+
+/// Names the keys of counts.
+///
+/// ```
+/// use tollgate_redis::Keys;
+/// let limits = "10/s via gcra".parse()?;
+/// let subject = tollgate::Subject::literal("user:42")?;
+/// assert_eq!(Keys::new().state(&subject, &limits), "tg1:{user:42}:gcra/1s");
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keys {
+    prefix: String,
+    shard: Option<String>,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Keys {
+    /// The keys of version 1.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { prefix: PREFIX.to_owned(), shard: None }
+    }
+
+    /// Keys of a run of its own, which no other count shares.
+    #[must_use]
+    pub fn of_run(run: &str) -> Self {
+        Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
+    }
+
+    /// Keys whose hash tag is the value of `shard`: all subjects that are asked together lie in
+    /// one slot of a cluster.
+    #[must_use]
+    pub fn sharded(self, shard: &str) -> Self {
+        Self { shard: Some(escape(shard)), ..self }
+    }
+
+    /// What all keys of these begin with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The key of a subject's state under a set of limits.
+    #[must_use]
+    pub fn state(&self, subject: &Subject, limits: &LimitSet) -> String {
+        let subject = escape(subject.as_str());
+        let (prefix, identity) = (&self.prefix, limits.identity());
+        match &self.shard {
+            None => format!("{prefix}:{{{subject}}}:{identity}"),
+            Some(shard) => format!("{prefix}:{{{shard}}}{{{subject}}}:{identity}"),
+        }
+    }
+
+    /// The keys of the logs beside `state`, one for each limit in the order of their identities.
+    /// In a set of one limit the log lies at the state's own key.
+    #[must_use]
+    pub fn logs(state: &str, limits: &LimitSet) -> Vec<String> {
+        let limits = by_place(limits);
+        match limits[..] {
+            [_] => vec![state.to_owned()],
+            _ => limits.iter().map(|(_, limit)| format!("{state}~{}", limit.identity())).collect(),
+        }
+    }
+
+    /// The keys that a check of this set takes, in the order in which its script takes them.
+    #[must_use]
+    pub fn of_check(state: &str, logs: &[String], limits: &LimitSet) -> Vec<String> {
+        let mut keys = Vec::new();
+        if has_words(limits) {
+            keys.push(state.to_owned());
+        }
+        let each = by_place(limits).into_iter().zip(logs);
+        let logs = each.filter(|((_, limit), _)| limit.shape() == Shape::Log);
+        keys.extend(logs.map(|(_, key)| key.clone()));
+        keys
+    }
+
+    /// The mark of a charge that was given back.
+    #[must_use]
+    pub fn mark(state: &str, number: u64) -> String {
+        format!("{state}!{number}")
+    }
+
+    /// When the count was reset last.
+    #[must_use]
+    pub fn reset(state: &str) -> String {
+        format!("{state}!reset")
+    }
+
+    /// What was answered under a request id.
+    #[must_use]
+    pub fn request(state: &str, id: &str) -> String {
+        format!("{state}?{}", escape(id))
+    }
+}
+
+/// Text within a key: braces, blanks and what is not printable ASCII as `%XX`. A subject's written
+/// form has none but braces, and each percent sign in it begins an escape of its own.
+fn escape(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut key = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'}' | 0..=b' ' | 0x7f.. => {
+                // Writing to a string cannot fail.
+                let _ = write!(key, "%{byte:02X}");
+            }
+            _ => key.push(char::from(byte)),
+        }
+    }
+    key
+}

@@ -1,0 +1,217 @@
+//! How a state lies in its key, for everything that is not Lua.
+
+use tollgate::engine::{Held, VecLog};
+use tollgate::strategy::{Entry, LuaStep, lua_steps};
+use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
+
+use crate::compose::{Form, by_place, set_tag, tag};
+
+/// Totals of a log wrap around here.
+const WRAP: u64 = 1 << 48;
+
+/// The integers of a state as they lie in its key. None when the set keeps none there.
+#[must_use]
+pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
+    let mut bytes = set_tag(limits).into_bytes();
+    let header = bytes.len();
+    for rows in [false, true] {
+        for (declared, limit) in by_place(limits) {
+            let words = limits.places()[declared].words();
+            let is_row = matches!(Form::of(limit), Form::Row(_));
+            if is_row == rows {
+                for (i, word) in held.words[words].iter().enumerate() {
+                    let width = if i == 0 { 7 } else { 6 };
+                    bytes.extend_from_slice(&word.to_be_bytes()[8 - width..]);
+                }
+            }
+        }
+    }
+    (bytes.len() > header).then_some(bytes)
+}
+
+/// What a log's list begins with, and its entries.
+#[must_use]
+pub fn log_entries(limit: &Limit, log: &VecLog) -> Vec<Vec<u8>> {
+    use tollgate::strategy::Log as _;
+    let mut head = tag([limit]).into_bytes();
+    head.extend_from_slice(&(log.base() % WRAP).to_be_bytes()[2..]);
+    let mut rows = vec![head];
+    for i in 0..log.len() {
+        let Entry { at_us, total } = log.entry(i);
+        let mut row = at_us.to_be_bytes()[1..].to_vec();
+        row.extend_from_slice(&(total % WRAP).to_be_bytes()[2..]);
+        rows.push(row);
+    }
+    rows
+}
+
+/// A limit as a state names it: its strategy's letter, its step's letter, how many integers it
+/// has, and its numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Named {
+    strategy: Strategy,
+    step: &'static LuaStep,
+    count: usize,
+    numbers: Vec<u64>,
+}
+
+/// Reads a state, and the lists of its logs by their places (empty where there is none): the
+/// limits that it was written under, under the identities of `limits`, and what it counts.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn decode(
+    limits: &LimitSet,
+    state: Option<&[u8]>,
+    logs: &[Vec<Vec<u8>>],
+) -> Result<(LimitSet, Held), &'static str> {
+    const LENGTH: &str = "it does not have the length that it says";
+    let places = by_place(limits);
+    let mut named: Vec<Option<Named>> = vec![None; places.len()];
+    let mut rest: &[u8] = &[];
+    if let Some(state) = state {
+        let (list, after) = read_tag(state)?;
+        if list.len() != places.len() {
+            return Err("it is of another number of limits");
+        }
+        named = list.into_iter().map(Some).collect();
+        rest = after;
+    }
+    let mut words: Vec<Vec<u64>> = vec![Vec::new(); places.len()];
+    for rows in [false, true] {
+        for (named, words) in named.iter().zip(&mut words) {
+            let Some(Named { count, .. }) = named else { continue };
+            if *count == 0 || (*count != 2) != rows {
+                continue;
+            }
+            for i in 0..*count {
+                let width = if i == 0 { 7 } else { 6 };
+                let (word, after) = rest.split_at_checked(width).ok_or(LENGTH)?;
+                rest = after;
+                words.push(word.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)));
+            }
+        }
+    }
+    if !rest.is_empty() {
+        return Err(LENGTH);
+    }
+    let mut events: Vec<Option<VecLog>> = vec![None; places.len()];
+    for (i, rows) in logs.iter().enumerate().take(places.len()) {
+        let Some((head, rows)) = rows.split_first() else { continue };
+        let (list, base) = read_tag(head)?;
+        named[i] = list.into_iter().next();
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
+        let entries = rows.iter().map(|row| {
+            let (at, total) = row.split_at_checked(7).unwrap_or_default();
+            Entry { at_us: number(at), total: number(total) }
+        });
+        events[i] = Some(VecLog::new(number(base), entries));
+    }
+    let mut written = Vec::new();
+    for ((_, limit), named) in places.iter().zip(&named) {
+        written.push(match named {
+            Some(named) if is_of(limit, named) => (*limit).clone(),
+            Some(named) => rebuild(limit, named).ok_or("its numbers are out of range")?,
+            None => (*limit).clone(),
+        });
+    }
+    let set = LimitSet::new(written).map_err(|_| "its limits do not fit together")?;
+    let mut held = Held::fresh(&set);
+    for (i, place) in set.places().iter().enumerate() {
+        match place {
+            Place::Log(index) => held.logs[*index] = events[i].take().unwrap_or_default(),
+            place if words[i].is_empty() => held.words[place.words()].fill(0),
+            place => {
+                let into = &mut held.words[place.words()];
+                if into.len() != words[i].len() {
+                    return Err(LENGTH);
+                }
+                into.copy_from_slice(&words[i]);
+            }
+        }
+    }
+    Ok((set, held))
+}
+
+fn is_of(limit: &Limit, named: &Named) -> bool {
+    let twin = limit.twin();
+    limit.strategy() == named.strategy
+        && twin.step.is_some_and(|step| step.code == named.step.code)
+        && twin.numbers[..] == named.numbers[..]
+}
+
+/// A limit that counts as the state was counted, under the identity of `limit`.
+fn rebuild(limit: &Limit, named: &Named) -> Option<Limit> {
+    let Named { strategy, step, numbers, .. } = named;
+    let number = |i: usize| numbers.get(i).copied();
+    let period = |us: u64| Period::from_micros(us);
+    let mut quota;
+    match step.code {
+        'g' => {
+            // The time of one unit, n/d, is of any N/D with that quotient. A limit without a name
+            // is known by its D.
+            let (n, d) = (number(0)?, number(1)?);
+            quota = Quota::new(d, period(n)?);
+            if limit.name().is_none() {
+                let whole = limit.quota().period;
+                let units = u128::from(whole.as_micros()) * u128::from(d) / u128::from(n.max(1));
+                quota = Quota::new(u64::try_from(units).ok()?, whole);
+            }
+            if strategy.options().contains(&"burst") {
+                quota.burst = Some(number(2)?);
+            }
+        }
+        'i' => {
+            quota = Quota::new(number(0)?, period(number(1)?)?);
+            quota.burst = Some(number(2)?);
+            quota.refill = Some(Refill::Interval);
+        }
+        'f' => {
+            quota = Quota::new(number(0)?, period(number(1)?)?);
+            quota.anchor = Some(if number(2)? == 1 { Anchor::FirstHit } else { Anchor::Epoch });
+        }
+        's' => {
+            let precision = number(1)?;
+            quota = Quota::new(number(0)?, period(precision.checked_mul(number(2)?)?)?);
+            quota.precision = Some(period(precision)?);
+            quota.rounding = Some(match number(3)? {
+                0 => Rounding::Conservative,
+                1 => Rounding::Interpolate,
+                _ => Rounding::Truncate,
+            });
+        }
+        'l' => quota = Quota::new(number(0)?, period(number(1)?)?),
+        _ => return None,
+    }
+    let was = Limit::new(quota, *strategy).ok()?;
+    Some(match limit.name() {
+        Some(name) => was.named(name).ok()?,
+        None => was,
+    })
+}
+
+/// Reads what a state says of itself; answers also what follows.
+fn read_tag(state: &[u8]) -> Result<(Vec<Named>, &[u8]), &'static str> {
+    const FOREIGN: &str = "the key holds something that is no state of Tollgate";
+    let end = state.iter().position(|byte| *byte == b'|').ok_or(FOREIGN)?;
+    let text = std::str::from_utf8(&state[..end]).map_err(|_| FOREIGN)?;
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    match &text[..digits] {
+        "" => return Err(FOREIGN),
+        "1" => {}
+        _ => return Err("the state was written by a newer version"),
+    }
+    let parts = text[digits..].split_terminator(';');
+    let named: Option<Vec<Named>> = parts.map(read_part).collect();
+    Ok((named.ok_or("the state is damaged: it cannot be read")?, &state[end + 1..]))
+}
+
+fn read_part(part: &str) -> Option<Named> {
+    let (head, list) = part.split_once(':')?;
+    let mut letters = head.chars();
+    let (strategy, step) = (letters.next()?, letters.next()?);
+    let strategy = Strategy::ALL.iter().find(|known| known.code() == strategy)?;
+    let step = lua_steps().find(|known| known.code == step)?;
+    let numbers = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(Named { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
+}

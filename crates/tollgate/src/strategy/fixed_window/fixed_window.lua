@@ -1,0 +1,68 @@
+-- The twin of fixed_window/mod.rs.
+-- State: the start of the window, and what was admitted in it.
+-- Numbers: the units, the period, and 1 where a window starts at its first hit, 0 at the epoch.
+
+-- Where the window that a charge at this time opens or joins begins.
+local function fixed_start(us, period, first_hit)
+  if first_hit == 1 then
+    return us
+  end
+  return us - us % period
+end
+
+local function fixed_view(start, count, now, units, period, first_hit)
+  if count == 0 or now >= start + period then
+    return fixed_start(now, period, first_hit), 0, now, false
+  end
+  if start <= now then
+    return start, count, now, false
+  end
+  if start - now <= 1000000 then
+    return start, count, start, false
+  end
+  return fixed_start(now, period, first_hit), math.min(count, units), now, true
+end
+
+local function fixed_judge(start, count, at, now, cost, units, period)
+  local remaining = math.max(0, units - count)
+  local reset = start + period - now
+  local wait = 0
+  if cost > units then
+    wait = -1
+  elseif cost > remaining then
+    wait = reset
+  end
+  if count == 0 then
+    reset = 0
+  end
+  return remaining, wait, reset
+end
+
+local function fixed_charge(start, count, at, now, cost, units, period)
+  return start, count + cost, start + period - now
+end
+
+-- cold
+
+local function fixed_numbers(...)
+  return ...
+end
+
+local function fixed_give_back(start, count, at, now, charged_at, cost, units, period)
+  if charged_at < start or charged_at >= start + period then
+    return start, count
+  end
+  return start, math.max(0, count - cost)
+end
+
+local function fixed_grant(start, count, at, now, units)
+  return start, math.max(0, count - units)
+end
+
+local function fixed_inherit(start, count, now, was, units, period, first_hit)
+  if was[2] == period and was[3] == first_hit then
+    return start, count
+  end
+  -- The old start counts as now where it lies ahead: that is skew.
+  return fixed_start(math.max(start, now), period, first_hit), count
+end

@@ -1,0 +1,127 @@
+-- The twin of gcra/mod.rs: the greedy step of gcra, uniform and token_bucket.
+-- State: when everything charged has come back, in whole microseconds and a numerator below d.
+-- Numbers: n/d microseconds for one unit in lowest terms; the burst. Derived: the whole part and
+-- the numerator's rest of n/d, and the debt at which nothing is left.
+
+-- The time of so many units.
+local function greedy_times(units, d, whole, part)
+  local parts = units * part
+  local num = parts % d
+  return units * whole + (parts - num) / d, num
+end
+
+local function greedy_view(tat, num, now, n, d, burst, whole, part, full, full_num)
+  local debt = tat - now
+  if debt < 0 then
+    return now, 0, now, false
+  end
+  if debt > full or debt == full and num > full_num then
+    return now + full, full_num, now, true
+  end
+  return tat, num, now, false
+end
+
+local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, full, full_num)
+  local debt = tat - now
+  local free, free_num = full - debt, full_num - num
+  if free_num < 0 then
+    free, free_num = free - 1, free_num + d
+  end
+  -- An estimate that is right or one too many.
+  local units = (free + free_num / d) * d / n + 0.001
+  units = units - units % 1
+  local us, us_num = greedy_times(units, d, whole, part)
+  if us > free or us == free and us_num > free_num then
+    units = units - 1
+  end
+  local wait = 0
+  if cost > units then
+    if cost > burst then
+      wait = -1
+    else
+      us, us_num = greedy_times(cost, d, whole, part)
+      wait = debt + us - full
+      us_num = num + us_num - full_num
+      if us_num > 0 then
+        wait = wait + 1
+      end
+      if us_num > d then
+        wait = wait + 1
+      end
+    end
+  end
+  if num > 0 then
+    debt = debt + 1
+  end
+  return units, wait, debt
+end
+
+local function greedy_charge(tat, num, at, now, cost, n, d, burst, whole, part)
+  local us, us_num = greedy_times(cost, d, whole, part)
+  tat, num = tat + us, num + us_num
+  if num >= d then
+    tat, num = tat + 1, num - d
+  end
+  local reset = tat - now
+  if num > 0 then
+    reset = reset + 1
+  end
+  return tat, num, reset
+end
+
+-- cold
+
+local function greedy_numbers(n, d, burst)
+  local part = n % d
+  local whole = (n - part) / d
+  return n, d, burst, whole, part, greedy_times(burst, d, whole, part)
+end
+
+-- The debt without so much of it.
+local function greedy_less(tat, num, now, us, us_num, d)
+  tat, num = tat - us, num - us_num
+  if num < 0 then
+    tat, num = tat - 1, num + d
+  end
+  if tat < now then
+    return now, 0
+  end
+  return tat, num
+end
+
+local function greedy_give_back(tat, num, at, now, charged_at, cost, n, d, burst, whole, part)
+  if charged_at > now + 1000000 then
+    return tat, num
+  end
+  local us, us_num = greedy_times(math.min(cost, burst), d, whole, part)
+  us = us - math.max(0, now - charged_at)
+  if us < 0 then
+    return tat, num
+  end
+  return greedy_less(tat, num, now, us, us_num, d)
+end
+
+local function greedy_grant(tat, num, at, now, units, n, d, burst, whole, part)
+  local us, us_num = greedy_times(math.min(units, burst), d, whole, part)
+  return greedy_less(tat, num, now, us, us_num, d)
+end
+
+-- A state under the old numbers, as these numbers count it.
+local function greedy_inherit(tat, num, now, was, n, d, burst, whole, part, full, full_num)
+  if was[1] == n and was[2] == d then
+    return tat, num
+  end
+  -- Judged under a full debt as large as the debt itself, what is free is the whole units owed.
+  local old_n, old_d, old_burst, old_whole, old_part = greedy_numbers(unpack(was))
+  local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_whole, old_part,
+    tat - now, num)
+  local us, us_num = greedy_times(units, old_d, old_whole, old_part)
+  local rest, rest_num = greedy_less(tat, num, now, us, us_num, old_d)
+  -- The part of a unit that is left, as the same part of a new one.
+  local scaled, over = mul_div((rest - now) * old_d + rest_num, n, old_n)
+  if over > 0 then
+    scaled = scaled + 1
+  end
+  us, us_num = greedy_times(math.min(units, burst), d, whole, part)
+  return now + us + math.ceil(scaled / d), us_num
+end

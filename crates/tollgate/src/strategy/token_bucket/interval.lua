@@ -1,0 +1,64 @@
+-- The twin of token_bucket/interval.rs: whole refills.
+-- State: the multiple of the period at which it was last brought up to date, and what was missing.
+-- Numbers: units at each multiple of the period, up to the burst.
+
+local function interval_view(refilled, missing, now, units, period, burst)
+  local current = now - now % period
+  if missing == 0 then
+    return current, 0, now, false
+  end
+  if refilled > now then
+    if refilled - now > 1000000 then
+      return current, missing, now, true
+    end
+    return refilled, missing, refilled, false
+  end
+  return current, math.max(0, missing - (current - refilled) / period * units), now, false
+end
+
+-- The wait until so many tokens have come.
+local function interval_wait(refilled, now, tokens, units, period)
+  if tokens == 0 then
+    return 0
+  end
+  return refilled + math.ceil(tokens / units) * period - now
+end
+
+local function interval_judge(refilled, missing, at, now, cost, units, period, burst)
+  local remaining = math.max(0, burst - missing)
+  local wait = 0
+  if cost > burst then
+    wait = -1
+  elseif cost > remaining then
+    wait = interval_wait(refilled, now, missing + cost - burst, units, period)
+  end
+  return remaining, wait, interval_wait(refilled, now, missing, units, period)
+end
+
+local function interval_charge(refilled, missing, at, now, cost, units, period, burst)
+  missing = missing + cost
+  return refilled, missing, interval_wait(refilled, now, missing, units, period)
+end
+
+-- cold
+
+local function interval_numbers(...)
+  return ...
+end
+
+local function interval_give_back(refilled, missing, at, now, charged_at, cost, units, period)
+  if charged_at - charged_at % period ~= refilled then
+    return refilled, missing
+  end
+  return refilled, math.max(0, missing - cost)
+end
+
+local function interval_grant(refilled, missing, at, now, units)
+  return refilled, math.max(0, missing - units)
+end
+
+local function interval_inherit(refilled, missing, now, was, units, period, burst)
+  if was[2] == period then
+    return refilled, math.min(missing, burst)
+  end
+end
