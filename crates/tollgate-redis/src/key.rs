@@ -3,7 +3,7 @@
 use tollgate::strategy::Shape;
 use tollgate::{LimitSet, Subject};
 
-use crate::compose::{by_place, has_words};
+use crate::compose::{by_place, has_state};
 
 /// What every key begins with.
 pub const PREFIX: &str = "tg1";
@@ -81,7 +81,7 @@ impl Keys {
     #[must_use]
     pub fn of_check(state: &str, logs: &[String], limits: &LimitSet) -> Vec<String> {
         let mut keys = Vec::new();
-        if has_words(limits) {
+        if has_state(limits) {
             keys.push(state.to_owned());
         }
         let each = by_place(limits).into_iter().zip(logs);

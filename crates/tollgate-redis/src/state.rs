@@ -4,16 +4,15 @@ use tollgate::engine::{Held, VecLog};
 use tollgate::strategy::{Entry, LuaStep, lua_steps};
 use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
 
-use crate::compose::{Form, by_place, set_tag, tag};
+use crate::compose::{Form, by_place, has_state, set_tag, tag};
 
 /// Totals of a log wrap around here.
 const WRAP: u64 = 1 << 48;
 
-/// The integers of a state as they lie in its key. None when the set keeps none there.
+/// The state as it lies in its key. None when the set has no state beside its logs.
 #[must_use]
 pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
     let mut bytes = set_tag(limits).into_bytes();
-    let header = bytes.len();
     for rows in [false, true] {
         for (declared, limit) in by_place(limits) {
             let words = limits.places()[declared].words();
@@ -26,7 +25,7 @@ pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
             }
         }
     }
-    (bytes.len() > header).then_some(bytes)
+    has_state(limits).then_some(bytes)
 }
 
 /// What a log's list begins with, and its entries.

@@ -271,15 +271,13 @@ impl Pair {
         self.fake.at(now_us);
         let before = mode.is_peek().then(|| self.fake.keys());
         let answer = self.fake.call(&script, &keys, &args);
-        let now = Time::from_micros(now_us);
-        let fresh: Vec<bool> = asked
-            .iter()
-            .flat_map(|(subject, limits)| {
-                let fresh = self.model.is_fresh(subject, limits, now);
-                std::iter::repeat_n(fresh, limits.limits().len())
-            })
+        let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
+        let capacities = asked.iter().flat_map(|(_, limits)| limits.limits());
+        let charged = if mode.is_peek() { 0 } else { outcome.granted };
+        let fresh: Vec<bool> = capacities
+            .zip(&outcome.fields)
+            .map(|(limit, fields)| fields.remaining + charged == limit.capacity())
             .collect();
-        let outcome = self.model.check(asked, cost, mode, now);
         let Reply::List(list) = &answer else {
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
         };
@@ -305,7 +303,11 @@ impl Pair {
         }
         if integers != expected {
             return Err(format!(
-                "{sets:?} {mode:?} {cost} at {now_us}:\n  lua  {integers:?}\n  rust {expected:?}"
+                "{sets:?} {mode:?} {cost} at {now_us}:\n  lua  {integers:?}\n  rust {expected:?}\n  \
+                 differ at {:?}",
+                (0..integers.len().min(expected.len()))
+                    .filter(|i| integers[*i] != expected[*i])
+                    .collect::<Vec<_>>()
             ));
         }
         if before.is_some_and(|before| before != self.fake.keys()) {
@@ -390,7 +392,12 @@ impl Pair {
         let (state, logs) = self.keys_of(subject, limits);
         let mut keys = vec![state];
         keys.extend(logs);
-        let args = [self.nonce.to_string(), delta.to_string(), compose::set_tag(limits)];
+        let args = [
+            self.nonce.to_string(),
+            delta.to_string(),
+            compose::set_tag(limits),
+            u8::from(compose::has_state(limits)).to_string(),
+        ];
         let script = self.scripts.adjust.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));

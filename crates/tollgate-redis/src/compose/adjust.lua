@@ -1,5 +1,6 @@
 -- KEYS: the state, and a log for each limit.
--- ARGV: the nonce, the units to give back or, negative, to take, and what the limits are.
+-- ARGV: the nonce, the units to give back or, negative, to take, what the limits are, and 1 when
+-- they have a state beside their logs.
 local is = read_tag(ARGV[3])
 local logs = {}
 for i = 1, #is do
@@ -41,5 +42,5 @@ for i, limit in ipairs(is) do
   settle(limit)
   limit.changed = true
 end
-write(KEYS[1], logs, is, #is)
+write(KEYS[1], logs, is, #is, ARGV[4] == '1')
 return reply

@@ -6,7 +6,7 @@ use tollgate::engine::Mode;
 use tollgate::strategy::{LuaStep, Twin};
 use tollgate::{Limit, LimitSet};
 
-use super::{Clock, Form, Parts, by_place, distinct, has_words, step_table, tag};
+use super::{Clock, Form, Parts, by_place, distinct, has_state, step_table, tag};
 use crate::script::Script;
 
 /// What a script answers.
@@ -84,7 +84,7 @@ struct Slot<'s> {
 struct Part<'s> {
     /// In the order in which the states lie.
     slots: Vec<Slot<'s>>,
-    /// Which key holds the integers; none when all limits are logs.
+    /// Which key holds the integers; none when there is no such state.
     key: Option<usize>,
     number: usize,
     tag: String,
@@ -101,13 +101,13 @@ struct Composer<'s> {
 }
 
 /// Up to so many limits are kept in local variables.
-const LOCALS_FOR: usize = 12;
+const LOCALS_FOR: usize = 8;
 
 impl<'s> Composer<'s> {
     fn new(check: &'s Check, subjects: &[&'s LimitSet], texts: &'s Parts) -> Option<Self> {
         let (mut parts, mut keys, mut first) = (Vec::new(), 0, 1);
         for (index, set) in subjects.iter().enumerate() {
-            let key = has_words(set).then(|| {
+            let key = has_state(set).then(|| {
                 keys += 1;
                 keys
             });
@@ -352,10 +352,13 @@ local words
                 let _ = write!(
                     text,
                     "if old[{place}].strategy ~= 'l' then
-  {} = 2
+  {before} = 2
+elseif not same_numbers(old[{place}].numbers, {{{}}}) then
+  {before} = 1
 end
 ",
-                    self.name("before", slot)
+                    Self::numbers(slot),
+                    before = self.name("before", slot)
                 );
                 continue;
             }
@@ -489,14 +492,13 @@ unusual = true
         let _ = match slot.form {
             Form::Pair => writeln!(
                 out,
-                "{local}{}, {} = nil, nil\n{a}, {b}, {}, {} = {name}_view({a}, {b}, now, \
-                 {arguments})",
+                "{local}{}, {}, {}, {} = {name}_view({}, {}, now, {arguments})",
+                n("p"),
+                n("q"),
                 n("at"),
                 n("back"),
-                n("at"),
-                n("back"),
-                a = n("a"),
-                b = n("b"),
+                n("a"),
+                n("b"),
             ),
             Form::Row(_) => writeln!(
                 out,
@@ -532,7 +534,7 @@ unusual = true
         let arguments = Self::arguments(slot);
         let _ = write!(out, "{local}{}, {}, {} = {name}_judge(", n("left"), n("wait"), n("reset"));
         let _ = match slot.form {
-            Form::Pair => write!(out, "{}, {}, {}", n("a"), n("b"), n("at")),
+            Form::Pair => write!(out, "{}, {}, {}", n("p"), n("q"), n("at")),
             Form::Row(_) => write!(
                 out,
                 "{}, {}, {}, {}, {}, {}",
@@ -602,11 +604,13 @@ unusual = true
         let _ = match slot.form {
             Form::Pair => writeln!(
                 out,
-                "  {a}, {b}, {} = {name}_charge({a}, {b}, {}, now, cost, {arguments})",
+                "  {}, {}, {} = {name}_charge({}, {}, {}, now, cost, {arguments})",
+                n("a"),
+                n("b"),
                 n("reset"),
+                n("p"),
+                n("q"),
                 n("at"),
-                a = n("a"),
-                b = n("b"),
             ),
             Form::Row(_) => writeln!(
                 out,
@@ -666,9 +670,8 @@ unusual = true
 
     /// The lines that write the integers of a subject.
     fn set(&self, part: &Part<'_>, key: usize, indent: &str, out: &mut String) {
-        let words: Vec<&Slot<'_>> =
-            part.slots.iter().filter(|slot| slot.form != Form::Log).collect();
-        let Some((first, others)) = words.split_first() else { return };
+        let Some((first, others)) = part.slots.split_first() else { return };
+        // As long as a log: what it is counted under stands here too.
         let mut most = self.name("reset", first);
         if !others.is_empty() {
             let _ = writeln!(out, "{indent}local most = {most}");
@@ -684,12 +687,12 @@ unusual = true
         let tag = &part.tag;
         let mut format = format!(">c{}", tag.len());
         let mut values = format!("'{tag}'");
-        for slot in words.iter().filter(|slot| slot.form == Form::Pair) {
+        for slot in part.slots.iter().filter(|slot| slot.form == Form::Pair) {
             format.push_str("I7I6");
             let _ = write!(values, ", {}, {}", self.name("a", slot), self.name("b", slot));
         }
         let mut state = format!("struct.pack('{format}', {values})");
-        for slot in &words {
+        for slot in &part.slots {
             let Form::Row(count) = slot.form else { continue };
             let row = self.name("row", slot);
             let _ = write!(
@@ -779,13 +782,14 @@ unusual = true
         for slot in self.slots() {
             let n = |what| self.name(what, slot);
             let _ = match slot.form {
-                // What counts nothing remembers nothing.
                 Form::Pair => write!(
                     out,
-                    "  if {} == 0 then\n    {a}, {b} = 0, 0\n  end\n",
-                    n("reset"),
-                    a = n("a"),
-                    b = n("b"),
+                    "  if {} then\n    {}, {} = {}, {}\n  end\n",
+                    n("back"),
+                    n("a"),
+                    n("b"),
+                    n("p"),
+                    n("q"),
                 ),
                 Form::Row(_) => write!(
                     out,
@@ -827,14 +831,15 @@ unusual = true
   elseif {back} or {mended} then
     redis.call('DEL', KEYS[{key}])
     redis.call('RPUSH', KEYS[{key}], {}, struct.pack('>I7I6', now, {}))
-  elseif {carried} == 1 then
+  elseif {carried} == 1 and {newest} then
     redis.call('LSET', KEYS[{key}], 0, {})
   end
-  if {back} or {carried} == 1 then
+  if {newest} and ({back} or {carried} == 1) then
 ",
             head("0"),
             n("used"),
             head(&n("base")),
+            newest = n("newest"),
             back = n("back"),
             mended = n("mended"),
             carried = n("carried"),

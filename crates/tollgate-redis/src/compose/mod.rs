@@ -10,7 +10,7 @@ mod rare;
 use std::fmt::Write as _;
 
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
-use tollgate::{Limit, LimitSet, Place};
+use tollgate::{Limit, LimitSet};
 
 pub use check::{Answer, Check};
 pub use rare::{adjust, inspect, refund, reset, swap};
@@ -168,9 +168,13 @@ pub fn set_tag(limits: &LimitSet) -> String {
     tag(by_place(limits).into_iter().map(|(_, limit)| limit))
 }
 
-/// True when some limit of the set keeps integers.
-pub(crate) fn has_words(limits: &LimitSet) -> bool {
-    limits.places().iter().any(|place| matches!(place, Place::Words { .. }))
+/// True when there is a state beside the logs: some limit keeps integers in it; or a limit of
+/// several is named, so that another strategy may count under its name tomorrow, and would not
+/// know that it starts fresh.
+#[must_use]
+pub fn has_state(limits: &LimitSet) -> bool {
+    let named = limits.limits().iter().any(|limit| limit.name().is_some());
+    limits.words() > 0 || (limits.limits().len() > 1 && named)
 }
 
 /// A list of steps without repetition.

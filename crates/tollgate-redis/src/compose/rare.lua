@@ -170,16 +170,21 @@ local function settle(limit)
   end
 end
 
--- Writes a state and the logs that were changed; a fresh one is nothing.
-local function write(key, logs, limits, count)
-  local most, something, integers = nil, false, {}
+-- Writes the logs that were changed, and the state where there is one: as long as something counts.
+local function write(key, logs, limits, count, has_state)
+  local most, something, integers = 0, false, {}
   for pass = 1, 2 do
     for i = 1, count do
       local limit = limits[i]
-      if limit and limit.log and limit.changed and pass == 1 then
-        write_log(logs[i], limit, (select(2, judge(limit))))
+      if limit and limit.log and pass == 1 then
+        local _, reset = judge(limit)
+        if limit.changed then
+          write_log(logs[i], limit, reset)
+        end
+        most = math.max(most, reset)
+        something = something or #limit.log.times > 0
       elseif limit and limit.words and (limit.count == 2) == (pass == 1) then
-        most = math.max(most or 0, (select(2, judge(limit))))
+        most = math.max(most, (select(2, judge(limit))))
         for j = 1, limit.count do
           something = something or limit.words[j] > 0
           integers[#integers + 1] = struct.pack(j == 1 and '>I7' or '>I6', limit.words[j])
@@ -187,9 +192,9 @@ local function write(key, logs, limits, count)
       end
     end
   end
-  if something then
+  if has_state and something then
     redis.call('SET', key, tag_of(limits) .. table.concat(integers), 'PX', lifetime(most))
-  elseif most then
+  elseif has_state then
     redis.call('DEL', key)
   end
 end
@@ -207,7 +212,7 @@ end
 -- What is held for a subject: its limits by their places, as they were written. A set of one log
 -- keeps it at the key itself.
 local function load(key, logs, count)
-  local held = {}
+  local held, has_state = {}, false
   local v = redis.pcall('GET', key)
   if type(v) == 'table' then
     if count > 1 or not string.find(v.err, 'WRONGTYPE', 1, true) then
@@ -218,7 +223,7 @@ local function load(key, logs, count)
     if not limits then
       return nil, 'TOLLGATE ' .. wrong
     end
-    held = limits
+    held, has_state = limits, true
     if #held ~= count then
       return nil, 'TOLLGATE the state is damaged: it is of another number of limits'
     end
@@ -235,5 +240,5 @@ local function load(key, logs, count)
       return nil, 'TOLLGATE the state was written by a newer version: it names a step that is not known'
     end
   end
-  return held
+  return held, nil, has_state
 end

@@ -14,7 +14,7 @@ while k <= #KEYS do
     subject.charged[i] = {letter = letter, at = tonumber(at)}
   end
   local wrong
-  subject.held, wrong = load(subject.key, subject.logs, subject.count)
+  subject.held, wrong, subject.has_state = load(subject.key, subject.logs, subject.count)
   if wrong then
     return redis.error_reply(wrong)
   end
@@ -40,7 +40,7 @@ for _, subject in ipairs(subjects) do
     reply[#reply + 1] = given
   end
   if subject.changed then
-    write(subject.key, subject.logs, subject.held, subject.count)
+    write(subject.key, subject.logs, subject.held, subject.count, subject.has_state)
   end
 end
 return reply

@@ -106,22 +106,25 @@ local function greedy_grant(tat, num, at, now, units, n, d, burst, whole, part)
   return greedy_less(tat, num, now, us, us_num, d)
 end
 
--- A state under the old numbers, as these numbers count it.
-local function greedy_inherit(tat, num, now, was, n, d, burst, whole, part, full, full_num)
-  if was[1] == n and was[2] == d then
-    return tat, num
+-- A state under the old numbers, as these numbers count it; nothing owed is a fresh state.
+local function greedy_inherit(tat, num, now, was, n, d, burst, whole, part)
+  if was[1] ~= n or was[2] ~= d then
+    -- Judged under a full debt as large as the debt itself, what is free is the whole units owed.
+    local old_n, old_d, old_burst, old_whole, old_part = greedy_numbers(unpack(was))
+    local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_whole, old_part,
+      tat - now, num)
+    local us, us_num = greedy_times(units, old_d, old_whole, old_part)
+    tat, num = greedy_less(tat, num, now, us, us_num, old_d)
+    -- The part of a unit that is left, as the same part of a new one.
+    local scaled, over = mul_div((tat - now) * old_d + num, n, old_n)
+    if over > 0 then
+      scaled = scaled + 1
+    end
+    us, num = greedy_times(math.min(units, burst), d, whole, part)
+    tat = now + us + math.ceil(scaled / d)
   end
-  -- Judged under a full debt as large as the debt itself, what is free is the whole units owed.
-  local old_n, old_d, old_burst, old_whole, old_part = greedy_numbers(unpack(was))
-  local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_whole, old_part,
-    tat - now, num)
-  local us, us_num = greedy_times(units, old_d, old_whole, old_part)
-  local rest, rest_num = greedy_less(tat, num, now, us, us_num, old_d)
-  -- The part of a unit that is left, as the same part of a new one.
-  local scaled, over = mul_div((rest - now) * old_d + rest_num, n, old_n)
-  if over > 0 then
-    scaled = scaled + 1
+  if tat == now and num == 0 then
+    return 0, 0
   end
-  us, us_num = greedy_times(math.min(units, burst), d, whole, part)
-  return now + us + math.ceil(scaled / d), us_num
+  return tat, num
 end
