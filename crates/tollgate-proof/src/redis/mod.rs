@@ -7,10 +7,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fixture fails by panicking")]
 
 mod client;
+mod proxy;
 pub mod resp;
 mod server;
 
 pub use client::Client;
+pub use proxy::{Mode, Proxy, Seen, Trick};
 pub use resp::Reply;
 pub use server::{CommandStat, RedisServer};
 
