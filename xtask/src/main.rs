@@ -3,6 +3,7 @@
 mod docs;
 mod mutate;
 mod process;
+mod redis;
 mod report;
 mod source;
 mod test;
@@ -27,7 +28,8 @@ Tasks:
   test [--quick] [--no-install]   format, clippy, tidy, generated parts, tests, docs, deny; ends
                                   `N passed, N failed`
                                   --quick leaves out docs and deny
-                                  --no-install never installs cargo-deny, only says how
+                                  --no-install never installs cargo-deny or redis-server, only
+                                  says how
   tidy                            the project's own rules (STYLE.md), a second or so
   docs [--check]                  write the tables and the picture that come from the engine
                                   --check only says which of them are stale

@@ -87,6 +87,19 @@ pub(crate) enum Command {
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Replay),
+    /// Look whether a Redis or Valkey server is fit to hold counts
+    ///
+    /// Asks it for its version, scripts, rights, role, memory, disk, clock and distance, and says
+    /// what to do about each. No key is touched.
+    ///
+    /// Exits with 0 when it is fit (warnings are no fault), 1 when something must be changed, 2
+    /// when it cannot be reached or is no Redis.
+    #[command(after_help = "Example: tollgate doctor --store redis://127.0.0.1:6379")]
+    #[command(after_long_help = "Examples:
+  tollgate doctor --store redis://127.0.0.1:6379
+  tollgate doctor --store rediss://tollgate:PASSWORD@redis.example.com --json
+  tollgate doctor --store unix:///run/redis/redis-server.sock")]
+    Doctor(Doctor),
     /// Measure, side by side
     #[command(subcommand, after_help = "Example: tollgate bench memory --keys 1,10000")]
     Bench(Bench),
@@ -245,6 +258,17 @@ pub(crate) struct Replay {
     /// Where to count: `memory://`
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// The server: `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
+    pub(crate) store: String,
 
     /// Print one JSON object
     #[arg(long)]

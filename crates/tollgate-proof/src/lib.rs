@@ -2,4 +2,6 @@
 
 pub mod conformance;
 pub mod oracle;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod vectors;

@@ -1,6 +1,7 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
 pub mod compose;
+pub mod doctor;
 mod key;
 mod script;
 mod state;

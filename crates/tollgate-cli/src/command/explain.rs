@@ -13,7 +13,7 @@ use tollgate::{
 
 use crate::args::Explain;
 use crate::input;
-use crate::show::{Output, duration};
+use crate::show::{Output, duration, wrapped};
 
 /// What a limit means, in words.
 #[derive(Debug, Serialize)]
@@ -140,21 +140,7 @@ fn text(meaning: &Meaning) -> String {
 /// One row: a name, and what there is to say in as many lines as it takes.
 fn row(name: &str, value: &str) -> String {
     const NAME: usize = 14;
-    const WIDTH: usize = 80;
-    let mut text = format!("  {name:<NAME$} ");
-    let mut column = 0;
-    for word in value.split(' ') {
-        if column > 0 && column + 1 + word.chars().count() > WIDTH {
-            text.push_str(&format!("\n  {:NAME$} ", ""));
-            column = 0;
-        } else if column > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += word.chars().count();
-    }
-    text
+    format!("  {name:<NAME$} {}", wrapped(value, NAME + 3))
 }
 
 /// What a subject takes in the database. Numbers in it are as long as they must be and pages are

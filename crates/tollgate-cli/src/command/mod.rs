@@ -9,6 +9,7 @@ use crate::show::Output;
 mod bench;
 mod check;
 mod count;
+mod doctor;
 mod explain;
 mod replay;
 mod run;
@@ -24,6 +25,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
         Command::Replay(args) => replay::replay(&args, out),
+        Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
         Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
         Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),

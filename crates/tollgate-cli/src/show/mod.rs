@@ -65,6 +65,27 @@ pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
+/// Text in as many lines as it takes, each but the first indented; the first begins where the
+/// others do. Words are never broken.
+pub(crate) fn wrapped(text: &str, indent: usize) -> String {
+    const COLUMNS: usize = 97;
+    let width = COLUMNS.saturating_sub(indent);
+    let mut lines = String::new();
+    let mut column = 0;
+    for word in text.split(' ') {
+        if column > 0 && column + 1 + word.chars().count() > width {
+            lines.push_str(&format!("\n{:indent$}", ""));
+            column = 0;
+        } else if column > 0 {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += word.chars().count();
+    }
+    lines
+}
+
 /// A line on stderr for people, beside what was asked for; dropped when nobody reads it.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "note: {text}");

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod counting;
+mod doctor;
 mod replaying;
 mod running;
 mod shown;

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::Place;
 
-const COMMANDS: [&[&str]; 11] = [
+const COMMANDS: [&[&str]; 12] = [
     &["check"],
     &["peek"],
     &["run"],
@@ -13,6 +13,7 @@ const COMMANDS: [&[&str]; 11] = [
     &["inspect"],
     &["explain"],
     &["replay"],
+    &["doctor"],
     &["bench", "memory"],
     &["bench", "sqlite"],
     &["completions"],

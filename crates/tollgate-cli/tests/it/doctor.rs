@@ -1,0 +1,163 @@
+//! `doctor`: exit codes, lines and JSON. What it finds is tested in `tollgate-redis`, with the
+//! fixture that tests of this program may not use.
+
+use std::ffi::OsString;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Place;
+
+/// A Redis on a unix socket alone, killed with the test.
+struct Redis(Child);
+
+impl Redis {
+    /// None when none is installed.
+    fn start(dir: &Path, arguments: &[&str]) -> Option<(Self, String)> {
+        let named = std::env::var_os("TOLLGATE_REDIS_SERVER");
+        let programs = named.map_or_else(
+            || vec!["redis-server".into(), "valkey-server".into()],
+            |named| vec![named],
+        );
+        let socket = dir.join("redis.sock");
+        let start = |program: &OsString| {
+            Command::new(program)
+                .args(["--port", "0", "--save", "", "--unixsocket"])
+                .arg(&socket)
+                .arg("--dir")
+                .arg(dir)
+                .args(arguments)
+                .stdout(Stdio::null())
+                .spawn()
+        };
+        let Some(server) = programs.iter().find_map(|program| start(program).ok()) else {
+            println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+            return None;
+        };
+        let mut server = Self(server);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !answers(&socket) {
+            assert!(server.0.try_wait().unwrap().is_none(), "redis-server ended");
+            assert!(Instant::now() < deadline, "redis-server does not answer");
+            thread::yield_now();
+        }
+        Some((server, format!("unix://{}", socket.display())))
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn answers(socket: &Path) -> bool {
+    let ping = || {
+        let mut stream = UnixStream::connect(socket)?;
+        stream.write_all(b"PING\r\n")?;
+        stream.read(&mut [0; 64])
+    };
+    ping().is_ok_and(|length| length > 0)
+}
+
+#[test]
+fn a_fit_server_is_0() {
+    let place = Place::new();
+    let arguments = ["--maxmemory", "100mb", "--appendonly", "yes"];
+    let Some((_server, url)) = Redis::start(place.path(), &arguments) else { return };
+    let (code, out, err) = place.run(&["doctor", "--store", &url]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+    assert!(out.contains(" is fit: 0 failures, 0 warnings\n"), "{out}");
+    assert!(out.contains("\n  ok       eviction     maxmemory is set"), "{out}");
+    let json = place.json(&["doctor", "--store", &url, "--json"]);
+    assert_eq!(json["fit"], true);
+    assert!(json["address"].as_str().unwrap().ends_with("redis.sock"), "{json}");
+    let findings = json["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|finding| finding["level"] == "ok"), "{json}");
+    let ids: Vec<_> = findings.iter().map(|finding| finding["id"].as_str().unwrap()).collect();
+    for id in ["version", "lua", "rights", "role", "eviction", "persistence", "clock", "latency"] {
+        assert!(ids.contains(&id), "{id} is not in {ids:?}");
+    }
+}
+
+#[test]
+fn an_unfit_server_is_1_and_says_what_to_do() {
+    let place = Place::new();
+    let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
+    let Some((_server, url)) = Redis::start(place.path(), &arguments) else { return };
+    let (code, out, err) = place.run(&["doctor", "--store", &url]);
+    assert_eq!((code, err.as_str()), (1, ""), "{out}");
+    assert!(out.contains(" is unfit: 1 failure, 1 warning\n"), "{out}");
+    assert!(out.contains("-> CONFIG SET maxmemory-policy noeviction"), "{out}");
+    let json = place.json(&["doctor", "--store", &url, "--json"]);
+    assert_eq!(json["fit"], false);
+    let findings = json["findings"].as_array().unwrap();
+    let eviction = findings.iter().find(|finding| finding["id"] == "eviction").unwrap();
+    assert_eq!(eviction["level"], "failure");
+    assert!(eviction["remedy"].as_str().unwrap().contains("noeviction"));
+}
+
+#[test]
+fn a_wrong_password_is_1_and_is_not_shown() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &["--requirepass", "right"]) else {
+        return;
+    };
+    for url in [url.clone(), format!("{url}?pass=wrong-one")] {
+        let (code, out, err) = place.run(&["doctor", "--store", &url]);
+        assert_eq!((code, err.as_str()), (1, ""), "{out}");
+        assert!(out.contains("failure  login") && !out.contains("wrong-one"), "{out}");
+    }
+    let (code, _, _) = place.run(&["doctor", "--store", &format!("{url}?pass=right")]);
+    assert_eq!(code, 0);
+}
+
+#[test]
+fn what_cannot_be_reached_is_2() {
+    let place = Place::new();
+    // A port on which nobody listens: one that was just given back.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let url = format!("redis://:secret@127.0.0.1:{port}");
+    let (code, out, err) = place.run(&["doctor", "--store", &url]);
+    assert_eq!((code, out.as_str()), (2, ""));
+    assert!(err.contains(&format!("no Redis can be reached at 127.0.0.1:{port}")), "{err}");
+    assert!(!err.contains("secret"), "{err}");
+}
+
+#[test]
+fn what_is_no_redis_is_2() {
+    let place = Place::new();
+    for says in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"\0\xff\x01garbage\r\n", b""] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        let answering = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            // Something is asked first; then the answer, and the end.
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(says);
+        });
+        let (code, out, err) = place.run(&["doctor", "--store", &url]);
+        assert_eq!((code, out.as_str()), (2, ""), "{err}");
+        assert!(err.contains("no Redis") || err.contains("connection was lost"), "{err}");
+        answering.join().unwrap();
+    }
+}
+
+#[test]
+fn other_stores_and_bad_urls_are_2() {
+    let place = Place::new();
+    for (url, says) in [
+        ("sqlite:///tmp/x.db", "`sqlite://` needs no doctor"),
+        ("http://secret@example.com", "redis://HOST:PORT"),
+        ("", "redis://HOST:PORT"),
+    ] {
+        let (code, _, err) = place.run(&["doctor", "--store", url]);
+        assert_eq!(code, 2, "{url}");
+        assert!(err.contains(says) && !err.contains("secret"), "{url}: {err}");
+    }
+}

@@ -1,0 +1,42 @@
+//! Real Redis servers for tests, started and ended by them, and what is said over the wire.
+//!
+//! Behind the feature `redis`, so that who uses the conformance kit alone does not pay for it. A
+//! test begins with [`redis_or_skip!`](crate::redis_or_skip): without a `redis-server` it says so
+//! and passes, which `cargo xtask test` counts as skipped.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fixture fails by panicking")]
+
+mod client;
+mod proxy;
+pub mod resp;
+mod server;
+
+pub use client::Client;
+pub use proxy::{Mode, Proxy, Seen, Trick};
+pub use resp::Reply;
+pub use server::{CommandStat, RedisServer};
+
+/// What a test prints when there is no `redis-server`: the reason, then the one line to run.
+pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get install redis-server";
+
+/// A server for this test, or the end of the test when none is installed.
+///
+/// ```
+/// fn a_test() {
+///     let server = tollgate_proof::redis_or_skip!("--maxmemory", "100mb");
+///     assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0));
+/// }
+/// # a_test();
+/// ```
+#[macro_export]
+macro_rules! redis_or_skip {
+    ($($argument:expr),* $(,)?) => {
+        match $crate::redis::RedisServer::find() {
+            Some(_) => $crate::redis::RedisServer::with(&[$($argument),*]),
+            None => {
+                println!("{}", $crate::redis::SKIPPED);
+                return;
+            }
+        }
+    };
+}

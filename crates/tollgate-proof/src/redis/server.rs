@@ -1,0 +1,437 @@
+//! A `redis-server` of a test's own: started on a free port, and gone with the test.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
+
+use super::{Client, Reply};
+
+/// How long a server may take until it answers, on a machine that is busy with other tests.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// How often a new server is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Ports are taken from below those that systems give to outgoing connections, or one of these
+/// could sit on the port of a server that is about to be restarted.
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
+
+/// A running `redis-server` with nothing in it, which is killed when this is dropped.
+///
+/// It listens on a port of 127.0.0.1 and on a unix socket in a directory of its own, keeps nothing
+/// on disk, and lets `DEBUG` be used. Should this process be killed, the server ends too.
+#[derive(Debug)]
+pub struct RedisServer {
+    program: PathBuf,
+    arguments: Vec<String>,
+    port: u16,
+    running: Option<Running>,
+    dir: TempDir,
+}
+
+/// A server's process, and the one that ends it if we are killed.
+#[derive(Debug)]
+struct Running {
+    server: Child,
+    /// A shell that waits for the end of its input, which comes when we drop it or die. Linux has
+    /// a signal for the death of a parent, but it comes with the end of the *thread* that started
+    /// the child, and a test's thread ends before the statics that it filled.
+    guard: Child,
+}
+
+/// The counters of one command, from `INFO commandstats`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct CommandStat {
+    /// How often it ran.
+    pub calls: u64,
+    /// The time it took in all, in microseconds.
+    pub usec: u64,
+    /// How often it was refused before it ran: wrong arguments, no right to it, no memory.
+    pub rejected: u64,
+    /// How often it ran and answered with an error.
+    pub failed: u64,
+}
+
+impl RedisServer {
+    /// The program: what `TOLLGATE_REDIS_SERVER` names, else `redis-server` or `valkey-server`
+    /// from the path.
+    ///
+    /// # Panics
+    ///
+    /// `TOLLGATE_REDIS_SERVER` names something that is not there: a test that were skipped for
+    /// that would be missed by whoever set it.
+    #[must_use]
+    pub fn find() -> Option<PathBuf> {
+        if let Some(path) = std::env::var_os("TOLLGATE_REDIS_SERVER").map(PathBuf::from) {
+            assert!(path.is_file(), "TOLLGATE_REDIS_SERVER is not a file: {}", path.display());
+            return Some(path);
+        }
+        let path = std::env::var_os("PATH")?;
+        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        let names = ["redis-server", "valkey-server"].into_iter();
+        names
+            .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+            .find(|program| program.is_file())
+    }
+
+    /// A server as it is by default.
+    ///
+    /// # Panics
+    ///
+    /// None is installed, or it does not start; see [`redis_or_skip!`](crate::redis_or_skip).
+    #[must_use]
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server with more arguments: `&["--maxmemory", "2mb"]`. When they say `--requirepass`, the
+    /// methods of this type use that password.
+    ///
+    /// # Panics
+    ///
+    /// None is installed, or it does not start.
+    #[must_use]
+    pub fn with(arguments: &[&str]) -> Self {
+        let program = Self::find().expect("no redis-server: start tests with redis_or_skip!");
+        let mut server = Self {
+            program,
+            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            port: 0,
+            running: None,
+            dir: tempfile::Builder::new().prefix("tg-redis-").tempdir().unwrap(),
+        };
+        let deadline = Instant::now() + STARTS_WITHIN;
+        loop {
+            server.port = free_port();
+            match server.launch(deadline) {
+                Ok(()) => return server,
+                // Somebody else took the port between our look and the server's.
+                Err(why) if why.contains("Address already in use") => {}
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    /// The address for clients, `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The port of 127.0.0.1 on which it listens. A restart keeps it.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its unix socket.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    /// Its directory, which is removed with it.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// What it has logged since it was last started.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    ///
+    /// It was killed.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child().id()
+    }
+
+    /// Stops the process where it is (SIGSTOP), and returns when it has stopped. Connections can
+    /// still be made: the kernel accepts them.
+    ///
+    /// # Panics
+    ///
+    /// It was killed.
+    pub fn freeze(&self) {
+        let pid = Pid::from_child(self.child());
+        kill_process(pid, Signal::STOP).unwrap();
+        // Without NOWAIT the stop would be taken from whoever waits for the child next.
+        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(pid), stopped).unwrap();
+    }
+
+    /// Lets a frozen process go on (SIGCONT).
+    ///
+    /// # Panics
+    ///
+    /// It was killed.
+    pub fn thaw(&self) {
+        kill_process(Pid::from_child(self.child()), Signal::CONT).unwrap();
+    }
+
+    /// Kills the process (SIGKILL), and returns when it is gone. Nothing happens if it is.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    /// Starts it again on the same port, killed before if it runs. Its counts are gone, unless the
+    /// arguments made it keep them.
+    ///
+    /// # Panics
+    ///
+    /// It does not start.
+    pub fn restart(&mut self) {
+        self.kill();
+        let deadline = Instant::now() + STARTS_WITHIN;
+        loop {
+            match self.launch(deadline) {
+                Ok(()) => return,
+                // Another look for a free port is there for a moment.
+                Err(why) if why.contains("in use") && Instant::now() < deadline => {
+                    thread::sleep(LOOK_AGAIN);
+                }
+                Err(why) => panic!("{why}"),
+            }
+        }
+    }
+
+    /// A connection of one's own, over the unix socket.
+    ///
+    /// # Errors
+    ///
+    /// It does not run, or refuses the password.
+    pub fn client(&self) -> io::Result<Client> {
+        let mut client = Client::unix(&self.socket())?;
+        let mut words = self.arguments.iter().skip_while(|word| *word != "--requirepass").skip(1);
+        if let Some(password) = words.next() {
+            match client.command(&[b"AUTH", password.as_bytes()])? {
+                Reply::Error(why) => return Err(io::Error::other(why)),
+                _ => return Ok(client),
+            }
+        }
+        Ok(client)
+    }
+
+    /// Sends a command over a new connection and waits for its reply.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer. An error that it answers is a [`Reply::Error`].
+    pub fn command(&self, words: &[&[u8]]) -> Reply {
+        self.client().and_then(|mut client| client.command(words)).unwrap_or_else(|error| {
+            let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            panic!("no reply to {words:?}: {error}\n{}", self.log())
+        })
+    }
+
+    /// All keys of database 0, sorted.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let mut client = self.client().unwrap();
+        let mut keys = Vec::new();
+        let mut cursor = b"0".to_vec();
+        loop {
+            let reply = client.command(&[b"SCAN", &cursor, b"COUNT", b"1000"]).unwrap();
+            let [next, found] = reply.items() else { panic!("SCAN answers {reply:?}") };
+            keys.extend(found.items().iter().filter_map(Reply::bytes).map(<[u8]>::to_vec));
+            cursor = next.bytes().unwrap().to_vec();
+            if cursor == b"0" {
+                break;
+            }
+        }
+        // While its table grows, SCAN may name a key twice.
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// The keys of database 0 that would stay for ever.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    #[must_use]
+    pub fn without_ttl(&self) -> Vec<Vec<u8>> {
+        let mut client = self.client().unwrap();
+        let mut keys = self.keys();
+        keys.retain(|key| client.command(&[b"PTTL", key]).unwrap() == Reply::Int(-1));
+        keys
+    }
+
+    /// A section of INFO as names and values.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    #[must_use]
+    pub fn info(&self, section: &str) -> BTreeMap<String, String> {
+        let reply = self.command(&[b"INFO", section.as_bytes()]);
+        let text = reply.text().unwrap_or_default();
+        let pairs = text.lines().filter_map(|line| line.split_once(':'));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// The processor time that it used so far, in seconds. A figure for people: no test passes or
+    /// fails by it.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    #[must_use]
+    pub fn cpu_seconds(&self) -> f64 {
+        let info = self.info("cpu");
+        ["used_cpu_sys", "used_cpu_user"]
+            .iter()
+            .map(|name| info[*name].parse::<f64>().unwrap())
+            .sum()
+    }
+
+    /// How often each command ran, by its name in small letters: `evalsha`, `script|load`.
+    /// `CONFIG RESETSTAT` sets all to nothing.
+    ///
+    /// # Panics
+    ///
+    /// It does not answer.
+    #[must_use]
+    pub fn commandstats(&self) -> BTreeMap<String, CommandStat> {
+        let info = self.info("commandstats");
+        let stats = info.iter().filter_map(|(name, value)| {
+            let name = name.strip_prefix("cmdstat_")?;
+            Some((name.to_owned(), CommandStat::parse(value)))
+        });
+        stats.collect()
+    }
+
+    fn child(&self) -> &Child {
+        &self.running.as_ref().expect("the server was killed").server
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join("redis.log")
+    }
+
+    /// Starts the process and waits until it answers. When it does not, its log is the reason.
+    fn launch(&mut self, deadline: Instant) -> Result<(), String> {
+        let log = File::create(self.log_path()).unwrap();
+        let mut command = Command::new(&self.program);
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
+            .arg("--unixsocket")
+            .arg(self.socket())
+            .arg("--dir")
+            .arg(self.dir.path())
+            .args(&self.arguments)
+            // A Ctrl-C is for the tests; the guard ends the server after them.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
+        let cannot = |error| format!("cannot start {}: {error}", self.program.display());
+        let server = command.spawn().map_err(cannot)?;
+        let running = self.running.insert(Running::guarded(server, self.dir.path()));
+        loop {
+            if let Some(status) = running.server.try_wait().unwrap() {
+                self.running = None;
+                return Err(format!("redis-server ended at once, {status}:\n{}", self.log()));
+            }
+            if is_up(&self.dir.path().join("redis.sock")) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                self.running = None;
+                let limit = STARTS_WITHIN.as_secs();
+                return Err(format!("no answer within {limit} s:\n{}", self.log()));
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+impl Running {
+    fn guarded(server: Child, dir: &Path) -> Self {
+        let guard = Command::new("sh")
+            .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf -- \"$2\"", "guard"])
+            .arg(server.id().to_string())
+            .arg(dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("`sh` can be started");
+        Self { server, guard }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The guard first: the number of a process that is gone may be another's soon. Neither
+        // can fail in a way that matters here: what has ended has ended.
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+impl CommandStat {
+    /// `calls=1,usec=5,usec_per_call=5.00,rejected_calls=0,failed_calls=0`
+    fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+            let found = pairs.find(|(key, _)| *key == name);
+            found.and_then(|(_, value)| value.parse().ok()).unwrap_or_default()
+        };
+        Self {
+            calls: field("calls"),
+            usec: field("usec"),
+            rejected: field("rejected_calls"),
+            failed: field("failed_calls"),
+        }
+    }
+}
+
+/// Whether somebody answers there. A server that wants a password says so, and that is an answer;
+/// one that is still loading does not count.
+fn is_up(socket: &Path) -> bool {
+    let reply = Client::unix(socket).and_then(|mut client| client.command(&[b"PING"]));
+    reply.is_ok_and(|reply| reply.error_code() != Some("LOADING"))
+}
+
+/// A port on which nobody listens right now.
+pub(super) fn free_port() -> u16 {
+    // Each process begins somewhere else, and so does each call.
+    let start = RandomState::new().hash_one(std::process::id()) % u64::from(u16::MAX);
+    let start = u16::try_from(start).unwrap_or_default() % (PORTS.end - PORTS.start);
+    let mut ports = (PORTS.start + start..PORTS.end).chain(PORTS);
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    ports.find(is_free).expect("some port is free")
+}

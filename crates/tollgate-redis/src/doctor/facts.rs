@@ -1,0 +1,276 @@
+//! What a server says about itself, asked for without touching any key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::COMMANDS;
+
+/// How many round trips are timed.
+pub(super) const PINGS: usize = 20;
+
+/// A key that nobody's count has. It is only asked about, never written.
+const KEY: &str = "tg1:doctor";
+
+/// Asks the server which commands this user may run, without running them (7.0 and later). Each
+/// argument is the name of a command and a call of it. A trial of the commands themselves would
+/// have to write.
+const RIGHTS: &str = "\
+local denied, unknown = {}, {}
+for at = 1, #ARGV, 2 do
+  local words = {}
+  for word in string.gmatch(ARGV[at + 1], '%S+') do
+    words[#words + 1] = word == 'KEY' and KEYS[1] or word
+  end
+  local known, may = pcall(redis.acl_check_cmd, unpack(words))
+  if not known then
+    unknown[#unknown + 1] = ARGV[at]
+  elseif not may then
+    denied[#denied + 1] = ARGV[at]
+  end
+end
+local _, all = pcall(redis.acl_check_cmd, 'flushall')
+return {denied, unknown, all == true and 1 or 0}";
+
+/// A reply, as far as the doctor looks at it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "RESP2 has no more kinds")]
+pub enum Answer {
+    /// Nothing.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// Text, or bytes that are taken as text.
+    Text(String),
+    /// Several replies.
+    List(Vec<Self>),
+    /// An error, with its code in front.
+    Error(String),
+}
+
+impl Answer {
+    fn texts(&self) -> Vec<&str> {
+        let Self::List(items) = self else { return Vec::new() };
+        items
+            .iter()
+            .filter_map(|item| if let Self::Text(text) = item { Some(text.as_str()) } else { None })
+            .collect()
+    }
+}
+
+/// The connection ended, or was silent for too long.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Lost(pub String);
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the connection was lost: {}", self.0)
+    }
+}
+
+impl std::error::Error for Lost {}
+
+impl Lost {
+    /// A connection that was lost for this reason.
+    #[must_use]
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into())
+    }
+}
+
+/// What the doctor needs of a connection.
+pub trait Commands {
+    /// Sends one command and waits for its reply. An error that the server answers is an
+    /// [`Answer::Error`].
+    fn command(&mut self, words: &[&str]) -> impl Future<Output = Result<Answer, Lost>>;
+}
+
+/// Which commands the user may run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Rights {
+    /// The server would not say, for this reason.
+    Unseen(String),
+    /// The server said it.
+    #[non_exhaustive]
+    Seen {
+        /// Commands of [`COMMANDS`] that are refused.
+        denied: Vec<&'static str>,
+        /// Commands of [`COMMANDS`] that the server does not have.
+        unknown: Vec<&'static str>,
+        /// Whether the user may do far more, such as delete everything.
+        all: bool,
+    },
+}
+
+/// What was seen of a server.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Facts {
+    /// Why it would not even let us in.
+    pub login_refused: Option<String>,
+    /// INFO; empty when it is refused.
+    pub info: BTreeMap<String, String>,
+    /// Why a script cannot be loaded.
+    pub script_refused: Option<String>,
+    /// The name of the user, when it may be asked for.
+    pub user: Option<String>,
+    /// What the user may do.
+    pub rights: Rights,
+    /// Whether snapshots are taken; none when CONFIG is refused.
+    pub snapshots: Option<bool>,
+    /// The server's clock less ours, in microseconds; none when TIME is refused.
+    pub clock_apart_us: Option<i64>,
+    /// Whether the server's clock went back while it was looked at.
+    pub clock_stepped: bool,
+    /// The median time of a PING.
+    pub ping: Option<Duration>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            login_refused: None,
+            info: BTreeMap::new(),
+            script_refused: None,
+            user: None,
+            rights: Rights::Unseen("not asked".into()),
+            snapshots: None,
+            clock_apart_us: None,
+            clock_stepped: false,
+            ping: None,
+        }
+    }
+}
+
+impl Facts {
+    /// Of a server that would not let us in, for this reason.
+    #[must_use]
+    pub fn refused(why: impl Into<String>) -> Self {
+        Self { login_refused: Some(why.into()), ..Self::default() }
+    }
+
+    /// `Redis` or `Valkey`.
+    #[must_use]
+    pub fn server_name(&self) -> &'static str {
+        if self.info("server_name") == Some("valkey") { "Valkey" } else { "Redis" }
+    }
+
+    /// The version as the server says it; empty when it does not.
+    #[must_use]
+    pub fn version_text(&self) -> &str {
+        // Valkey says for old clients which Redis it is like.
+        let own = if self.server_name() == "Valkey" { "valkey_version" } else { "redis_version" };
+        self.info(own).unwrap_or_default()
+    }
+
+    pub(super) fn version(&self) -> Option<(u32, u32)> {
+        let mut parts = self.version_text().split('.');
+        Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    }
+
+    pub(super) fn info(&self, name: &str) -> Option<&str> {
+        self.info.get(name).map(String::as_str)
+    }
+
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        self.info(name)?.parse().ok()
+    }
+}
+
+/// Asks a server for everything that is judged. What it refuses to say is a fact as well.
+///
+/// # Errors
+///
+/// The connection was lost.
+pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Lost> {
+    let info = match connection.command(&["INFO"]).await? {
+        Answer::Text(text) => parse_info(&text),
+        Answer::Error(why) if why.starts_with("NOAUTH") => return Ok(Facts::refused(why)),
+        _ => BTreeMap::new(),
+    };
+    let script_refused = match connection.command(&["SCRIPT", "LOAD", "return 1"]).await? {
+        Answer::Error(why) => Some(why),
+        _ => None,
+    };
+    let user = match connection.command(&["ACL", "WHOAMI"]).await? {
+        Answer::Text(name) => Some(name),
+        _ => None,
+    };
+    let snapshots = match connection.command(&["CONFIG", "GET", "save"]).await? {
+        // `save` and its value, which is empty when none are taken.
+        answer @ Answer::List(_) => {
+            Some(answer.texts().get(1).is_some_and(|save| !save.is_empty()))
+        }
+        _ => None,
+    };
+    let rights = rights(connection).await?;
+    let before = time(connection).await?;
+    let ping = ping(connection).await?;
+    let after = time(connection).await?;
+    let (server, ours) = after.or(before).unzip();
+    Ok(Facts {
+        login_refused: None,
+        info,
+        script_refused,
+        user,
+        rights,
+        snapshots,
+        clock_apart_us: server.zip(ours).map(|(server, ours)| server.saturating_sub(ours)),
+        clock_stepped: before.zip(after).is_some_and(|(before, after)| after.0 < before.0),
+        ping,
+    })
+}
+
+async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, Lost> {
+    let calls = COMMANDS.iter().flat_map(|(name, call)| [*name, *call]);
+    let words: Vec<&str> = ["EVAL", RIGHTS, "1", KEY].into_iter().chain(calls).collect();
+    let answer = connection.command(&words).await?;
+    let items = match &answer {
+        Answer::Error(why) => return Ok(Rights::Unseen(why.clone())),
+        Answer::List(items) => items.as_slice(),
+        _ => &[],
+    };
+    let [denied, unknown, Answer::Int(all)] = items else {
+        return Ok(Rights::Unseen("the script that asks for it answers something else".into()));
+    };
+    let ours = |answer: &Answer| {
+        let said = answer.texts();
+        let names = COMMANDS.iter().map(|(name, _)| *name);
+        names.filter(|name| said.contains(name)).collect()
+    };
+    Ok(Rights::Seen { denied: ours(denied), unknown: ours(unknown), all: *all == 1 })
+}
+
+/// The server's time and ours, in microseconds since the epoch; none when TIME is refused.
+async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, Lost> {
+    let begun = Instant::now();
+    let answer = connection.command(&["TIME"]).await?;
+    // The server read its clock at some time between; half way is the best guess.
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ours = since.saturating_sub(begun.elapsed() / 2).as_micros();
+    let texts = answer.texts();
+    let [seconds, micros] = texts.as_slice() else { return Ok(None) };
+    let server = seconds.parse::<i64>().ok().zip(micros.parse::<i64>().ok());
+    let server = server.and_then(|(s, us)| s.checked_mul(1_000_000)?.checked_add(us));
+    Ok(server.zip(i64::try_from(ours).ok()))
+}
+
+async fn ping<C: Commands>(connection: &mut C) -> Result<Option<Duration>, Lost> {
+    let mut times = Vec::with_capacity(PINGS);
+    for _ in 0..PINGS {
+        let begun = Instant::now();
+        connection.command(&["PING"]).await?;
+        times.push(begun.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times.get(PINGS / 2).copied())
+}
+
+/// The lines `name:value` of INFO.
+pub(super) fn parse_info(text: &str) -> BTreeMap<String, String> {
+    let pairs = text.lines().filter_map(|line| line.trim_end().split_once(':'));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
