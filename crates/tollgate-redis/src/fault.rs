@@ -21,7 +21,8 @@ pub enum Outcome {
 /// use tollgate::StoreError;
 /// use tollgate_redis::Fault;
 ///
-/// let error = StoreError::from(Fault::from_reply("LOADING Redis is loading the dataset in memory"));
+/// let fault = Fault::from_reply("LOADING Redis is loading the dataset in memory");
+/// let error = StoreError::from(fault);
 /// assert!(error.is_transient() && !error.is_ambiguous());
 /// let fault = error.source().and_then(|source| source.downcast_ref::<Fault>());
 /// assert_eq!(fault, Some(&Fault::Loading));
@@ -326,6 +327,18 @@ impl Fault {
             && code.len() <= MAX_CODE_BYTES
             && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
         Self::Other { code: if is_code { code.to_owned() } else { String::new() } }
+    }
+
+    /// The same fault of something that was done before the script was called.
+    pub(crate) fn before_the_script(self) -> Self {
+        let outcome = Outcome::NotCharged;
+        match self {
+            Self::Deadline { after, .. } => Self::Deadline { after, outcome },
+            Self::Closed { .. } => Self::Closed { outcome },
+            Self::Garbled { .. } => Self::Garbled { outcome },
+            Self::NoPermission { .. } => Self::NoPermission { outcome },
+            other => other,
+        }
     }
 
     /// Whether the question was charged.

@@ -477,7 +477,10 @@ mod tests {
         }
 
         #[test]
-        fn no_text_shows_the_password(before in "[/?#@:%&=.]{0,3}", after in "[/?#@:%&=.0-9]{0,3}") {
+        fn no_text_shows_the_password(
+            before in "[/?#@:%&=.]{0,3}",
+            after in "[/?#@:%&=.0-9]{0,3}",
+        ) {
             let url = format!("redis://user:{before}hunter2{after}@localhost:6379/1");
             let shown = match Options::from_url(&url) {
                 Ok(options) => format!("{options} {options:?}"),
