@@ -119,8 +119,14 @@ impl Door {
                     failed("it is no name that a certificate can be for".to_owned())
                 })?;
                 let connector = TlsConnector::from(Arc::clone(config));
-                let stream = connector.connect(name, stream).await;
-                Ok(Box::new(stream.map_err(|error| failed(reason(&error)))?))
+                match connector.connect(name, stream).await {
+                    Ok(stream) => Ok(Box::new(stream)),
+                    // What rustls objects to; all else is the network, and may pass.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        Err(failed(error.to_string()))
+                    }
+                    Err(error) => Err(self.unreachable(reason(&error))),
+                }
             }
         }
     }

@@ -33,11 +33,12 @@ async fn first(act: impl Fn(&str) -> Act + Send + Sync + 'static) -> Fake {
     .await
 }
 
-/// After what the first connection did there is a second, and it is used.
+/// After what the first connection did there is a second, which the next question waits for.
 async fn heals(fake: &Fake, client: &Client) {
-    until("an answer", async || ask(client, 2, LONG).await == Ok(vec![Value::Int(7)])).await;
+    assert_eq!(ask(client, 2, LONG).await, Ok(vec![Value::Int(7)]));
     assert_eq!(fake.connections.load(Ordering::SeqCst), 2);
     until("the first is closed", async || fake.open.load(Ordering::SeqCst) == 1).await;
+    assert_eq!(fake.heard("1"), 1, "a question is never sent again");
 }
 
 #[tokio::test]
@@ -157,6 +158,22 @@ async fn too_many_questions_are_refused_at_once() {
     let late = Err(Fault::Deadline { after: SHORT, outcome: Outcome::Unknown });
     assert_eq!([one, two], [late.clone(), late]);
     assert_eq!(three, Err(Fault::TooMany { limit: 2 }));
+}
+
+#[tokio::test]
+async fn who_does_not_get_a_connection_in_time_has_asked_nothing() {
+    let fake = first(|_| Act::SayAndClose(Vec::new())).await;
+    let client = connect(fake.options()).await;
+    fake.deaf.store(true, Ordering::SeqCst);
+    let closed = ask(&client, 1, LONG).await.unwrap_err();
+    assert_eq!(closed, Fault::Closed { outcome: Outcome::Unknown });
+    // The first attempt to connect is under way, and PING gets no answer.
+    let waited = ask(&client, 2, SHORT).await.unwrap_err();
+    assert!(matches!(waited, Fault::Unreachable { .. }), "{waited:?}");
+    assert_eq!(waited.outcome(), Outcome::NotCharged);
+    fake.deaf.store(false, Ordering::SeqCst);
+    until("an answer", async || ask(&client, 3, SHORT).await.is_ok()).await;
+    assert_eq!((fake.heard("1"), fake.heard("2")), (1, 0));
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream as BlockingStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
@@ -162,6 +162,10 @@ pub(super) struct Fake {
     pub(super) port: u16,
     pub(super) connections: Arc<AtomicUsize>,
     pub(super) open: Arc<AtomicUsize>,
+    /// The last word of every command but PING, of all connections.
+    heard: Arc<Mutex<Vec<String>>>,
+    /// No answer to PING while it is set.
+    pub(super) deaf: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -174,22 +178,44 @@ impl Fake {
         let port = listener.local_addr().unwrap().port();
         let [connections, open] = [0, 0].map(|zero| Arc::new(AtomicUsize::new(zero)));
         let (counted, living, act) = (Arc::clone(&connections), Arc::clone(&open), Arc::new(act));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ears = Arc::clone(&heard);
+        let deaf = Arc::new(AtomicBool::new(false));
+        let plugged = Arc::clone(&deaf);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let number = counted.fetch_add(1, Ordering::SeqCst);
                 living.fetch_add(1, Ordering::SeqCst);
                 let (act, living) = (Arc::clone(&act), Arc::clone(&living));
+                let (ears, plugged) = (Arc::clone(&ears), Arc::clone(&plugged));
                 tokio::spawn(async move {
-                    let _ = serve(stream, |words| act(number, words)).await;
+                    let hear = |words: &[String]| {
+                        if words[0] == "PING" {
+                            let deaf = plugged.load(Ordering::SeqCst);
+                            return if deaf {
+                                Act::Nothing
+                            } else {
+                                Act::Say(b"+PONG\r\n".to_vec())
+                            };
+                        }
+                        ears.lock().unwrap().push(words.last().unwrap().clone());
+                        act(number, words)
+                    };
+                    let _ = serve(stream, hear).await;
                     living.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
-        Self { port, connections, open, task }
+        Self { port, connections, open, heard, deaf, task }
     }
 
     pub(super) fn options(&self) -> Options {
         Options::tcp("127.0.0.1", self.port)
+    }
+
+    /// How often a question with this nonce has arrived.
+    pub(super) fn heard(&self, nonce: &str) -> usize {
+        self.heard.lock().unwrap().iter().filter(|word| *word == nonce).count()
     }
 }
 
@@ -203,8 +229,7 @@ async fn serve(stream: TcpStream, act: impl Fn(&[String]) -> Act) -> std::io::Re
     let mut stream = BufReader::new(stream);
     loop {
         let Some(words) = command(&mut stream).await? else { return Ok(()) };
-        let act = if words[0] == "PING" { Act::Say(b"+PONG\r\n".to_vec()) } else { act(&words) };
-        match act {
+        match act(&words) {
             Act::Say(bytes) => stream.write_all(&bytes).await?,
             Act::Nothing => {}
             Act::SayAndClose(bytes) => return stream.write_all(&bytes).await,
