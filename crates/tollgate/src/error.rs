@@ -107,6 +107,7 @@ impl Error {
 pub struct StoreError {
     what: String,
     transient: bool,
+    ambiguous: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -114,13 +115,21 @@ impl StoreError {
     /// A fault that asking again will not mend.
     #[must_use]
     pub fn permanent(what: impl Into<String>) -> Self {
-        Self { what: what.into(), transient: false, source: None }
+        Self { what: what.into(), transient: false, ambiguous: false, source: None }
     }
 
     /// A fault that may pass: busy, unreachable, timed out.
     #[must_use]
     pub fn transient(what: impl Into<String>) -> Self {
-        Self { what: what.into(), transient: true, source: None }
+        Self { what: what.into(), transient: true, ambiguous: false, source: None }
+    }
+
+    /// A fault that may pass, after which nobody knows whether the store has done what it was
+    /// asked: the answer was late or lost. A store that is in this process is never in doubt;
+    /// one behind a network can be.
+    #[must_use]
+    pub fn ambiguous(what: impl Into<String>) -> Self {
+        Self { what: what.into(), transient: true, ambiguous: true, source: None }
     }
 
     /// The same, with the error that caused it.
@@ -134,6 +143,21 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
+    }
+
+    /// True when the question may have been charged all the same: asking again could charge it
+    /// twice. With a request id it is safe, for then the store knows that it is the same question.
+    /// False means that nothing was charged.
+    ///
+    /// ```
+    /// use tollgate::StoreError;
+    /// let late = StoreError::ambiguous("no answer within 50 ms");
+    /// assert!(late.is_ambiguous() && late.is_transient());
+    /// assert!(!StoreError::transient("busy").is_ambiguous());
+    /// ```
+    #[must_use]
+    pub fn is_ambiguous(&self) -> bool {
+        self.ambiguous
     }
 }
 

@@ -1,0 +1,153 @@
+//! The circuit breaker: a server that does not answer costs its callers nothing.
+
+use std::time::{Duration, Instant};
+
+/// What a question showed about the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// It answered, were it with an error.
+    Answered,
+    /// It did not answer in time, or could not be reached.
+    Silent,
+    /// Neither: the connection broke, or the question was dropped or never sent.
+    Unclear,
+}
+
+/// Permission to ask, handed back with the verdict.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ticket {
+    /// A verdict on a question from before the state changed says nothing about the new state.
+    epoch: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Closed { failures: u32 },
+    Open { until: Instant },
+    Probing,
+}
+
+/// Lets questions through until some in a row went unanswered; then none for a pause, then one.
+/// It reads no clock: `now` is given, and monotonic.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    most: u32,
+    pause: Duration,
+    state: State,
+    epoch: u64,
+}
+
+impl Breaker {
+    pub(super) fn new(most: u32, pause: Duration) -> Self {
+        Self { most, pause, state: State::Closed { failures: 0 }, epoch: 0 }
+    }
+
+    /// Asks for permission; refused with the time until the next probe, zero while one is out.
+    pub(super) fn enter(&mut self, now: Instant) -> Result<Ticket, Duration> {
+        match self.state {
+            State::Closed { .. } => {}
+            State::Open { until } if now >= until => self.change(State::Probing),
+            State::Open { until } => return Err(until - now),
+            State::Probing => return Err(Duration::ZERO),
+        }
+        Ok(Ticket { epoch: self.epoch })
+    }
+
+    /// Hands the permission back.
+    pub(super) fn leave(&mut self, ticket: Ticket, verdict: Verdict, now: Instant) {
+        if ticket.epoch != self.epoch {
+            return;
+        }
+        match (self.state, verdict) {
+            (State::Closed { .. }, Verdict::Answered) => {
+                self.state = State::Closed { failures: 0 };
+            }
+            (State::Closed { failures }, Verdict::Silent) if failures + 1 < self.most => {
+                self.state = State::Closed { failures: failures + 1 };
+            }
+            (State::Closed { .. }, Verdict::Silent) | (State::Probing, Verdict::Silent) => {
+                self.change(State::Open { until: now + self.pause });
+            }
+            (State::Probing, Verdict::Answered) => self.change(State::Closed { failures: 0 }),
+            // Whoever comes next is the probe: waiting again would punish the server for a
+            // caller that lost its patience.
+            (State::Probing, Verdict::Unclear) => self.change(State::Open { until: now }),
+            (State::Closed { .. }, Verdict::Unclear) | (State::Open { .. }, _) => {}
+        }
+    }
+
+    fn change(&mut self, state: State) {
+        self.state = state;
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests {
+    use super::*;
+
+    const PAUSE: Duration = Duration::from_millis(500);
+
+    /// A breaker of two failures that has just opened.
+    fn open(now: Instant) -> Breaker {
+        let mut breaker = Breaker::new(2, PAUSE);
+        for _ in 0..2 {
+            let ticket = breaker.enter(now).unwrap();
+            breaker.leave(ticket, Verdict::Silent, now);
+        }
+        breaker
+    }
+
+    #[test]
+    fn it_opens_after_failures_in_a_row_only() {
+        let now = Instant::now();
+        let mut breaker = Breaker::new(2, PAUSE);
+        for verdict in [Verdict::Silent, Verdict::Answered, Verdict::Silent, Verdict::Unclear] {
+            let ticket = breaker.enter(now).unwrap();
+            breaker.leave(ticket, verdict, now);
+        }
+        let ticket = breaker.enter(now).unwrap();
+        breaker.leave(ticket, Verdict::Silent, now);
+        assert_eq!(breaker.enter(now), Err(PAUSE));
+    }
+
+    #[test]
+    fn one_probe_goes_through_and_decides() {
+        let start = Instant::now();
+        let mut breaker = open(start);
+        let later = start + PAUSE;
+        let probe = breaker.enter(later).unwrap();
+        assert_eq!(breaker.enter(later), Err(Duration::ZERO), "only one");
+        breaker.leave(probe, Verdict::Silent, later);
+        assert_eq!(breaker.enter(later), Err(PAUSE));
+        let probe = breaker.enter(later + PAUSE).unwrap();
+        breaker.leave(probe, Verdict::Answered, later + PAUSE);
+        assert!(breaker.enter(later + PAUSE).is_ok());
+        assert!(breaker.enter(later + PAUSE).is_ok());
+    }
+
+    #[test]
+    fn a_dropped_probe_makes_room_for_the_next() {
+        let start = Instant::now();
+        let mut breaker = open(start);
+        let probe = breaker.enter(start + PAUSE).unwrap();
+        breaker.leave(probe, Verdict::Unclear, start + PAUSE);
+        assert!(breaker.enter(start + PAUSE).is_ok());
+    }
+
+    #[test]
+    fn late_verdicts_change_nothing() {
+        let start = Instant::now();
+        let mut breaker = Breaker::new(1, PAUSE);
+        let [early, other] = [breaker.enter(start).unwrap(), breaker.enter(start).unwrap()];
+        breaker.leave(other, Verdict::Silent, start);
+        breaker.leave(early, Verdict::Answered, start);
+        assert_eq!(breaker.enter(start), Err(PAUSE), "an answer from before it opened");
+        let probe = breaker.enter(start + PAUSE).unwrap();
+        breaker.leave(early, Verdict::Silent, start + PAUSE);
+        breaker.leave(probe, Verdict::Answered, start + PAUSE);
+        breaker.leave(early, Verdict::Silent, start + PAUSE);
+        assert!(breaker.enter(start + PAUSE).is_ok());
+    }
+}

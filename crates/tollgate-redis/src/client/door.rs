@@ -1,0 +1,213 @@
+//! How a connection is made: the socket, TLS, the password, the database.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use super::wire::{Wire, lost, refused};
+use crate::fault::{Fault, Outcome};
+use crate::options::{Address, Options};
+
+/// How long finding out what went wrong may take, after a connection could not be made.
+const DIAGNOSIS: Duration = Duration::from_millis(250);
+
+/// A record of TLS with a handshake that is none. Whoever speaks TLS says so in an alert; to plain
+/// text it would answer with a reset and not a byte.
+const BAD_HANDSHAKE: &[u8] = b"\x16\x03\x01\x00\x05hello";
+
+/// The byte that begins an alert of TLS.
+const ALERT: u8 = 0x15;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Knows how to connect. Shared by everything that does.
+pub(super) struct Door {
+    pub(super) options: Options,
+    /// Set up once: reading the machine's authorities takes milliseconds.
+    tls: Option<Arc<ClientConfig>>,
+}
+
+impl Door {
+    pub(super) fn new(options: Options) -> Result<Self, Fault> {
+        let tls = match &options.address {
+            Address::Tcp { tls: true, .. } => {
+                let failed = |why| Fault::Tls { address: options.address.to_string(), why };
+                Some(Arc::new(tls_config(options.authorities.as_deref()).map_err(failed)?))
+            }
+            _ => None,
+        };
+        Ok(Self { options, tls })
+    }
+
+    /// Connects, within the timeout, and has had one answer when it returns: a frozen server
+    /// accepts connections too, for the kernel does it. `ended` is called when the connection
+    /// has ended by itself (true), or with its runtime (false).
+    pub(super) async fn open(
+        &self,
+        id: u64,
+        ended: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<Wire, Fault> {
+        let within = self.options.connect_timeout;
+        let connecting = async {
+            let stream = self.stream().await?;
+            self.greet(stream, id, ended).await
+        };
+        timeout(within, connecting)
+            .await
+            .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
+    }
+
+    /// What is wrong with the address, when `fault` may come from speaking TLS to a plain port or
+    /// the other way round. It speaks the other one once, and looks at the first byte.
+    pub(super) async fn diagnose(&self, fault: Fault) -> Fault {
+        let Address::Tcp { host, port, tls } = &self.options.address else { return fault };
+        let suspicious = matches!(
+            fault,
+            Fault::Tls { .. }
+                | Fault::Closed { .. }
+                | Fault::Garbled { .. }
+                | Fault::Unreachable { .. }
+        );
+        if !suspicious {
+            return fault;
+        }
+        let first = timeout(DIAGNOSIS, async {
+            let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.write_all(if *tls { b"PING\r\n" } else { BAD_HANDSHAKE }).await?;
+            stream.read_u8().await
+        });
+        let address = self.options.address.to_string();
+        match first.await {
+            Ok(Ok(b'+' | b'-')) if *tls => Fault::TlsToPlainPort { address },
+            Ok(Ok(ALERT)) if !*tls => Fault::PlainToTlsPort { address },
+            _ => fault,
+        }
+    }
+
+    pub(super) fn unreachable(&self, why: impl Into<String>) -> Fault {
+        Fault::Unreachable { address: self.options.address.to_string(), why: why.into() }
+    }
+
+    async fn stream(&self) -> Result<Box<dyn Stream>, Fault> {
+        let failed = |error: io::Error| self.unreachable(reason(&error));
+        match &self.options.address {
+            #[cfg(unix)]
+            Address::Unix(path) => {
+                Ok(Box::new(tokio::net::UnixStream::connect(path).await.map_err(failed)?))
+            }
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(self.unreachable("this system has no Unix sockets")),
+            Address::Tcp { host, port, .. } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
+                // A question is one small packet: held back for the next it would double the
+                // time of an answer (redis-rs #2195).
+                stream.set_nodelay(true).map_err(failed)?;
+                let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
+                let failed = |why| Fault::Tls { address: self.options.address.to_string(), why };
+                let name = ServerName::try_from(host.clone()).map_err(|_| {
+                    failed("it is no name that a certificate can be for".to_owned())
+                })?;
+                let connector = TlsConnector::from(Arc::clone(config));
+                match connector.connect(name, stream).await {
+                    Ok(stream) => Ok(Box::new(stream)),
+                    // What rustls objects to; all else is the network, and may pass.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        Err(failed(error.to_string()))
+                    }
+                    Err(error) => Err(self.unreachable(reason(&error))),
+                }
+            }
+        }
+    }
+
+    /// Names the user and the database, and waits for one answer.
+    async fn greet(
+        &self,
+        stream: Box<dyn Stream>,
+        id: u64,
+        ended: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<Wire, Fault> {
+        let options = &self.options;
+        // No timeout of redis-rs: every question has one timer, ours. Its queue is as long as
+        // there are places, so that a question with a place never waits to be sent.
+        let config = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_connection_timeout(None)
+            .set_pipeline_buffer_size(options.in_flight);
+        // RESP2, and not a word said by redis-rs itself: the errors of its own greeting do not
+        // tell a wrong password from a missing one.
+        let info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
+            .await
+            .map_err(|error| lost(&error, Outcome::NotCharged))?;
+        let wire = Wire::new(id, connection, driver, ended, options.in_flight);
+        if let Some(password) = &options.password {
+            let mut auth = redis::cmd("AUTH");
+            if let Some(user) = &options.user {
+                auth.arg(user);
+            }
+            hello(&wire, auth.arg(password)).await?;
+        }
+        if options.database != 0 {
+            hello(&wire, redis::cmd("SELECT").arg(options.database)).await?;
+        }
+        match hello(&wire, &redis::cmd("PING")).await {
+            // It is an answer all the same, and a store needs no PING.
+            Err(Fault::NoPermission { .. }) => Ok(wire),
+            done => done.map(|()| wire),
+        }
+    }
+}
+
+/// One command of the greeting.
+async fn hello(wire: &Wire, command: &Cmd) -> Result<(), Fault> {
+    match wire.greet(command).await? {
+        Value::Okay | Value::SimpleString(_) => Ok(()),
+        Value::ServerError(error) => Err(refused(&error)),
+        _ => Err(Fault::Garbled { outcome: Outcome::NotCharged }),
+    }
+}
+
+/// What the system says, without the parts that name what was asked.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
+        io::ErrorKind::NotFound => "there is no such socket".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// TLS with ring, whatever the process has chosen for itself, or whether it has.
+fn tls_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    if let Some(pem) = authorities {
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let certificate = certificate.map_err(|error| format!("an authority: {error:?}"))?;
+            roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
+        }
+    } else {
+        // One that cannot be read is no reason to trust none of the others.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    }
+    if roots.is_empty() {
+        return Err("there is no authority that could be trusted: install `ca-certificates`, or \
+                    name a file with SSL_CERT_FILE"
+            .to_owned());
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
+}

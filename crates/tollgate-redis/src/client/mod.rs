@@ -1,0 +1,264 @@
+//! The client: asks scripts over a few connections, within a deadline, and never twice.
+//!
+//! It needs a tokio runtime with I/O and time enabled: the one it is used in drives the
+//! connections.
+//!
+//! - A question that was sent and not answered is never sent again; its fault says that it may
+//!   have been charged. What failed before it was sent says that it was not.
+//! - A connection on which an answer is overdue gets no more questions. redis-rs would drop the
+//!   late answer rightly, but a connection that is late is often dead, and a fresh one finds out.
+//! - Every answer begins with the nonce of its question. Another nonce ends the connection, with
+//!   all that wait on it: no answer after it could be trusted.
+
+use core::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+use tokio::time::timeout_at;
+use tollgate::StoreError;
+
+use self::breaker::{Breaker, Ticket, Verdict};
+use self::door::Door;
+use self::loads::Loads;
+use self::slot::{STABLE, Slot};
+use self::wire::{Deadline, Wire, refused};
+use crate::fault::{Fault, Outcome};
+use crate::options::Options;
+use crate::script::Script;
+
+mod breaker;
+mod door;
+mod loads;
+mod slot;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+/// How often a script is called in one question: the first time, once it was loaded, and twice
+/// more for a server that forgot it in between.
+const ROUNDS: usize = 4;
+
+/// A client of one Redis. Cheap to clone: clones share the connections.
+#[derive(Clone)]
+pub(crate) struct Client(Arc<Shared>);
+
+struct Shared {
+    door: Arc<Door>,
+    slots: Box<[Arc<Slot>]>,
+    /// Whose turn it is.
+    turn: AtomicUsize,
+    breaker: Mutex<Breaker>,
+    loads: Loads,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Client").field(&self.0.door.options).finish()
+    }
+}
+
+impl Client {
+    /// Connects, and waits for one connection of those that `options` say.
+    pub(crate) async fn connect(options: Options) -> Result<Self, StoreError> {
+        let door = Arc::new(Door::new(options)?);
+        let slots = (0..door.options.connections).map(|_| Slot::new(Arc::clone(&door))).collect();
+        let options = &door.options;
+        let breaker = Breaker::new(options.breaker_failures, options.breaker_pause);
+        let client = Self(Arc::new(Shared {
+            slots,
+            turn: AtomicUsize::new(0),
+            breaker: Mutex::new(breaker),
+            loads: Loads::default(),
+            door,
+        }));
+        for (index, slot) in client.0.slots.iter().enumerate() {
+            if index > 0 {
+                slot.start();
+            } else if let Err(fault) = slot.fill().await {
+                return Err(client.0.door.diagnose(fault).await.into());
+            }
+        }
+        Ok(client)
+    }
+
+    /// What it was connected with.
+    pub(crate) fn options(&self) -> &Options {
+        &self.0.door.options
+    }
+
+    /// How many scripts were loaded, ever.
+    pub(crate) fn loads(&self) -> u64 {
+        self.0.loads.done()
+    }
+
+    /// How many connections were attempted, ever.
+    pub(crate) fn connects(&self) -> u64 {
+        self.0.slots.iter().map(|slot| slot.opened()).sum()
+    }
+
+    /// Calls a script and gives its answer without the nonce. One of `args` is the nonce in
+    /// decimal digits, and the script answers with a list that begins with it.
+    ///
+    /// It returns by the deadline. When the future is dropped, the script may run all the same.
+    ///
+    /// # Errors
+    /// A [`Fault`] as the source says what happened; [`StoreError::is_ambiguous`] when the script
+    /// may have run.
+    pub(crate) async fn call(
+        &self,
+        script: &Script,
+        keys: &[impl AsRef<[u8]>],
+        args: &[impl AsRef<[u8]>],
+        nonce: u64,
+        deadline: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let by = Deadline::within(deadline);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.sha()).arg(keys.len());
+        for word in keys {
+            command.arg(word.as_ref());
+        }
+        for word in args {
+            command.arg(word.as_ref());
+        }
+        let entry = Entry::new(&self.0)?;
+        let answer = self.0.ask(script, &command, nonce, by).await;
+        entry.leave(match &answer {
+            Ok(_) => Verdict::Answered,
+            Err(fault) => verdict(fault),
+        });
+        Ok(answer?)
+    }
+
+    /// Sends a command on a connection of its own, within the deadline, and gives the answer.
+    ///
+    /// For commands that are rare. Their answers carry no nonce, so nothing else may be on the
+    /// way on their connection. The breaker does not keep them back: who looks for what is wrong
+    /// must see it.
+    ///
+    /// # Errors
+    /// As [`Client::call`], and errors of the server.
+    pub(crate) async fn raw(&self, command: Cmd, deadline: Duration) -> Result<Value, StoreError> {
+        let by = Deadline::within(deadline);
+        let Ok(wire) = timeout_at(by.at, self.0.door.open(0, |_| {})).await else {
+            return Err(by.passed(Outcome::NotCharged).into());
+        };
+        match wire?.exchange(&command, by).await? {
+            Value::ServerError(error) => Err(refused(&error).into()),
+            answer => Ok(answer),
+        }
+    }
+}
+
+impl Shared {
+    async fn ask(
+        &self,
+        script: &Script,
+        command: &Cmd,
+        nonce: u64,
+        by: Deadline,
+    ) -> Result<Vec<Value>, Fault> {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
+            return Err(self.door.unreachable("there is no connection"));
+        };
+        for _ in 0..ROUNDS {
+            let seen = self.loads.seen();
+            let wire = slot.wire(by).await?;
+            let answer = wire.exchange(command, by).await.and_then(|answer| read(answer, nonce));
+            let missing = match answer {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::NoScript) => self.loads.load(script, seen, &wire, by).await,
+                Err(fault) => Err(fault),
+            };
+            if let Err(fault) = missing {
+                settle(slot, &wire, &fault);
+                return Err(fault);
+            }
+        }
+        Err(Fault::NoScript)
+    }
+}
+
+/// Reads the answer of a script: a list that begins with the nonce.
+fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
+    let garbled = Fault::Garbled { outcome: Outcome::Unknown };
+    let mut list = match answer {
+        Value::ServerError(error) => return Err(refused(&error)),
+        Value::Array(list) => list.into_iter(),
+        _ => return Err(garbled),
+    };
+    let ours = match list.next() {
+        Some(Value::BulkString(digits)) => digits == nonce.to_string().as_bytes(),
+        Some(Value::Int(number)) => u64::try_from(number) == Ok(nonce),
+        _ => false,
+    };
+    if ours { Ok(list.collect()) } else { Err(garbled) }
+}
+
+/// Does to a connection what a fault on it calls for.
+fn settle(slot: &Arc<Slot>, wire: &Wire, fault: &Fault) {
+    match fault {
+        Fault::Garbled { .. } => {
+            slot.retire(wire);
+            wire.cut();
+        }
+        Fault::Deadline { .. } if wire.is_late() => slot.retire(wire),
+        Fault::Closed { .. } => slot.retire(wire),
+        // The name may lead to another server by now, or the password may be another. Not at
+        // once again, though: the error says more than that there is no connection.
+        Fault::ReadOnly | Fault::MasterDown | Fault::NoAuth if wire.since.elapsed() >= STABLE => {
+            slot.retire(wire);
+        }
+        _ => {}
+    }
+}
+
+fn verdict(fault: &Fault) -> Verdict {
+    match fault {
+        // It had no time to answer.
+        Fault::Deadline { after, .. } if after.is_zero() => Verdict::Unclear,
+        Fault::Deadline { .. } | Fault::Unreachable { .. } => Verdict::Silent,
+        Fault::Closed { .. } | Fault::Garbled { .. } | Fault::TooMany { .. } => Verdict::Unclear,
+        // Every other one is something that the server said.
+        _ => Verdict::Answered,
+    }
+}
+
+/// A pass of the breaker, handed back also when the question is dropped.
+struct Entry<'a> {
+    shared: &'a Shared,
+    ticket: Ticket,
+    verdict: Verdict,
+}
+
+impl<'a> Entry<'a> {
+    fn new(shared: &'a Shared) -> Result<Self, Fault> {
+        match shared.breaker().enter(Instant::now()) {
+            Ok(ticket) => Ok(Self { shared, ticket, verdict: Verdict::Unclear }),
+            Err(probe_in) => {
+                let failures = shared.door.options.breaker_failures;
+                Err(Fault::Breaker { failures, probe_in })
+            }
+        }
+    }
+
+    fn leave(mut self, verdict: Verdict) {
+        self.verdict = verdict;
+    }
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.shared.breaker().leave(self.ticket, self.verdict, Instant::now());
+    }
+}
+
+impl Shared {
+    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
+        // A panic cannot leave it half-changed.
+        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,238 @@
+//! The place of one connection: who connects, who waits, and when it is tried again.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::mem;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout_at};
+
+use super::door::Door;
+use super::wire::{Deadline, Wire};
+use crate::fault::Fault;
+
+/// The pause before the second attempt to connect; it doubles from attempt to attempt.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest pause between attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that lived this long was a good one: after it the first attempt is made at once.
+/// One that is lost sooner counts as a failed attempt, so that a server that closes every
+/// connection is not connected to in a loop.
+pub(super) const STABLE: Duration = Duration::from_secs(1);
+
+/// What is in the place.
+#[derive(Clone)]
+enum Link {
+    /// Nothing, and nobody connects.
+    Idle,
+    /// The first attempt after a loss is under way: worth waiting for.
+    First,
+    /// Attempts have failed, with this.
+    Retrying(Fault),
+    /// A connection.
+    Up(Arc<Wire>),
+}
+
+/// A place for one connection, which fills itself again.
+pub(super) struct Slot {
+    door: Arc<Door>,
+    link: watch::Sender<Link>,
+    /// Attempts since the last good connection.
+    attempts: AtomicU32,
+    /// Connections and attempts ever; their numbers are the connections' ids.
+    opened: AtomicU64,
+}
+
+impl Slot {
+    pub(super) fn new(door: Arc<Door>) -> Arc<Self> {
+        Arc::new(Self {
+            door,
+            link: watch::Sender::new(Link::Idle),
+            attempts: AtomicU32::new(0),
+            opened: AtomicU64::new(0),
+        })
+    }
+
+    /// Attempts to connect that were made, ever.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Connects now, and says why it could not.
+    pub(super) async fn fill(self: &Arc<Self>) -> Result<(), Fault> {
+        let wire = self.open().await?;
+        self.put(wire);
+        Ok(())
+    }
+
+    /// The connection. While the first attempt after a loss is under way it is waited for, until
+    /// the deadline; when that has failed, the answer is at once what it failed with.
+    pub(super) async fn wire(self: &Arc<Self>, by: Deadline) -> Result<Arc<Wire>, Fault> {
+        let link = self.link.borrow().clone();
+        match link {
+            Link::Up(wire) if !wire.is_worn() => return Ok(wire),
+            Link::Up(wire) => self.retire(&wire),
+            Link::Retrying(fault) => return Err(fault),
+            Link::Idle => self.start(),
+            Link::First => {}
+        }
+        let mut changes = self.link.subscribe();
+        let settled = changes.wait_for(|link| matches!(link, Link::Up(_) | Link::Retrying(_)));
+        match timeout_at(by.at, settled).await {
+            Ok(Ok(link)) => match &*link {
+                Link::Up(wire) => Ok(Arc::clone(wire)),
+                Link::Retrying(fault) => Err(fault.clone()),
+                Link::Idle | Link::First => Err(self.door.unreachable("not connected")),
+            },
+            _ => Err(self.door.unreachable("it is being connected to")),
+        }
+    }
+
+    /// Takes a connection out, so that it gets no more questions, and connects anew. Those that
+    /// wait on it go on waiting.
+    pub(super) fn retire(self: &Arc<Self>, wire: &Wire) {
+        if wire.since.elapsed() >= STABLE {
+            self.attempts.store(0, Ordering::Relaxed);
+        }
+        let next = if self.attempts.load(Ordering::Relaxed) == 0 {
+            Link::First
+        } else {
+            Link::Retrying(self.door.unreachable("the connection was lost again"))
+        };
+        if self.take(wire.id, next) {
+            self.spawn();
+        }
+    }
+
+    /// Makes sure that somebody connects.
+    pub(super) fn start(self: &Arc<Self>) {
+        let begun = self.link.send_if_modified(|link| {
+            let idle = matches!(link, Link::Idle);
+            if idle {
+                *link = Link::First;
+            }
+            idle
+        });
+        if begun {
+            self.spawn();
+        }
+    }
+
+    /// Replaces the connection `id` when it is the one in the place.
+    fn take(&self, id: u64, next: Link) -> bool {
+        // Dropped after the lock is gone: dropping a connection may come back here.
+        let mut old = Link::Idle;
+        self.link.send_if_modified(|link| {
+            let found = matches!(link, Link::Up(wire) if wire.id == id);
+            if found {
+                old = mem::replace(link, next);
+            }
+            found
+        })
+    }
+
+    /// The caller has just changed the link, so nobody else connects.
+    fn spawn(self: &Arc<Self>) {
+        tokio::spawn(keep_connecting(Arc::downgrade(self)));
+    }
+
+    async fn open(self: &Arc<Self>) -> Result<Wire, Fault> {
+        let door = Arc::clone(&self.door);
+        let (id, slot) = (self.opened.fetch_add(1, Ordering::Relaxed), Arc::downgrade(self));
+        door.open(id, move |by_itself| ended(&slot, id, by_itself)).await
+    }
+
+    fn put(self: &Arc<Self>, wire: Wire) {
+        let wire = Arc::new(wire);
+        let old = self.link.send_replace(Link::Up(Arc::clone(&wire)));
+        drop(old);
+        // It may have ended before it was put here, when nobody would have noticed.
+        if wire.has_ended() {
+            self.retire(&wire);
+        }
+    }
+}
+
+/// A connection has ended.
+fn ended(slot: &Weak<Slot>, id: u64, by_itself: bool) {
+    let Some(slot) = slot.upgrade() else { return };
+    let link = slot.link.borrow().clone();
+    match link {
+        Link::Up(wire) if wire.id == id && by_itself => slot.retire(&wire),
+        // Its runtime is going down: nothing can be started. The next question will.
+        Link::Up(wire) if wire.id == id => drop(slot.take(id, Link::Idle)),
+        _ => {}
+    }
+}
+
+/// Connects until it is done. It holds no handle while it pauses, so that a client that was
+/// dropped is not kept alive.
+async fn keep_connecting(slot: Weak<Slot>) {
+    let mut task = Task { slot, done: false };
+    loop {
+        let Some(slot) = task.slot.upgrade() else { return };
+        let attempt = slot.attempts.fetch_add(1, Ordering::Relaxed);
+        drop(slot);
+        if attempt > 0 {
+            sleep(pause(attempt)).await;
+        }
+        let Some(slot) = task.slot.upgrade() else { return };
+        match slot.open().await {
+            Ok(wire) => {
+                // Before it is put: its end may begin the next task.
+                task.done = true;
+                slot.put(wire);
+                return;
+            }
+            Err(fault) => drop(slot.link.send_replace(Link::Retrying(fault))),
+        }
+    }
+}
+
+/// The task of [`keep_connecting`]: dropped with its runtime, it leaves the place to the next.
+struct Task {
+    slot: Weak<Slot>,
+    done: bool,
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if !self.done
+            && let Some(slot) = self.slot.upgrade()
+        {
+            drop(slot.link.send_replace(Link::Idle));
+        }
+    }
+}
+
+/// Before attempt `attempt`, counted from 0: doubled from time to time, and between half and all
+/// of that, so that many clients of one server do not come back in step.
+fn pause(attempt: u32) -> Duration {
+    let doublings = attempt.saturating_sub(1).min(16);
+    let longest = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+    // The seed of a hash map is random enough for that, and needs no crate.
+    let random = RandomState::new().build_hasher().finish() % 1024;
+    let half = longest / 2;
+    half + half * u32::try_from(random).unwrap_or(0) / 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_second_with_jitter() {
+        for (attempt, longest_ms) in [(1, 10), (2, 20), (3, 40), (7, 640), (8, 1000), (4000, 1000)]
+        {
+            let longest = Duration::from_millis(longest_ms);
+            let pauses: Vec<Duration> = (0..100).map(|_| pause(attempt)).collect();
+            assert!(pauses.iter().all(|pause| (longest / 2..=longest).contains(pause)));
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]), "no jitter at {attempt}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A server that freezes, dies and comes back.
+
+use std::time::{Duration, Instant};
+
+use super::server::{Server, until};
+use super::{call, connect, count, counting, fault};
+use crate::client::Client;
+use crate::fault::Fault;
+
+/// A deadline of the product, not of the test.
+const SHORT: Duration = Duration::from_millis(50);
+
+/// How much later than its deadline a call may be on a machine that is busy.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// How many of some calls were answered, and how many may have run without an answer.
+#[derive(Default, Debug)]
+struct Tally {
+    answered: u64,
+    ambiguous: u64,
+    breaker: u64,
+}
+
+impl Tally {
+    /// Calls once, and sees to it that the call is over in time.
+    async fn add(&mut self, client: &Client) {
+        let start = Instant::now();
+        let answer = call(client, &counting(), SHORT).await;
+        assert!(start.elapsed() < SHORT + SLACK, "{:?}", start.elapsed());
+        match answer {
+            Ok(_) => self.answered += 1,
+            Err(error) => {
+                self.ambiguous += u64::from(error.is_ambiguous());
+                self.breaker += u64::from(matches!(fault(&error), Fault::Breaker { .. }));
+                assert!(error.is_transient(), "{error}");
+            }
+        }
+    }
+}
+
+/// Calls until there are answers again.
+async fn recover(client: &Client, tally: &mut Tally) {
+    let before = tally.answered;
+    let start = Instant::now();
+    until("answers again", async || {
+        tally.add(client).await;
+        tally.answered > before + 3
+    })
+    .await;
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_left_alone_and_found_again() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    count(&client).await;
+    let mut tally = Tally { answered: 1, ..Tally::default() };
+    server.signal("-STOP");
+    until("the breaker is open", async || {
+        tally.add(&client).await;
+        tally.breaker > 10
+    })
+    .await;
+    assert!(tally.ambiguous >= 1, "{tally:?}");
+    server.signal("-CONT");
+    recover(&client, &mut tally).await;
+    // What was answered ran once; what was not ran once or never.
+    let ran = server.count("k:1").await;
+    assert!((tally.answered..=tally.answered + tally.ambiguous).contains(&ran), "{ran} {tally:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_was_late_runs_once() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    count(&client).await;
+    server.tell(&["CLIENT", "PAUSE", "300", "WRITE"]).await;
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { call(&client, &counting(), SHORT).await.unwrap_err() })
+        })
+        .collect();
+    for call in calls {
+        let error = call.await.unwrap();
+        assert!(error.is_ambiguous(), "{error}");
+    }
+    // A closed connection takes what it sent with it; one that is still read may run it.
+    let mut tally = Tally { answered: 1, ambiguous: 3, breaker: 0 };
+    recover(&client, &mut tally).await;
+    let ran = server.count("k:1").await;
+    assert!((tally.answered..=tally.answered + tally.ambiguous).contains(&ran), "{ran} {tally:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_and_started_again_is_found() {
+    let mut server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    count(&client).await;
+    let mut tally = Tally::default();
+    server.kill();
+    for _ in 0..50 {
+        tally.add(&client).await;
+    }
+    assert_eq!(tally.answered, 0);
+    assert!(tally.breaker > 0, "{tally:?}");
+    server.restart();
+    recover(&client, &mut tally).await;
+    let ran = server.count("k:1").await;
+    assert_eq!(ran, tally.answered, "nothing from before the restart was sent again");
+    assert_eq!(client.loads(), 2);
+}
+
+#[tokio::test]
+async fn a_killed_connection_is_replaced_without_an_error() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    count(&client).await;
+    // A connection that lived for less is taken for one of a server that closes them all.
+    let lived = Instant::now();
+    until("a second", async || lived.elapsed() > super::super::slot::STABLE).await;
+    server.tell(&["CLIENT", "KILL", "TYPE", "normal"]).await;
+    until("a new connection", async || client.connects() == 2).await;
+    assert_eq!(count(&client).await, 2);
+}
+
+#[tokio::test]
+async fn a_storm_of_kills_is_no_storm_of_connections() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    let start = Instant::now();
+    let mut kills = 0;
+    let mut tally = Tally::default();
+    while start.elapsed() < Duration::from_millis(1500) {
+        server.tell(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        tally.add(&client).await;
+        kills += 1;
+    }
+    // Pauses of at least 5, 10, 20, ... ms: some eight in 1.5 s, however often it is killed.
+    assert!(client.connects() < 20, "{} connections for {kills} kills", client.connects());
+    recover(&client, &mut tally).await;
+}
+
+#[test]
+fn a_client_outlives_the_runtime_it_was_made_in() {
+    let server = Server::start(&[]);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = runtime().block_on(async {
+        let client = connect(server.options()).await;
+        count(&client).await;
+        client
+    });
+    assert_eq!(runtime().block_on(count(&client)), 2);
+}

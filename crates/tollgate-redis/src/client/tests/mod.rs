@@ -1,0 +1,115 @@
+//! The client against real servers, and against one that lies.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
+
+mod errors;
+mod faults;
+mod hostile;
+mod server;
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redis::Value;
+use tollgate::StoreError;
+
+use super::Client;
+use crate::fault::Fault;
+use crate::options::Options;
+use crate::script::Script;
+use server::{Server, tell};
+
+/// Counts how often it is run.
+fn counting() -> Script {
+    Script::new("return {ARGV[1], redis.call('INCR', KEYS[1])}".to_owned())
+}
+
+/// Calls a script with one key and a nonce of its own.
+async fn call(client: &Client, script: &Script, deadline: Duration) -> Result<i64, StoreError> {
+    static NONCE: AtomicU64 = AtomicU64::new(1);
+    let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
+    let answer = client.call(script, &["k:1"], &[nonce.to_string()], nonce, deadline).await?;
+    let [Value::Int(count)] = answer[..] else { panic!("{answer:?}") };
+    Ok(count)
+}
+
+/// The same with the client's own deadline, for what must succeed.
+async fn count(client: &Client) -> i64 {
+    call(client, &counting(), client.options().deadline).await.unwrap()
+}
+
+fn fault(error: &StoreError) -> &Fault {
+    error.source().and_then(|source| source.downcast_ref()).expect("a fault")
+}
+
+async fn connect(options: Options) -> Client {
+    Client::connect(options).await.unwrap()
+}
+
+async fn refusal(options: Options) -> Fault {
+    let error = Client::connect(options).await.unwrap_err();
+    assert!(!error.is_ambiguous(), "{error}");
+    fault(&error).clone()
+}
+
+#[tokio::test]
+async fn scripts_are_called_over_tcp_and_sockets_and_in_databases() {
+    let server = Server::start(&[]);
+    let tcp = connect(server.options()).await;
+    assert_eq!([count(&tcp).await, count(&tcp).await], [1, 2]);
+    let socket = Options::unix(server.socket()).deadline(server.options().deadline);
+    assert_eq!(count(&connect(socket).await).await, 3);
+    assert_eq!(count(&connect(server.options().connections(3)).await).await, 4);
+    let third = server.options().database(3);
+    assert_eq!(count(&connect(third.clone()).await).await, 1);
+    assert_eq!(tell(third, &["GET", "k:1"]).await, Value::BulkString(b"1".to_vec()));
+    assert_eq!(server.count("k:1").await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_script_is_loaded_once_for_all() {
+    let server = Server::start(&[]);
+    let client = connect(server.options().connections(2)).await;
+    for round in 1..=3 {
+        let calls: Vec<_> = (0..100)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move { count(&client).await })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap();
+        }
+        assert_eq!(client.loads(), round);
+        assert_eq!(server.count("k:1").await, 100 * round);
+        server.tell(&["SCRIPT", "FLUSH"]).await;
+    }
+}
+
+#[tokio::test]
+async fn raw_commands_have_a_connection_of_their_own() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    let deadline = client.options().deadline;
+    let mut set = redis::cmd("SET");
+    assert_eq!(client.raw(set.arg("a").arg(1).take(), deadline).await.unwrap(), Value::Okay);
+    let error = client.raw(redis::cmd("LPUSH").arg("a").arg(1).take(), deadline).await.unwrap_err();
+    assert_eq!(fault(&error), &Fault::WrongType);
+    assert_eq!(client.connects(), 1);
+}
+
+#[tokio::test]
+async fn a_client_that_is_dropped_closes_its_connections() {
+    let server = Server::start(&[]);
+    let client = connect(server.options().connections(4)).await;
+    let clients = async || {
+        let Value::BulkString(list) = server.tell(&["CLIENT", "LIST"]).await else { panic!() };
+        String::from_utf8(list).unwrap().lines().count()
+    };
+    server::until("four connections and the one that asks", async || clients().await == 5).await;
+    let clone = client.clone();
+    drop(client);
+    count(&clone).await;
+    drop(clone);
+    server::until("one connection, which asks", async || clients().await == 1).await;
+}

@@ -1,0 +1,194 @@
+//! One connection: what is sent over it, and how it ends.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, ErrorKind, RedisError, ServerError, Value};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::fault::{Fault, Outcome};
+
+/// When an answer must be there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadline {
+    pub(super) at: Instant,
+    pub(super) after: Duration,
+}
+
+impl Deadline {
+    pub(super) fn within(after: Duration) -> Self {
+        let now = Instant::now();
+        // A deadline beyond the end of time is one of thirty years, as tokio counts it.
+        let far = Duration::from_secs(30 * 365 * 24 * 60 * 60);
+        Self { at: now + after.min(far), after }
+    }
+
+    pub(super) fn passed(self, outcome: Outcome) -> Fault {
+        Fault::Deadline { after: self.after, outcome }
+    }
+}
+
+/// A connection. It ends when the last handle is dropped: whoever waits on it holds one, so a
+/// connection that is no longer used for new questions lives until the last old one is done.
+///
+/// Answers are matched with questions by their order, by redis-rs. It keeps a place in that order
+/// for a question that nobody waits for any more, and drops the answer (`InFlight` in its
+/// `multiplexed_connection.rs`); so a dropped question does no harm to others.
+pub(super) struct Wire {
+    pub(super) id: u64,
+    pub(super) since: Instant,
+    connection: MultiplexedConnection,
+    driver: AbortHandle,
+    ended: Arc<AtomicBool>,
+    late: AtomicBool,
+    places: Semaphore,
+    most: usize,
+    /// Questions that were dropped before their answer. Their places are not given back, for the
+    /// answers may still come, and a server that hangs would be sent more and more.
+    abandoned: AtomicUsize,
+}
+
+impl Wire {
+    /// Starts the task that drives the connection.
+    pub(super) fn new(
+        id: u64,
+        connection: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+        ended: impl FnOnce(bool) + Send + 'static,
+        most: usize,
+    ) -> Self {
+        let flag = Arc::new(AtomicBool::new(false));
+        let mut end = End { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
+        let driver = tokio::spawn(async move {
+            driver.await;
+            end.by_itself = true;
+            drop(end);
+        });
+        Self {
+            id,
+            since: Instant::now(),
+            connection,
+            driver: driver.abort_handle(),
+            ended: flag,
+            late: AtomicBool::new(false),
+            places: Semaphore::new(most),
+            most,
+            abandoned: AtomicUsize::new(0),
+        }
+    }
+
+    /// True when it has ended, by itself or by [`Wire::cut`].
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// True when so many questions were dropped on it that a fresh one is better.
+    pub(super) fn is_worn(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed) * 2 > self.most
+    }
+
+    /// True when an answer on it is overdue.
+    pub(super) fn is_late(&self) -> bool {
+        self.late.load(Ordering::Acquire)
+    }
+
+    /// Ends it at once, with all that wait.
+    pub(super) fn cut(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.driver.abort();
+    }
+
+    /// Sends a command and waits for the answer to it, which may be an error of the server.
+    pub(super) async fn exchange(&self, command: &Cmd, by: Deadline) -> Result<Value, Fault> {
+        if Instant::now() >= by.at {
+            return Err(by.passed(Outcome::NotCharged));
+        }
+        if self.has_ended() {
+            return Err(Fault::Closed { outcome: Outcome::NotCharged });
+        }
+        let Ok(permit) = self.places.try_acquire() else {
+            return Err(Fault::TooMany { limit: self.most });
+        };
+        let place = Place { wire: self, permit: Some(permit) };
+        let mut connection = self.connection.clone();
+        match timeout_at(by.at, connection.send_packed_command(command)).await {
+            Ok(answer) => {
+                place.give_back();
+                // Whether it was sent before the connection broke is not known for sure.
+                answer.map_err(|error| lost(&error, Outcome::Unknown))
+            }
+            Err(_) => {
+                self.late.store(true, Ordering::Release);
+                Err(by.passed(Outcome::Unknown))
+            }
+        }
+    }
+
+    /// An exchange of the greeting, which has a timer around all of it.
+    pub(super) async fn greet(&self, command: &Cmd) -> Result<Value, Fault> {
+        let answer = self.connection.clone().send_packed_command(command).await;
+        answer.map_err(|error| lost(&error, Outcome::NotCharged))
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // Left to itself the driver would first wait until the server takes what is unsent.
+        self.driver.abort();
+    }
+}
+
+/// Tells that the driver has ended, also when it is dropped with its runtime.
+struct End<F: FnOnce(bool)> {
+    flag: Arc<AtomicBool>,
+    by_itself: bool,
+    told: Option<F>,
+}
+
+impl<F: FnOnce(bool)> Drop for End<F> {
+    fn drop(&mut self) {
+        self.flag.store(true, Ordering::Release);
+        if let Some(told) = self.told.take() {
+            told(self.by_itself);
+        }
+    }
+}
+
+/// One of the places on a connection.
+struct Place<'a> {
+    wire: &'a Wire,
+    permit: Option<SemaphorePermit<'a>>,
+}
+
+impl Place<'_> {
+    fn give_back(mut self) {
+        self.permit = None;
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(permit) = self.permit.take() {
+            permit.forget();
+            self.wire.abandoned.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What an error of redis-rs means: with an error of the server it answers `Ok`.
+pub(super) fn lost(error: &RedisError, outcome: Outcome) -> Fault {
+    match error.kind() {
+        ErrorKind::Parse => Fault::Garbled { outcome },
+        _ => Fault::Closed { outcome },
+    }
+}
+
+/// What an error of the server means.
+pub(super) fn refused(error: &ServerError) -> Fault {
+    Fault::from_reply(&format!("{} {}", error.code(), error.details().unwrap_or("")))
+}
