@@ -750,7 +750,7 @@ unusual = true
             head(&base),
         );
         let lifetime = self.lifetime(&n("reset"), "  ", out);
-        let _ = write!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})\n");
+        let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
     }
 
     /// Lists of logs whose names another strategy counts under now.
