@@ -242,6 +242,13 @@ pub enum Fault {
     /// Somebody ended the script before it had written anything.
     #[error("the script was ended by SCRIPT KILL before it had written anything")]
     Killed,
+    /// The script refused: what it found is no state of ours, is damaged, or of a newer version.
+    /// Nothing was changed.
+    #[error("Redis refused: {what}")]
+    Refused {
+        /// What it found, in the script's own words.
+        what: String,
+    },
     /// An error with a code that none of the others has.
     #[error("Redis answered with the error {code}: its log may say more")]
     Other {
@@ -280,6 +287,8 @@ impl Fault {
             "NOSCRIPT" => Self::NoScript,
             "DENIED" => Self::Protected,
             "ERR" => Self::from_text(text),
+            // The words of our own scripts, which hold nothing of what was asked.
+            "TOLLGATE" => Self::Refused { what: text.to_owned() },
             _ => Self::other(code),
         }
     }

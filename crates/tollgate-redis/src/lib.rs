@@ -1,6 +1,5 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
-#[allow(dead_code)] // what is not used yet is for the store
 pub(crate) mod client;
 pub mod compose;
 pub mod doctor;
@@ -9,9 +8,12 @@ mod key;
 pub mod options;
 mod script;
 mod state;
+mod store;
+mod swap;
 
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};
 pub use options::Options;
 pub use script::Script;
 pub use state::{decode, encode, log_entries};
+pub use store::{Builder, DEFAULT_REMEMBER, RedisStore};

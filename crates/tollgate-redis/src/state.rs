@@ -100,11 +100,17 @@ pub fn decode(
         let (list, base) = read_tag(head)?;
         named[i] = list.into_iter().next();
         let number = |bytes: &[u8]| bytes.iter().fold(0, |n, byte| n << 8 | u64::from(*byte));
-        let entries = rows.iter().map(|row| {
-            let (at, total) = row.split_at_checked(7).unwrap_or_default();
-            Entry { at_us: number(at), total: number(total) }
-        });
-        events[i] = Some(VecLog::new(number(base), entries));
+        // Totals wrap around; the costs between them are far smaller.
+        let (mut before, mut total) = (number(base), 0);
+        let mut entries = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (at, sum) = row.split_at_checked(7).ok_or(LENGTH)?;
+            let sum = number(sum);
+            total += sum.wrapping_sub(before) % WRAP;
+            before = sum;
+            entries.push(Entry { at_us: number(at), total });
+        }
+        events[i] = Some(VecLog::new(0, entries));
     }
     let mut written = Vec::new();
     for ((_, limit), named) in places.iter().zip(&named) {

@@ -105,6 +105,7 @@ impl SqliteStore {
     /// The file could not be read or written, or a state in it is damaged; transient when other
     /// processes held the lock for the whole deadline. Nothing was charged.
     pub fn check_now(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        question.without_request()?;
         self.session().check(question)
     }
 
@@ -216,6 +217,7 @@ impl Store for SqliteStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        question.without_request()?;
         let owned = Owned::new(question);
         self.hand_over(move |session| owned.ask(session)).await
     }

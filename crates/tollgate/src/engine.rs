@@ -92,6 +92,18 @@ pub struct Fields {
 }
 
 impl Fields {
+    /// What a store answers that does not decide by [`decide`].
+    #[must_use]
+    pub const fn new(
+        remaining: u64,
+        retry_after_us: Option<u64>,
+        reset_after_us: u64,
+        charged_at_us: u64,
+        carried: Carried,
+    ) -> Self {
+        Self { remaining, retry_after_us, reset_after_us, charged_at_us, carried }
+    }
+
     #[inline]
     fn uncharged(judgement: &Judgement, now: Time) -> Self {
         let retry = judgement.retry_after_us;
@@ -119,6 +131,14 @@ pub struct Outcome {
     pub receipt: u64,
     /// The store's time of the decision.
     pub now: Time,
+}
+
+impl Outcome {
+    /// What a store answers that does not decide by [`decide`].
+    #[must_use]
+    pub fn new(granted: u64, fields: SmallVec<[Fields; 1]>, receipt: u64, now: Time) -> Self {
+        Self { granted, fields, changed: false, receipt, now }
+    }
 }
 
 /// What one limit answers: an [`Outcome`] without lists.

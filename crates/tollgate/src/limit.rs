@@ -508,8 +508,11 @@ impl LimitSet {
         self.0.identity_hash
     }
 
+    /// A number that only this set and its clones have in this process: what was worked out for
+    /// a set can be found by it.
+    #[must_use]
     #[inline]
-    pub(crate) fn serial(&self) -> u64 {
+    pub fn serial(&self) -> u64 {
         self.0.serial
     }
 

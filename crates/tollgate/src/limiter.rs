@@ -35,6 +35,9 @@ pub struct Limiter<S = MemoryStore> {
     store: S,
 }
 
+/// The longest request id, in bytes.
+const MAX_REQUEST_BYTES: usize = 256;
+
 /// The subjects and limits of an ask, ready for a store.
 type Parts<'l> = SmallVec<[(Subject, &'l LimitSet); 1]>;
 
@@ -133,6 +136,32 @@ impl<S: Store> Limiter<S> {
     /// store could not answer.
     pub async fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
         self.answer(ask.into(), false).await
+    }
+
+    /// As [`Limiter::check`], under a request id of the caller's: asked again with the same id,
+    /// when an answer was lost, what was charged is not charged again, and the first decision is
+    /// answered. A denial charged nothing and is not remembered: asked again, it is judged anew.
+    ///
+    /// The id should be unique to the request, as a UUID is; a store remembers it for some time
+    /// (the Redis store for 10 minutes) beside the count of the first subject.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`]; another question under the same id; an empty id or one of over 256
+    /// bytes; a store that remembers no ids.
+    pub async fn check_once<'l>(
+        &'l self,
+        request: &str,
+        ask: impl Into<Ask<'l>>,
+    ) -> Result<Decision<'l>, Error> {
+        if request.is_empty() || request.len() > MAX_REQUEST_BYTES {
+            return Err(Error::Ask(format!(
+                "a request id has 1 to {MAX_REQUEST_BYTES} bytes, not {}: a UUID is long enough",
+                request.len()
+            )));
+        }
+        let (parts, cost, mode) = self.read(ask.into(), false)?;
+        let outcome = self.store.check(&question(&parts, cost, mode).once(request)).await?;
+        self.decision(parts, outcome)
     }
 
     /// Asks the same question, with its cost, and changes nothing.

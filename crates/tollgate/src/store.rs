@@ -31,13 +31,35 @@ pub struct Question<'a> {
     pub cost: u64,
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
+    /// Under which id the caller may ask again without being charged again.
+    pub request: Option<&'a str>,
 }
 
 impl<'a> Question<'a> {
     /// A question.
     #[must_use]
     pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
-        Self { parts, cost, mode }
+        Self { parts, cost, mode, request: None }
+    }
+
+    /// The same question under a request id.
+    #[must_use]
+    pub fn once(self, request: &'a str) -> Self {
+        Self { request: Some(request), ..self }
+    }
+
+    /// For stores that remember no request ids: refuses a question that has one.
+    ///
+    /// # Errors
+    /// When it has one.
+    pub fn without_request(&self) -> Result<(), StoreError> {
+        match self.request {
+            None => Ok(()),
+            Some(_) => Err(StoreError::permanent(
+                "this store remembers no request ids: ask without one, or use a store that does, \
+                 as Redis",
+            )),
+        }
     }
 }
 

@@ -355,6 +355,7 @@ impl Pair {
             charge.cost.to_string(),
             charge.at_us.to_string(),
             (now_us + 1_000_000).to_string(),
+            charge.number.to_string(),
         ];
         for (subject, limits, at_us) in &charge.parts {
             let (state, logs) = self.keys_of(subject, limits);
@@ -426,7 +427,7 @@ impl Pair {
         if found == self.model.is_fresh(subject, limits, now) && !found {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
         }
-        self.model.reset(subject, limits, found, now);
+        self.model.reset(subject, limits, found, self.nonce);
         self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
         Ok(())
     }

@@ -101,7 +101,7 @@ impl Model {
         let mut given = Vec::new();
         for (subject, limits, at_us) in &charge.parts {
             let key = whose(subject, limits);
-            let forgotten = self.resets.get(&key).is_some_and(|at| *at >= charge.at_us);
+            let forgotten = self.resets.get(&key).is_some_and(|nonce| *nonce >= charge.number);
             let Some(count) = self.counts.get_mut(&key).filter(|_| !forgotten) else {
                 given.extend(limits.limits().iter().map(|_| 0));
                 continue;
@@ -130,11 +130,11 @@ impl Model {
     }
 
     /// Forgets a count; receipts from before give nothing where there was one to forget.
-    pub(crate) fn reset(&mut self, subject: &str, limits: &LimitSet, found: bool, now: Time) {
+    pub(crate) fn reset(&mut self, subject: &str, limits: &LimitSet, found: bool, nonce: u64) {
         let key = whose(subject, limits);
         self.counts.remove(&key);
         if found {
-            self.resets.insert(key, now.as_micros());
+            self.resets.insert(key, nonce);
         }
     }
 }

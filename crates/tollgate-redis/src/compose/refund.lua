@@ -1,11 +1,27 @@
 -- KEYS: the mark of the receipt; for each subject its state, its reset, and a log for each limit.
--- ARGV: the nonce, the cost, when it was charged, until when it could be given back; for each
--- subject how many limits, and for each of them its strategy's letter and when it was charged.
+-- ARGV: the nonce, the cost, when it was charged, until when it could be given back, the number of
+-- the charge; for each subject how many limits, and for each of them its strategy's letter and when
+-- it was charged.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {ARGV[1], 1}
 end
 local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
-local subjects, k, a = {}, 2, 5
+local number = tonumber(ARGV[5])
+
+-- True when the subject was reset after the charge. Numbers of one client tell, whatever the clock
+-- does; of another client (their numbers lie far apart) the times.
+local function forgotten(reset)
+  if not reset then
+    return false
+  end
+  local at, by = string.match(reset, '^(%d+):(%d+)$')
+  if math.abs(number - by) < 1099511627776 then
+    return number <= tonumber(by)
+  end
+  return receipt_at <= tonumber(at)
+end
+
+local subjects, k, a = {}, 2, 6
 while k <= #KEYS do
   local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
   for i = 1, subject.count do
@@ -18,8 +34,7 @@ while k <= #KEYS do
   if wrong then
     return redis.error_reply(wrong)
   end
-  local reset = redis.call('GET', KEYS[k + 1])
-  subject.forgotten = reset and tonumber(reset) >= receipt_at
+  subject.forgotten = forgotten(redis.call('GET', KEYS[k + 1]))
   subjects[#subjects + 1] = subject
   k, a = k + 2 + subject.count, a + 1 + subject.count
 end

@@ -10,5 +10,5 @@ end
 if found == 0 then
   return {ARGV[1], 0}
 end
-redis.call('SET', KEYS[2], string.format('%.0f', now), 'PX', longest)
+redis.call('SET', KEYS[2], string.format('%.0f:%s', now, ARGV[1]), 'PX', longest)
 return {ARGV[1], 1}

@@ -509,6 +509,7 @@ impl Store for MemoryStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        question.without_request()?;
         Ok(self.answer(question))
     }
 

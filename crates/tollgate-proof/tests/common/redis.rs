@@ -1,0 +1,59 @@
+//! One Redis server for all tests of a binary, and stores that need no runtime.
+#![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
+
+use std::future::Future;
+use std::sync::OnceLock;
+
+use tokio::runtime::Runtime;
+use tollgate::engine::Outcome;
+use tollgate::{Counted, Inspection, Question, Receipt, Refund, Store, StoreError};
+use tollgate_proof::redis::RedisServer;
+use tollgate_redis::RedisStore;
+
+/// The runtime that drives all connections.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+    })
+}
+
+/// A server that lives as long as the test run.
+pub(crate) fn server() -> &'static RedisServer {
+    static SERVER: OnceLock<RedisServer> = OnceLock::new();
+    SERVER.get_or_init(RedisServer::start)
+}
+
+/// A store whose futures are ready at once: the waiting is done in the runtime above.
+#[derive(Clone, Debug)]
+pub(crate) struct Blocking(pub(crate) RedisStore);
+
+fn wait<F: Future>(future: F) -> F::Output {
+    runtime().block_on(future)
+}
+
+impl Store for Blocking {
+    fn identity(&self) -> u64 {
+        self.0.identity()
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        wait(self.0.check(question))
+    }
+
+    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        wait(self.0.refund(receipt))
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        wait(self.0.adjust(counted, delta))
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        wait(self.0.reset(counted))
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        wait(self.0.inspect(counted))
+    }
+}

@@ -1,0 +1,60 @@
+//! Deciding here and writing by comparing and swapping: for strategies without a step in Lua.
+
+use tollgate::engine::{self, Carries, Held, Outcome, Part};
+use tollgate::{Question, SKEW_US, StoreError, Time};
+
+use crate::state;
+use crate::store::{Found, damaged};
+
+/// What the swap script takes for each state: what is expected, what shall be there, how long.
+type Writes = Vec<Vec<u8>>;
+
+/// Judges the states that were found, and says what to write, if anything.
+pub(crate) fn decide(
+    question: &Question<'_>,
+    states: &[Found],
+    now: Time,
+) -> Result<(Outcome, Option<Writes>), StoreError> {
+    let mut loaded: Vec<(Held, Carries)> = Vec::new();
+    for (part, found) in question.parts.iter().zip(states) {
+        let limits = part.limits;
+        loaded.push(match found {
+            Found::Nothing => (Held::fresh(limits), Carries::new()),
+            Found::Log(_) => return Err(damaged("it is a log")),
+            Found::State(bytes) => {
+                let (was, mut old) = state::decode(limits, Some(bytes), &[]).map_err(damaged)?;
+                if was.full_text() == limits.full_text() {
+                    (old, Carries::new())
+                } else {
+                    let mut held = Held::fresh(limits);
+                    let carried = engine::inherit(limits, &mut held, &was, &mut old, now);
+                    (held, carried)
+                }
+            }
+        });
+    }
+    let mut parts: Vec<Part<'_>> = loaded
+        .iter_mut()
+        .zip(&question.parts)
+        .map(|((held, carried), part)| Part::new(part.limits, held).carrying(carried.clone()))
+        .collect();
+    let outcome = engine::decide(&mut parts, now, question.cost, question.mode);
+    drop(parts);
+    if !outcome.changed {
+        return Ok((outcome, None));
+    }
+    let mut writes = Writes::new();
+    for ((part, found), (held, _)) in question.parts.iter().zip(states).zip(&mut loaded) {
+        writes.push(match found {
+            Found::State(bytes) => bytes.clone(),
+            _ => Vec::new(),
+        });
+        let limits = part.limits;
+        let fresh = *held == Held::fresh(limits);
+        let state = if fresh { None } else { state::encode(limits, held) };
+        writes.push(state.unwrap_or_default());
+        let counts_us = engine::fresh_at_us(limits, held).saturating_sub(now.as_micros());
+        writes.push((counts_us + SKEW_US).div_ceil(1_000).to_string().into_bytes());
+    }
+    Ok((outcome, Some(writes)))
+}
