@@ -42,9 +42,9 @@ async fn until(limit: Duration, mut done: impl AsyncFnMut() -> bool) -> Duration
 }
 
 fn fault(error: &Error) -> &Fault {
-    let source = std::error::Error::source(error).expect("a cause");
+    let source = std::error::Error::source(error).unwrap();
     let source = source.downcast_ref::<Fault>();
-    source.or_else(|| std::error::Error::source(error)?.source()?.downcast_ref()).expect("a fault")
+    source.or_else(|| std::error::Error::source(error)?.source()?.downcast_ref()).unwrap()
 }
 
 const DAY: &str = "1000000/d via fixed_window";

@@ -84,6 +84,7 @@ impl Client {
     }
 
     /// What it was connected with.
+    #[cfg(test)]
     pub(crate) fn options(&self) -> &Options {
         &self.0.door.options
     }
@@ -94,6 +95,7 @@ impl Client {
     }
 
     /// How many connections were attempted, ever.
+    #[cfg(test)]
     pub(crate) fn connects(&self) -> u64 {
         self.0.slots.iter().map(|slot| slot.opened()).sum()
     }
