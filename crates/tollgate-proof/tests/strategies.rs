@@ -331,13 +331,13 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
 /// A charge from before the burst was lowered gives back what a full bucket owes, and no more.
 #[test]
 fn a_charge_above_the_present_burst_is_given_back() {
-    let was: LimitSet = "x: 1099511627776/366d via gcra".parse().unwrap();
+    let was: LimitSet = "x: 1000000000000/366d via gcra".parse().unwrap();
     let is: LimitSet = "x: 1/366d via gcra".parse().unwrap();
     let mut held = Held::fresh(&is);
     let now = Time::from_micros(1_000_000);
     let mut parts = [Part::new(&is, &mut held)];
     assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
-    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], 1 << 40, now);
+    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], 1_000_000_000_000, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, Held::fresh(&is));
 }
