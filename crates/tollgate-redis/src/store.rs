@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tollgate::engine::{self, Fields, Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{
-    Carried, Clock as TimeSource, Counted, Inspection, LimitSet, Question, Receipt, Refund, Store,
-    StoreError, Subject, Time,
+    Carried, Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Question, Receipt, Refund,
+    Store, StoreError, Subject, Time,
 };
 
 use crate::client::Client;
@@ -128,7 +128,8 @@ impl Builder {
     }
 
     /// Decides here and writes by comparing and swapping, in two round trips and more: what a
-    /// strategy without a step in Lua needs. Checks and peeks only, and no logs.
+    /// strategy without a step in Lua needs. For checks and peeks; logs, request ids and what is
+    /// rare are left to their scripts.
     #[must_use]
     pub fn swapping(self) -> Self {
         Self { swapping: true, ..self }
@@ -352,7 +353,11 @@ impl RedisStore {
         question: &Question<'_>,
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
-        if self.0.swapping {
+        let logs = |limit: &Limit| limit.shape() == Shape::Log;
+        if self.0.swapping
+            && question.request.is_none()
+            && !question.parts.iter().any(|part| part.limits.limits().iter().any(logs))
+        {
             return self.check_by_swapping(question, deadline).await;
         }
         let plan = self.plan(question)?;
@@ -385,14 +390,7 @@ impl RedisStore {
         question: &Question<'_>,
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
-        question.without_request()?;
         let by = Instant::now() + deadline;
-        let logs = |limit: &tollgate::Limit| limit.shape() == Shape::Log;
-        if question.parts.iter().any(|part| part.limits.limits().iter().any(logs)) {
-            return Err(StoreError::permanent(
-                "logs are not compared and swapped: connect without `swapping`",
-            ));
-        }
         let keys: Vec<String> = question
             .parts
             .iter()
