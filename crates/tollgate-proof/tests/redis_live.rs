@@ -232,7 +232,7 @@ fn a_key_that_has_expired_meant_nothing_any_more() {
                         break;
                     }
                     assert!(begin.elapsed() < SECOND * 10, "{text}: never gone");
-                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok polls a condition with a limit
                 }
                 assert!(begin.elapsed() >= counts, "{text}: gone while it counted");
             }
