@@ -6,7 +6,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::redis::runtime;
+use common::redis::{pause, runtime};
 use tollgate::{Error, LimitSet, Limiter};
 use tollgate_proof::redis::{Mode, Proxy, RedisServer, Trick};
 use tollgate_proof::redis_or_skip;
@@ -36,7 +36,7 @@ async fn until(limit: Duration, mut done: impl AsyncFnMut() -> bool) -> Duration
     let begin = Instant::now();
     while !done().await {
         assert!(begin.elapsed() < limit, "not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok polls a condition with a limit
+        pause(5).await;
     }
     begin.elapsed()
 }
@@ -124,7 +124,7 @@ fn nothing_is_charged_twice_whatever_the_network_does() {
                     Err(Error::Store(error)) if error.is_ambiguous() => unknown += 1,
                     Err(_) => {
                         refused += 1;
-                        tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok gives a lost connection time to come back
+                        pause(10).await;
                     }
                 }
             }
@@ -165,7 +165,7 @@ fn a_request_id_is_charged_once_however_often_it_is_asked() {
                 }
                 again += 1;
                 assert!(begin.elapsed() < SECOND * 10);
-                tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok polls a condition with a limit
+                pause(10).await;
             }
         }
         proxy.heal();

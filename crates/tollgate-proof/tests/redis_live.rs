@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::redis::runtime;
+use common::redis::{pause, runtime};
 use lua::histories::seeded;
 use lua::model::Model;
 use rand::RngExt;
@@ -232,7 +232,7 @@ fn a_key_that_has_expired_meant_nothing_any_more() {
                         break;
                     }
                     assert!(begin.elapsed() < SECOND * 10, "{text}: never gone");
-                    tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok polls a condition with a limit
+                    pause(10).await;
                 }
                 assert!(begin.elapsed() >= counts, "{text}: gone while it counted");
             }

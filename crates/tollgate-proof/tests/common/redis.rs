@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
@@ -22,6 +23,12 @@ pub(crate) fn runtime() -> &'static Runtime {
 pub(crate) fn server() -> &'static RedisServer {
     static SERVER: OnceLock<RedisServer> = OnceLock::new();
     SERVER.get_or_init(RedisServer::start)
+}
+
+/// Lets some milliseconds go by: between two looks at a condition that has a limit, or two calls
+/// of a caller that is patient.
+pub(crate) async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await; // tidy: sleep-ok callers have limits
 }
 
 /// A store whose futures are ready at once: the waiting is done in the runtime above.
