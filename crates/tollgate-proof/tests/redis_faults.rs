@@ -333,6 +333,23 @@ fn memory_that_is_full_is_an_error_that_changes_nothing() {
     });
 }
 
+/// A call may have a deadline of its own, shorter or longer than the store's.
+#[test]
+fn a_call_has_a_deadline_of_its_own() {
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let limiter = Limiter::new(limits(DAY), connect(&server.url(), SECOND * 20).await);
+        let _ = limiter.check("bob").await.unwrap();
+        server.command(&[b"CLIENT", b"PAUSE", b"500", b"ALL"]);
+        let begin = Instant::now();
+        let error = limiter.check_within(Duration::from_millis(20), "bob").await.unwrap_err();
+        assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
+        assert!(error.to_string().contains("20ms"), "{error}");
+        let decision = limiter.check_within(SECOND * 15, "bob").await.unwrap();
+        assert!(decision.is_allowed());
+    });
+}
+
 /// While writes are paused, a peek still answers.
 #[test]
 fn a_peek_answers_while_writes_are_paused() {

@@ -344,15 +344,8 @@ impl RedisStore {
         self.0.client.call(script, keys, &args, nonce, deadline).await
     }
 
-    /// Answers a question within a deadline of its own.
-    ///
-    /// # Errors
-    /// As [`Store::check`].
-    pub async fn check_within(
-        &self,
-        question: &Question<'_>,
-        deadline: Duration,
-    ) -> Result<Outcome, StoreError> {
+    async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        let deadline = question.deadline.unwrap_or(self.0.deadline);
         let logs = |limit: &Limit| limit.shape() == Shape::Log;
         if self.0.swapping
             && question.request.is_none()
@@ -549,7 +542,7 @@ impl Store for RedisStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.check_within(question, self.0.deadline).await
+        self.answer(question).await
     }
 
     async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {

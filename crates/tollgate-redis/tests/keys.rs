@@ -101,16 +101,48 @@ fn states_that_cannot_be_read_say_why() {
     let good = encode(&limits, &charged(&limits, "1@100")).unwrap();
     let mut newer = good.clone();
     newer[0] = b'2';
-    let cases: [(&[u8], &str); 6] = [
+    let cases: [(&[u8], &str); 8] = [
         (b"", "no state"),
         (b"12", "no state"),
         (&newer, "newer version"),
         (&good[..good.len() - 1], "length"),
         (b"1gg2:100000,1,10;gg2:1,1,1;|", "number of limits"),
         (b"1zz2:1;|", "cannot be read"),
+        (b"1gg2:100000,1,10;|\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0", "no count has"),
+        (b"1gg2:100000,1,10;|\0\0\0\0\0\0\0\0\0\0\0\0\x01", "no count has"),
     ];
     for (state, why) in cases {
         let error = decode(&limits, Some(state), &[]).unwrap_err();
         assert!(error.contains(why), "{state:?}: {error}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever lies there is read or refused, and what is read can be worked on.
+    #[test]
+    fn no_bytes_make_it_panic(
+        set in 0_usize..5,
+        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10;|", "1ff2:5,10000000,0;|",
+            "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5;|", "1ll0:5,10000000;|", "1gg2:0,0,0;|"]),
+        rest in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+        log in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..16), 0..4),
+    ) {
+        let sets = ["x: 10/s via gcra", "x: 5/10s via fixed_window", "x: 5/10s via sliding_log",
+            "x: 6/10s precision 5s via sliding_window", "x: 5/10s refill interval via token_bucket"];
+        let limits: LimitSet = sets[set].parse().unwrap();
+        let state = [head.as_bytes(), &rest].concat();
+        let logs = if log.is_empty() { vec![] } else { vec![log] };
+        for (state, logs) in [(Some(&state[..]), &[][..]), (None, &logs[..])] {
+            if let Ok((was, mut held)) = decode(&limits, state, logs) {
+                let mut new = Held::fresh(&limits);
+                for now in [0, 25_000_000, 1_763_632_025_123_456] {
+                    let now = Time::from_micros(now);
+                    let _ = engine::fresh_at_us(&was, &mut held);
+                    let _ = engine::inherit(&limits, &mut new, &was, &mut held, now);
+                    let mut parts = [Part::new(&was, &mut held)];
+                    let _ = engine::decide(&mut parts, now, 3, Mode::Whole);
+                }
+            }
+        }
     }
 }
