@@ -31,9 +31,21 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await; // tidy: sleep-ok callers have limits
 }
 
-/// A store whose futures are ready at once: the waiting is done in the runtime above.
-#[derive(Clone, Debug)]
+/// A store of a run whose futures are ready at once: the waiting is done in the runtime above. At
+/// its end no key of the server is without a TTL, and none of its own is left.
+#[derive(Debug)]
 pub(crate) struct Blocking(pub(crate) RedisStore);
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        assert_eq!(server().without_ttl(), Vec::<Vec<u8>>::new());
+        wait(self.0.clear_run()).unwrap();
+        assert_eq!(wait(self.0.count_keys()).unwrap(), 0);
+    }
+}
 
 fn wait<F: Future>(future: F) -> F::Output {
     runtime().block_on(future)
