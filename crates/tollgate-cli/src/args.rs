@@ -131,7 +131,9 @@ pub(crate) struct Which {
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// The value that all subjects of one check share on a cluster; not needed anywhere else
+    /// The value that all subjects of one check share on a cluster, where it decides which node
+    /// counts. On Redis it is a part of the keys, so a count with it and one without are two; on
+    /// other stores it has no effect
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
 }
@@ -140,7 +142,8 @@ pub(crate) struct Which {
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
-    /// charge [default: a file in your state folder]
+    /// charge; or `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`, with
+    /// `?deadline=5s` [default: a file in your state folder]
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 }
@@ -255,7 +258,8 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SEED")]
     pub(crate) spread: Option<u64>,
 
-    /// Where to count: `memory://`
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this replay
+    /// alone that are removed at its end
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 

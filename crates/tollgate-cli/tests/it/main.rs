@@ -5,6 +5,8 @@
 mod bad_input;
 mod counting;
 mod doctor;
+mod on_redis;
+mod redis;
 mod replaying;
 mod running;
 mod shown;
