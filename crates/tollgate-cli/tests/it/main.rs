@@ -9,6 +9,7 @@ mod on_redis;
 mod redis;
 mod replaying;
 mod running;
+mod scripts;
 mod shown;
 
 use std::path::Path;
