@@ -5,6 +5,7 @@
 mod bad_input;
 mod counting;
 mod doctor;
+mod examples;
 mod on_redis;
 mod redis;
 mod replaying;

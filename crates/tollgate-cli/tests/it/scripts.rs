@@ -7,7 +7,7 @@ use crate::Place;
 use crate::redis::{Redis, redis_cli};
 
 /// A shell in which `redis-cli` reaches the test's server.
-fn sh(place: &Place, text: &str) -> Output {
+pub(crate) fn sh(place: &Place, text: &str) -> Output {
     let bin = place.path().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     let program = bin.join("redis-cli");
