@@ -215,6 +215,20 @@ impl RedisStore {
         self.0.client.loads()
     }
 
+    /// Composes and loads the script of a check of one subject under these limits. Without it the
+    /// first check does so, and takes two round trips more.
+    ///
+    /// # Errors
+    /// As [`Store::check`]; nothing is charged.
+    pub async fn prepare(&self, limits: &LimitSet) -> Result<(), StoreError> {
+        // Any subject will do: a script is the same for all.
+        let subject =
+            Subject::of("key", "any").map_err(|error| StoreError::permanent(error.to_string()))?;
+        let parts = SmallVec::from_elem(Counted { subject: &subject, limits }, 1);
+        let plan = self.plan(&Question::new(parts, 1, Mode::Whole))?;
+        self.0.client.load(&plan.script, self.0.deadline).await
+    }
+
     /// How its keys are named.
     #[must_use]
     pub fn keys(&self) -> &Keys {

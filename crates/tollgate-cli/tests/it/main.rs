@@ -5,8 +5,12 @@
 mod bad_input;
 mod counting;
 mod doctor;
+mod examples;
+mod on_redis;
+mod redis;
 mod replaying;
 mod running;
+mod scripts;
 mod shown;
 
 use std::path::Path;

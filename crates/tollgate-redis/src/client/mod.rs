@@ -134,6 +134,20 @@ impl Client {
         Ok(answer?)
     }
 
+    /// Loads a script, so that the first call of it is not held up by that.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; nothing is charged.
+    pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
+        let by = Deadline::within(deadline);
+        let Some(slot) = self.0.slots.first() else {
+            return Err(self.0.door.unreachable("there is no connection").into());
+        };
+        let seen = self.0.loads.seen();
+        let wire = slot.wire(by).await?;
+        Ok(self.0.loads.load(script, seen, &wire, by).await?)
+    }
+
     /// Sends a command on a connection of its own, within the deadline, and gives the answer.
     ///
     /// For commands that are rare. Their answers carry no nonce, so nothing else may be on the
