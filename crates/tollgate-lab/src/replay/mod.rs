@@ -1,9 +1,10 @@
 //! What limits would have done to real traffic: every case of a [`Plan`] over the same events.
 //!
 //! Each case has a fresh memory store without a bound, so that a replay is exact, and a clock that
-//! is set to the time of each event; [`replay_in`] takes another store. A subject is the *number* of a client, not its name: which
-//! events are one client's is all that a limit can see of it, a number fits into the store's
-//! smallest entry, and a name from a hostile log may be longer than a subject can be.
+//! is set to the time of each event; [`replay_in`] takes another store. A subject is the *number*
+//! of a client, not its name: which events are one client's is all that a limit can see of it, a
+//! number fits into the store's smallest entry, and a name from a hostile log may be longer than a
+//! subject can be.
 //!
 //! ```
 //! use std::path::Path;
