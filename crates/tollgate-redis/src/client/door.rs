@@ -36,6 +36,8 @@ pub(super) struct Door {
     pub(super) options: Options,
     /// Set up once: reading the machine's authorities takes milliseconds.
     tls: Option<Arc<ClientConfig>>,
+    /// Whether a server may answer the greeting with an error.
+    any: bool,
 }
 
 impl Door {
@@ -47,7 +49,13 @@ impl Door {
             }
             _ => None,
         };
-        Ok(Self { options, tls })
+        Ok(Self { options, tls, any: false })
+    }
+
+    /// The same, to a server that may answer with an error as long as it answers: one that is
+    /// loading, or wants a password.
+    pub(super) fn lenient(self) -> Self {
+        Self { any: true, ..self }
     }
 
     /// Connects, within the timeout, and has had one answer when it returns: a frozen server
@@ -165,6 +173,8 @@ impl Door {
         match hello(&wire, &redis::cmd("PING")).await {
             // It is an answer all the same, and a store needs no PING.
             Err(Fault::NoPermission { .. }) => Ok(wire),
+            Err(fault @ (Fault::Closed { .. } | Fault::Garbled { .. })) => Err(fault),
+            Err(_) if self.any => Ok(wire),
             done => done.map(|()| wire),
         }
     }

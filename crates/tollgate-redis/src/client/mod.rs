@@ -168,6 +168,32 @@ impl Client {
     }
 }
 
+/// One connection for a few commands, for who looks at a server whatever its state: any answer to
+/// the greeting will do, and it is not made anew.
+pub(crate) struct Line(Wire);
+
+impl Line {
+    /// Connects.
+    ///
+    /// # Errors
+    /// It cannot be reached; or it refuses user, password or database.
+    pub(crate) async fn open(options: Options) -> Result<Self, Fault> {
+        let door = Door::new(options)?.lenient();
+        match door.open(0, |_| {}).await {
+            Ok(wire) => Ok(Self(wire)),
+            Err(fault) => Err(door.diagnose(fault).await),
+        }
+    }
+
+    /// Sends a command and waits for its answer, which may be an error of the server.
+    ///
+    /// # Errors
+    /// No answer in time, or the connection was lost.
+    pub(crate) async fn exchange(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
+        self.0.exchange(command, Deadline::within(within)).await
+    }
+}
+
 impl Shared {
     async fn ask(
         &self,

@@ -4,17 +4,24 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::time::Duration;
 
-use redis::{ConnectionLike as _, ErrorKind, RedisError, Value};
+use redis::Value;
+use tokio::runtime::{Builder, Runtime};
 
 use super::facts::{Answer, Commands, Lost};
+use crate::client::Line;
+use crate::fault::Fault;
+use crate::options::Options;
 
 /// How long connecting and each reply may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to be looked at by the doctor.
+/// A connection to be looked at by the doctor. It brings what drives it, and waits in its thread:
+/// not to be used within a tokio runtime.
 pub struct Connection {
-    connection: redis::Connection,
+    line: Line,
     address: String,
+    /// Dropped last: the line lives in it.
+    runtime: Runtime,
 }
 
 impl fmt::Debug for Connection {
@@ -48,11 +55,7 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(why) => write!(
-                f,
-                "the URL of the store cannot be read: {why}; write redis://HOST:PORT, \
-                 rediss://HOST:PORT or unix:///PATH"
-            ),
+            Self::Url(why) => f.write_str(why),
             Self::Unreachable { address, why } => {
                 write!(f, "no Redis can be reached at {address}: {why}")
             }
@@ -70,22 +73,21 @@ impl Connection {
     ///
     /// See [`Trouble`].
     pub fn open(url: &str) -> Result<Self, Trouble> {
-        // The URL itself is not shown: it may hold a password.
-        let client = redis::Client::open(url).map_err(|error| Trouble::Url(error.to_string()))?;
-        let address = client.get_connection_info().addr().to_string();
-        let trouble = |error: RedisError| {
-            let why = error.to_string();
-            let address = address.clone();
-            if is_servers_word(&error) {
-                Trouble::Refused { address, why }
-            } else {
-                Trouble::Unreachable { address, why }
+        let options = Options::from_url(url).map_err(|error| Trouble::Url(error.to_string()))?;
+        let address = options.address.to_string();
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Trouble::Unreachable {
+            address: address.clone(),
+            why: format!("no runtime can be started: {error}"),
+        })?;
+        match runtime.block_on(Line::open(options.connect_timeout(PATIENCE))) {
+            Ok(line) => Ok(Self { line, address, runtime }),
+            Err(Fault::Unreachable { why, .. }) => Err(Trouble::Unreachable { address, why }),
+            Err(fault) if is_servers_word(&fault) => {
+                Err(Trouble::Refused { address, why: fault.to_string() })
             }
-        };
-        let connection = client.get_connection_with_timeout(PATIENCE).map_err(trouble)?;
-        connection.set_read_timeout(Some(PATIENCE)).map_err(trouble)?;
-        connection.set_write_timeout(Some(PATIENCE)).map_err(trouble)?;
-        Ok(Self { connection, address })
+            Err(fault) => Err(Trouble::Unreachable { address, why: fault.to_string() }),
+        }
     }
 
     /// Where the server is, without user and password.
@@ -99,28 +101,22 @@ impl Commands for Connection {
     fn command(&mut self, words: &[&str]) -> impl Future<Output = Result<Answer, Lost>> {
         let mut command = redis::Cmd::new();
         command.arg(words);
-        ready(match self.connection.req_command(&command) {
-            Ok(value) => Ok(answer(value)),
-            Err(error) if is_servers_word(&error) => Ok(Answer::Error(words_of(&error))),
-            Err(error) => Err(Lost::new(error.to_string())),
-        })
+        let exchange = self.runtime.block_on(self.line.exchange(&command, PATIENCE));
+        ready(exchange.map(answer).map_err(|fault| Lost::new(fault.to_string())))
     }
 }
 
 /// Whether a server said it, and not the way to it.
-fn is_servers_word(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Server(_) | ErrorKind::Extension | ErrorKind::AuthenticationFailed
+fn is_servers_word(fault: &Fault) -> bool {
+    !matches!(
+        fault,
+        Fault::Tls { .. }
+            | Fault::TlsToPlainPort { .. }
+            | Fault::PlainToTlsPort { .. }
+            | Fault::Deadline { .. }
+            | Fault::Closed { .. }
+            | Fault::Garbled { .. }
     )
-}
-
-/// An error as the server wrote it: its code, then its words.
-fn words_of(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        _ => error.to_string(),
-    }
 }
 
 fn answer(value: Value) -> Answer {

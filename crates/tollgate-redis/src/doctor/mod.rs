@@ -17,8 +17,8 @@ pub const KEYS: &str = "tg1:*";
 
 /// What a user needs the right to: each as an ACL names it, and a call of it as the server is
 /// asked about, in which `KEY` stands for a key. The one list of it: the remedy and the trial are
-/// made from it.
-pub const COMMANDS: [(&str, &str); 22] = [
+/// made from it. Other clients, which may call the same scripts, begin with `hello` and `client`.
+pub const COMMANDS: [(&str, &str); 24] = [
     ("evalsha", "evalsha 0 1 KEY"),
     ("eval", "eval 0 1 KEY"),
     ("script|load", "script load 0"),
@@ -27,6 +27,8 @@ pub const COMMANDS: [(&str, &str); 22] = [
     ("set", "set KEY 0"),
     ("del", "del KEY"),
     ("exists", "exists KEY"),
+    ("type", "type KEY"),
+    ("pttl", "pttl KEY"),
     ("pexpire", "pexpire KEY 1"),
     ("lrange", "lrange KEY 0 0"),
     ("lindex", "lindex KEY 0"),
