@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use crate::Place;
 
 /// A Redis on a unix socket alone, killed with the test.
-struct Redis(Child);
+pub(crate) struct Redis(Child);
 
 impl Redis {
     /// None when none is installed.
-    fn start(dir: &Path, arguments: &[&str]) -> Option<(Self, String)> {
+    pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Option<(Self, String)> {
         let named = std::env::var_os("TOLLGATE_REDIS_SERVER");
         let programs = named.map_or_else(
             || vec!["redis-server".into(), "valkey-server".into()],
