@@ -9,8 +9,11 @@ use tollgate::{Limit, LimitSet};
 use super::{Clock, Form, Parts, by_place, distinct, has_state, tag};
 use crate::script::Script;
 
+mod inline;
 mod read;
 mod write;
+
+use inline::Body;
 
 /// What a script answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,11 +162,12 @@ impl<'s> Composer<'s> {
             .collect();
         let _ = write!(out, "#!lua{flags}\n-- Tollgate: {}\n", sets.join(" + "));
         let own = distinct(self.slots().map(|slot| slot.step));
-        let hot: String = own.iter().map(|step| self.texts.hot(step)).collect();
-        if hot.contains("mul_div(") {
+        if own.iter().any(|step| self.texts.hot(step).contains("mul_div(")) {
             out.push_str(&self.texts.mul_div);
         }
-        out.push_str(&hot);
+        for step in &own {
+            out.push_str(&self.called(step));
+        }
         let ask = self.texts.driver("ask.lua").replace("$KEYS", &self.keys.to_string());
         out.push_str(&ask.replace("$ARGS", &self.check.arguments().to_string()));
         if self.prefix == "L." {
@@ -232,80 +236,74 @@ end
         );
     }
 
-    /// Brings a state up to now.
+    /// How a limit stands at now, before what is asked.
     fn view(&self, slot: &Slot<'_>, out: &mut String) {
-        let (local, name) = (self.local, slot.step.name);
-        let n = |what| self.name(what, slot);
-        let arguments = Self::arguments(slot);
-        let _ = match slot.form {
-            Form::Pair => writeln!(
-                out,
-                "{local}{}, {}, {}, {} = {name}_view({}, {}, now, {arguments})",
-                n("p"),
-                n("q"),
-                n("at"),
-                n("back"),
-                n("a"),
-                n("b"),
-            ),
-            Form::Row(_) => writeln!(
-                out,
-                "{local}{}, {}, {}, {}, {} = {name}_view({}, now, {arguments})",
-                n("x"),
-                n("y"),
-                n("z"),
-                n("at"),
-                n("back"),
-                n("row"),
-            ),
-            Form::Log => writeln!(
-                out,
-                "{local}{}, {}, {}, {}, {} = {name}_view({}, {}, {}, {}, {}, now, {arguments})",
-                n("first"),
-                n("rest"),
-                n("used"),
-                n("at"),
-                n("back"),
-                n("event"),
-                n("base"),
-                n("oldest"),
-                n("newest"),
-                n("total"),
+        let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
+            Form::Pair => (&["p", "q", "at", "back"], vec!["a", "b"]),
+            Form::Row(_) => (&["x", "y", "z", "at", "back"], vec!["row"]),
+            Form::Log => (
+                &["first", "rest", "used", "at", "back"],
+                vec!["event", "base", "oldest", "newest", "total"],
             ),
         };
+        arguments.push("now");
+        self.call(slot, "view", self.local, results, &arguments, out);
     }
 
     /// What remains, how long to wait, and until when all is free.
     fn judge(&self, slot: &Slot<'_>, local: &str, cost: &str, out: &mut String) {
-        let name = slot.step.name;
-        let n = |what| self.name(what, slot);
-        let arguments = Self::arguments(slot);
-        let _ = write!(out, "{local}{}, {}, {} = {name}_judge(", n("left"), n("wait"), n("reset"));
-        let _ = match slot.form {
-            Form::Pair => write!(out, "{}, {}, {}", n("p"), n("q"), n("at")),
-            Form::Row(_) => write!(
-                out,
-                "{}, {}, {}, {}, {}, {}",
-                n("row"),
-                n("x"),
-                n("y"),
-                n("z"),
-                n("at"),
-                n("back")
-            ),
-            Form::Log => write!(
-                out,
-                "{}, {}, {}, {}, {}, {}, {}",
-                n("event"),
-                n("first"),
-                n("rest"),
-                n("used"),
-                n("at"),
-                n("back"),
-                n("newest")
-            ),
+        let mut arguments = match slot.form {
+            Form::Pair => vec!["p", "q", "at"],
+            Form::Row(_) => vec!["row", "x", "y", "z", "at", "back"],
+            Form::Log => vec!["event", "first", "rest", "used", "at", "back", "newest"],
         };
-        let _ = writeln!(out, ", now, {cost}, {arguments})");
+        arguments.extend(["now", cost]);
+        self.call(slot, "judge", local, &["left", "wait", "reset"], &arguments, out);
+    }
+
+    /// Calls a function of a limit's step, or writes it out. `results` and `arguments` are names
+    /// of values of the limit; `now` and the cost are everybody's.
+    fn call(
+        &self,
+        slot: &Slot<'_>,
+        function: &str,
+        local: &str,
+        results: &[&str],
+        arguments: &[&str],
+        out: &mut String,
+    ) {
+        let results: Vec<String> = results.iter().map(|what| self.name(what, slot)).collect();
+        let results = results.join(", ");
+        let value = |what: &&str| match *what {
+            "now" | "cost" | "1" => (*what).to_owned(),
+            _ => self.name(what, slot),
+        };
+        let numbers = slot.twin.arguments.iter().map(ToString::to_string);
+        let arguments: Vec<String> = arguments.iter().map(value).chain(numbers).collect();
+        if let Some(body) = self.body(slot.step, function) {
+            if !local.is_empty() {
+                let _ = writeln!(out, "{local}{results}");
+            }
+            body.write(&results, &arguments, out);
+        } else {
+            let (name, arguments) = (slot.step.name, arguments.join(", "));
+            let _ = writeln!(out, "{local}{results} = {name}_{function}({arguments})");
+        }
+    }
+
+    /// A function that is written out instead of called. Not with many limits: the script would
+    /// grow by all of them.
+    fn body(&self, step: &LuaStep, function: &str) -> Option<Body<'_>> {
+        let name = format!("{}_{function}", step.name);
+        self.prefix.is_empty().then(|| Body::of(self.texts.hot(step), &name)).flatten()
+    }
+
+    /// The functions of a step that are called.
+    fn called(&self, step: &LuaStep) -> String {
+        let functions = ["view", "judge", "charge"];
+        let written = functions.iter().filter(|function| self.body(step, function).is_some());
+        let written: Vec<_> = written.map(|function| format!("{}_{function}", step.name)).collect();
+        inline::without(self.texts.hot(step), &written)
     }
 
     /// Lowers the cost to what remains; nothing left is a denial, as for cost 1.
@@ -346,45 +344,20 @@ end
 
     /// Charges one limit. What is written is written by `keep`.
     fn charge(&self, slot: &Slot<'_>, out: &mut String) {
-        let name = slot.step.name;
         let n = |what| self.name(what, slot);
-        let arguments = Self::arguments(slot);
-        let _ = match slot.form {
-            Form::Pair => writeln!(
-                out,
-                "  {}, {}, {} = {name}_charge({}, {}, {}, now, cost, {arguments})",
-                n("a"),
-                n("b"),
-                n("reset"),
-                n("p"),
-                n("q"),
-                n("at"),
-            ),
-            Form::Row(_) => writeln!(
-                out,
-                "  {} = {name}_charge({}, {}, {}, {}, {}, {}, now, cost, {arguments})",
-                n("reset"),
-                n("row"),
-                n("x"),
-                n("y"),
-                n("z"),
-                n("at"),
-                n("back"),
-            ),
-            Form::Log => writeln!(
-                out,
-                "  {}, {}, {} = {name}_charge({}, {}, {}, {}, {}, {}, now, cost, {arguments})",
-                n("reset"),
-                n("how"),
-                n("sum"),
-                n("first"),
-                n("used"),
-                n("at"),
-                n("back"),
-                n("newest"),
-                n("total"),
-            ),
+        let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
+            Form::Pair => (&["a", "b", "reset"], vec!["p", "q", "at"]),
+            Form::Row(_) => (&["reset"], vec!["row", "x", "y", "z", "at", "back"]),
+            Form::Log => {
+                (&["reset", "how", "sum"], vec!["first", "used", "at", "back", "newest", "total"])
+            }
         };
+        arguments.extend(["now", "cost"]);
+        let mut text = String::new();
+        self.call(slot, "charge", "", results, &arguments, &mut text);
+        for line in text.lines() {
+            let _ = writeln!(out, "  {line}");
+        }
         let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
         let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
     }

@@ -74,8 +74,9 @@ if {v} then
         let steps = distinct(words.flat_map(|slot| slot.limit.strategy().lua_steps()).copied());
         let mut text = self.texts.mul_div.clone();
         for step in &steps {
-            if own.iter().all(|known| known.code != step.code) {
-                text.push_str(self.texts.hot(step));
+            let hot = self.texts.hot(step);
+            if own.iter().all(|known| known.code != step.code) || self.called(step) != hot {
+                text.push_str(hot);
             }
             text.push_str(self.texts.cold(step));
         }
