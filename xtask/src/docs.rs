@@ -19,6 +19,18 @@ use crate::tree::Tree;
 
 /// The line that opens a generated part; a line [`END`] closes it.
 const BEGIN: &str = "<!-- generated: which-one -->";
+
+/// Programs that a page shows as they stand, each with the language of its block. The line that
+/// opens the part names the file.
+const EXAMPLES: [(&str, &str); 3] = [
+    ("examples/redis/limit.sh", "sh"),
+    ("examples/redis/limit.py", "python"),
+    ("examples/redis/limit.mjs", "js"),
+];
+
+/// The page that shows them.
+const REDIS_PAGE: &str = "docs/redis.md";
+
 const END: &str = "<!-- end -->";
 
 /// The quota of every row of the table.
@@ -79,14 +91,20 @@ fn parts(tree: &Tree) -> Result<Vec<Part>> {
         .map(|strategy| row(*strategy, &format!("[`{strategy}`]({})", page(*strategy))))
         .collect::<Result<_>>()?;
     let path = "README.md".to_owned();
-    let text = with_part(&path, &read(&path)?, &table(&rows.concat()))?;
+    let text = with_part(&path, &read(&path)?, BEGIN, &table(&rows.concat()))?;
     parts.push(Part { path, text });
     for strategy in Strategy::ALL {
         let path = page(*strategy);
         let row = row(*strategy, &format!("`{strategy}`"))?;
-        let text = with_part(&path, &read(&path)?, &table(&row))?;
+        let text = with_part(&path, &read(&path)?, BEGIN, &table(&row))?;
         parts.push(Part { path, text });
     }
+    let mut text = read(REDIS_PAGE)?;
+    for (file, language) in EXAMPLES {
+        let shown = format!("```{language}\n{}```\n", read(file)?);
+        text = with_part(REDIS_PAGE, &text, &format!("<!-- generated: {file} -->"), &shown)?;
+    }
+    parts.push(Part { path: REDIS_PAGE.to_owned(), text });
     for (path, look) in [("docs/picture.svg", LIGHT), ("docs/picture-dark.svg", DARK)] {
         parts.push(Part { path: path.to_owned(), text: picture(look)? });
     }
@@ -100,14 +118,14 @@ fn page(strategy: Strategy) -> String {
 }
 
 /// The text with its generated part replaced.
-fn with_part(path: &str, text: &str, part: &str) -> Result<String> {
-    let Some((before, rest)) = text.split_once(BEGIN) else {
-        bail!("{path} has no line `{BEGIN}`: add it and a line `{END}` where the table belongs");
+fn with_part(path: &str, text: &str, begin: &str, part: &str) -> Result<String> {
+    let Some((before, rest)) = text.split_once(begin) else {
+        bail!("{path} has no line `{begin}`: add it and a line `{END}` where the part belongs");
     };
     let Some((_, after)) = rest.split_once(END) else {
-        bail!("{path} has no line `{END}` after `{BEGIN}`");
+        bail!("{path} has no line `{END}` after `{begin}`");
     };
-    Ok(format!("{before}{BEGIN}\n{part}{END}{after}"))
+    Ok(format!("{before}{begin}\n{part}{END}{after}"))
 }
 
 fn table(rows: &str) -> String {
@@ -302,16 +320,16 @@ mod tests {
     #[test]
     fn a_part_is_replaced_and_the_rest_stays() {
         let text = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let written = with_part("a.md", &text, "new\n").unwrap();
+        let written = with_part("a.md", &text, BEGIN, "new\n").unwrap();
         assert_eq!(written, format!("before\n{BEGIN}\nnew\n{END}\nafter\n"));
-        assert_eq!(with_part("a.md", &written, "new\n").unwrap(), written);
+        assert_eq!(with_part("a.md", &written, BEGIN, "new\n").unwrap(), written);
     }
 
     #[test]
     fn a_missing_marker_is_named() {
-        let said = with_part("a.md", "text", "").err().unwrap().to_string();
+        let said = with_part("a.md", "text", BEGIN, "").err().unwrap().to_string();
         assert!(said.starts_with("a.md has no line `<!-- generated"), "{said}");
-        let said = with_part("a.md", BEGIN, "").err().unwrap().to_string();
+        let said = with_part("a.md", BEGIN, BEGIN, "").err().unwrap().to_string();
         assert!(said.starts_with("a.md has no line `<!-- end -->`"), "{said}");
     }
 

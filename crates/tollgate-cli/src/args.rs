@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate::Strategy;
 
@@ -87,6 +87,21 @@ pub(crate) enum Command {
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Replay),
+    /// Print the Lua script for limits, for any Redis client
+    ///
+    /// Several limits are one set on one subject, all or nothing in one call. The script carries
+    /// its limits, reads the server's clock, and counts under the same keys as every other command:
+    /// a count can be shared between this and your own client.
+    ///
+    /// What is printed can be pasted into a shell, or piped: what is explained is commented out.
+    #[command(after_help = "Example: tollgate scripts \"10/s via gcra\" --answer boolean | sh")]
+    #[command(after_long_help = "Examples:
+  tollgate scripts \"10/s via gcra\" \"240/h via sliding_window\"
+  tollgate scripts 10/s --format lua > limit.lua
+  tollgate scripts --on resource:12=\"5/10s via sliding_log\" \\
+                   --on consumer:1=\"3/10s via sliding_log\" --shard 12 --answer boolean
+  redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0")]
+    Scripts(Scripts),
     /// Look whether a Redis or Valkey server is fit to hold counts
     ///
     /// Asks it for its version, scripts, rights, role, memory, disk, clock and distance, and says
@@ -131,7 +146,9 @@ pub(crate) struct Which {
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// The value that all subjects of one check share on a cluster; not needed anywhere else
+    /// The value that all subjects of one check share on a cluster, where it decides which node
+    /// counts. On Redis it is a part of the keys, so a count with it and one without are two; on
+    /// other stores it has no effect
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
 }
@@ -140,7 +157,8 @@ pub(crate) struct Which {
 #[derive(Debug, Args)]
 pub(crate) struct Place {
     /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
-    /// charge [default: a file in your state folder]
+    /// charge; or `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`, with
+    /// `?deadline=5s` [default: a file in your state folder]
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 }
@@ -255,13 +273,74 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "SEED")]
     pub(crate) spread: Option<u64>,
 
-    /// Where to count: `memory://`
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this replay
+    /// alone that are removed at its end
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Scripts {
+    /// A limit, as `10/s`; several as arguments or joined by `,` are one set
+    #[arg(value_name = "LIMIT", required_unless_present = "on")]
+    pub(crate) limits: Vec<String>,
+
+    /// The subject of the printed calls; any other is asked with the same script
+    #[arg(long, value_name = "SUBJECT", default_value = "user:42")]
+    pub(crate) subject: String,
+
+    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects in
+    /// one call
+    #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
+    pub(crate) on: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    pub(crate) strategy: Option<String>,
+
+    /// The value that all subjects of one call share on a cluster, where their keys must lie
+    /// together; a part of the keys
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) shard: Option<String>,
+
+    /// How many units
+    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) cost: String,
+
+    /// Look, and change nothing
+    #[arg(long)]
+    pub(crate) peek: bool,
+
+    /// Charge as much as remains when that is less than the cost
+    #[arg(long)]
+    pub(crate) partial: bool,
+
+    /// What it answers: what remains and how long to wait for each limit, or 1 and 0
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
+    pub(crate) answer: Reply,
+
+    /// What to print: lines for a shell, the script alone, or one JSON object with all of it
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = ScriptFormat::RedisCli)]
+    pub(crate) format: ScriptFormat,
+}
+
+/// What a script answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Reply {
+    Verbose,
+    Boolean,
+}
+
+/// How a script is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ScriptFormat {
+    RedisCli,
+    Lua,
+    Json,
 }
 
 #[derive(Debug, Args)]

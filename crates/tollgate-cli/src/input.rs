@@ -125,8 +125,7 @@ pub(crate) fn on(text: &str, strategy: Option<Strategy>) -> Result<(Subject, Lim
     Ok((Subject::parse(subject)?, limits(&[limit.to_owned()], strategy)?))
 }
 
-/// The value that all subjects of one check share on a cluster. Only its form is looked at: no
-/// store of this version has shards.
+/// The value that all subjects of one check share on a cluster: is it one?
 pub(crate) fn shard(value: &str) -> Result<()> {
     if value.is_empty() {
         bail!("`--shard` is empty: give the value that the subjects share, as in `--shard 12`");

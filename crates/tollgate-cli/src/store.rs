@@ -1,46 +1,169 @@
-//! Which store a command asks.
+//! Which store a command asks, and how it waits for the answer.
 
 use std::ffi::OsString;
+use std::future::Future;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use tollgate_sqlite::{Options, SqliteStore};
+use tokio::runtime::{Builder, Runtime};
+use tollgate::engine::Outcome;
+use tollgate::{Counted, Inspection, Limiter, Question, Receipt, Refund, Store, StoreError};
+use tollgate_redis::RedisStore;
+use tollgate_sqlite::SqliteStore;
 
-use crate::args::Place;
+use crate::args::{Place, Which};
+use crate::counts::Counts;
 use crate::input::shown;
 
-/// Opens the store that the arguments, the environment or the default name. A busy database is
-/// waited for as long as its own default says: 5 s.
-pub(crate) fn open(place: &Place) -> Result<SqliteStore> {
-    let options = match place.store.as_deref().filter(|url| !url.is_empty()) {
-        Some(url) => options(url)?,
-        None => Options::new(default_path()?),
-    };
-    Ok(SqliteStore::open_with(options)?)
+/// How long a command waits for Redis when the URL has no `deadline`: as long as for SQLite. A
+/// service gives up in 50 ms, but a person would rather wait than ask again.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The stores that a command can ask.
+pub(crate) enum AnyStore {
+    Sqlite(SqliteStore),
+    Redis(RedisStore),
 }
 
-/// What a URL says.
-fn options(url: &str) -> Result<Options> {
-    if let Some((scheme, _)) = url.split_once("://") {
-        match scheme {
-            "sqlite" => {}
-            "memory" => bail!(
-                "`memory://` would forget everything when this command ends, and so admit always: \
-                 use `sqlite://PATH`, or leave `--store` out"
-            ),
-            "redis" | "rediss" | "redis+sentinel" | "redis+cluster" => bail!(
-                "`{scheme}://` is not built yet: this version has `sqlite://PATH` and, for \
-                 `replay`, `memory://`"
-            ),
-            _ => bail!(
-                "unknown kind of store `{}://`: this version has `sqlite://PATH` and, for \
-                 `replay`, `memory://`",
-                shown(scheme)
-            ),
+/// A limiter over the store that was named, and what drives it.
+pub(crate) struct Counter {
+    pub(crate) limiter: Limiter<AnyStore>,
+    /// Redis needs a runtime; the file does not.
+    runtime: Option<Runtime>,
+}
+
+impl Counter {
+    /// Opens the store that the arguments, the environment or the default name. A busy database
+    /// is waited for as long as its own default says: 5 s.
+    pub(crate) fn open(place: &Place, which: &Which, counts: &Counts) -> Result<Self> {
+        let (store, runtime) = match Named::read(place.store.as_deref())? {
+            Named::Sqlite(options) => (AnyStore::Sqlite(SqliteStore::open_with(options)?), None),
+            Named::Redis(options) => {
+                let runtime = runtime()?;
+                let mut builder = RedisStore::builder(options);
+                if let Some(shard) = &which.shard {
+                    builder = builder.shard(shard);
+                }
+                (AnyStore::Redis(runtime.block_on(builder.connect())?), Some(runtime))
+            }
+        };
+        let limiter = Limiter::new(counts.first_limits().clone(), store);
+        Ok(Self { limiter, runtime })
+    }
+
+    /// Waits for an answer.
+    pub(crate) fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
+        match &self.runtime {
+            Some(runtime) => runtime.block_on(answer),
+            None => pollster::block_on(answer),
         }
     }
-    Ok(Options::from_url(url)?)
+
+    /// Sees what has become of the connection while nobody waited, so that nothing is sent over
+    /// one that was closed meanwhile: that would leave in doubt whether it was charged.
+    pub(crate) fn catch_up(&self) {
+        if let Some(runtime) = &self.runtime {
+            // The shortest timer, for which the runtime looks at its sockets.
+            runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        }
+    }
+}
+
+/// What Redis is waited for in: this thread, and none beside it.
+pub(crate) fn runtime() -> Result<Runtime> {
+    Builder::new_current_thread().enable_all().build().context("no runtime can be started")
+}
+
+/// A store as a URL names it.
+#[derive(Debug)]
+enum Named {
+    Sqlite(tollgate_sqlite::Options),
+    Redis(tollgate_redis::Options),
+}
+
+impl Named {
+    /// What a URL says; without one it is the file in the user's state folder.
+    fn read(url: Option<&str>) -> Result<Self> {
+        let Some(url) = url.filter(|url| !url.is_empty()) else {
+            return Ok(Self::Sqlite(tollgate_sqlite::Options::new(default_path()?)));
+        };
+        let Some((scheme, _)) = url.split_once("://") else {
+            return Ok(Self::Sqlite(tollgate_sqlite::Options::from_url(url)?));
+        };
+        match scheme {
+            "sqlite" => Ok(Self::Sqlite(tollgate_sqlite::Options::from_url(url)?)),
+            _ if is_redis(scheme) => Ok(Self::Redis(redis_options(url, PATIENCE)?)),
+            "memory" => bail!(
+                "`memory://` would forget everything when this command ends, and so admit always: \
+                 use `sqlite://PATH` or `redis://HOST:PORT`, or leave `--store` out"
+            ),
+            "redis+sentinel" | "redis+cluster" => bail!("`{scheme}://` is not built yet: {KINDS}"),
+            _ => bail!("unknown kind of store `{}://`: {KINDS}", shown(scheme)),
+        }
+    }
+}
+
+/// What may be written instead.
+const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
+                     `unix:///PATH`) and, for `replay`, `memory://`";
+
+/// Whether URLs with this scheme name a Redis.
+pub(crate) fn is_redis(scheme: &str) -> bool {
+    matches!(scheme, "redis" | "rediss" | "unix" | "redis+unix")
+}
+
+/// What a URL of Redis says, with this deadline when it says none.
+pub(crate) fn redis_options(url: &str, deadline: Duration) -> Result<tollgate_redis::Options> {
+    let options = tollgate_redis::Options::from_url(url)?;
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let said = query.split('&').any(|pair| pair.starts_with("deadline="));
+    Ok(if said { options } else { options.deadline(deadline) })
+}
+
+impl Store for AnyStore {
+    fn identity(&self) -> u64 {
+        match self {
+            Self::Sqlite(store) => store.identity(),
+            Self::Redis(store) => store.identity(),
+        }
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.check(question).await,
+            Self::Redis(store) => store.check(question).await,
+        }
+    }
+
+    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.refund(receipt).await,
+            Self::Redis(store) => store.refund(receipt).await,
+        }
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.adjust(counted, delta).await,
+            Self::Redis(store) => store.adjust(counted, delta).await,
+        }
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.reset(counted).await,
+            Self::Redis(store) => store.reset(counted).await,
+        }
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        match self {
+            Self::Sqlite(store) => store.inspect(counted).await,
+            Self::Redis(store) => store.inspect(counted).await,
+        }
+    }
 }
 
 /// The file in the user's state folder, which is made when it is not there.
@@ -89,15 +212,27 @@ mod tests {
     fn stores_that_are_not_there_say_so() {
         for (url, says) in [
             ("memory://", "would forget everything"),
-            ("redis://localhost", "`redis://` is not built yet"),
-            ("rediss://localhost", "`rediss://` is not built yet"),
-            ("redis+cluster://a,b", "not built yet"),
+            ("redis+cluster://a,b", "`redis+cluster://` is not built yet"),
+            ("redis+sentinel://a", "not built yet"),
+            ("redis://", "the host is missing"),
             ("postgres://x", "unknown kind of store `postgres://`"),
             ("sqlite://", "path is missing"),
         ] {
-            let error = options(url).unwrap_err().to_string();
+            let error = Named::read(Some(url)).unwrap_err().to_string();
             assert!(error.contains(says), "{url}: {error}");
         }
-        assert!(options("sqlite:///tmp/x.db?sync=full").is_ok());
+        for url in ["sqlite:///tmp/x.db?sync=full", "/tmp/x.db"] {
+            assert!(matches!(Named::read(Some(url)), Ok(Named::Sqlite(_))), "{url}");
+        }
+        for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
+            assert!(matches!(Named::read(Some(url)), Ok(Named::Redis(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_deadline_in_the_url_counts() {
+        let with = |url| format!("{:?}", redis_options(url, PATIENCE).unwrap());
+        assert!(with("redis://x").contains("deadline: 5s"), "{}", with("redis://x"));
+        assert!(with("redis://x?connections=1&deadline=70ms").contains("deadline: 70ms"));
     }
 }

@@ -98,6 +98,12 @@ pub enum Error {
     /// The engine gave no decision for an event of a replay.
     #[error("an event of the replay got no decision: {0}")]
     Decide(#[from] tollgate::Error),
+    /// The store of a replay cannot be used.
+    #[error(transparent)]
+    Store(#[from] tollgate::StoreError),
+    /// The replay was told to stop.
+    #[error("the replay was stopped before its end")]
+    Stopped,
 }
 
 impl Error {

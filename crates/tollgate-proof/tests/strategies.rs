@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use tollgate::engine::{self, Held, Mode, Part};
-use tollgate::{Limit, LimitSet, Strategy, Time, Traits};
+use tollgate::{Carried, Limit, LimitSet, Strategy, Time, Traits};
 
 fn traits(limit: &str) -> Traits {
     let limit: Limit = limit.parse().unwrap();
@@ -299,6 +299,47 @@ fn one_unit_is_carried_to_other_places() {
             }
         }
     }
+}
+
+/// Other words for the same numbers are no change: the state is taken as it is, and a denial mends
+/// what a clock's step back left in the future.
+#[test]
+fn the_same_numbers_in_other_words_are_the_same_count() {
+    for (was, is) in [
+        ("x: 60/1m via uniform", "x: 1/1s via uniform"),
+        ("x: 20/20s burst 1 via gcra", "x: 1/1s via gcra"),
+    ] {
+        let (was, is): (LimitSet, LimitSet) = (was.parse().unwrap(), is.parse().unwrap());
+        let mut old = Held::fresh(&was);
+        let mut parts = [Part::new(&was, &mut old)];
+        assert_eq!(
+            engine::decide(&mut parts, Time::from_micros(10_000_000), 1, Mode::Whole).granted,
+            1
+        );
+        let mut new = Held::fresh(&is);
+        let now = Time::from_micros(5_000_000);
+        let carried = engine::inherit(&is, &mut new, &was, &mut old, now);
+        assert_eq!(carried[..], [Carried::Same]);
+        assert_eq!(new, old);
+        let mut parts = [Part::new(&is, &mut new).carrying(carried)];
+        let outcome = engine::decide(&mut parts, now, 1, Mode::Whole);
+        assert_eq!((outcome.granted, outcome.changed), (0, true), "{is}");
+        assert_eq!(outcome.fields[0].retry_after_us, Some(1_000_000));
+    }
+}
+
+/// A charge from before the burst was lowered gives back what a full bucket owes, and no more.
+#[test]
+fn a_charge_above_the_present_burst_is_given_back() {
+    let was: LimitSet = "x: 1000000000000/366d via gcra".parse().unwrap();
+    let is: LimitSet = "x: 1/366d via gcra".parse().unwrap();
+    let mut held = Held::fresh(&is);
+    let now = Time::from_micros(1_000_000);
+    let mut parts = [Part::new(&is, &mut held)];
+    assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
+    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], 1_000_000_000_000, now);
+    assert_eq!(given[..], [1]);
+    assert_eq!(held, Held::fresh(&is));
 }
 
 #[test]

@@ -386,6 +386,7 @@ impl Fault {
                 | Self::Cluster
                 | Self::CrossSlot
                 | Self::WrongType
+                | Self::Refused { .. }
         )
     }
 }

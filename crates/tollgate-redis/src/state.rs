@@ -1,10 +1,15 @@
 //! How a state lies in its key, for everything that is not Lua.
 
-use tollgate::engine::{Held, VecLog};
+use tollgate::engine::{self, Held, VecLog};
 use tollgate::strategy::{Entry, LuaStep, lua_steps};
 use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
 
 use crate::compose::{Form, by_place, has_state, set_tag, tag};
+
+/// No time reaches this.
+const MAX_EXACT: u64 = 1 << 53;
+
+const UNSOUND: &str = "it holds numbers that no count has";
 
 /// Totals of a log wrap around here.
 const WRAP: u64 = 1 << 48;
@@ -105,10 +110,14 @@ pub fn decode(
         let mut entries = Vec::with_capacity(rows.len());
         for row in rows {
             let (at, sum) = row.split_at_checked(7).ok_or(LENGTH)?;
-            let sum = number(sum);
+            let (at_us, sum) = (number(at), number(sum));
             total += sum.wrapping_sub(before) % WRAP;
             before = sum;
-            entries.push(Entry { at_us: number(at), total });
+            let earlier = entries.last().map_or(0, |entry: &Entry| entry.at_us);
+            if at_us < earlier || at_us >= MAX_EXACT {
+                return Err(UNSOUND);
+            }
+            entries.push(Entry { at_us, total });
         }
         events[i] = Some(VecLog::new(0, entries));
     }
@@ -134,6 +143,9 @@ pub fn decode(
                 into.copy_from_slice(&words[i]);
             }
         }
+    }
+    if !engine::is_sound(&set, &held.words) {
+        return Err(UNSOUND);
     }
     Ok((set, held))
 }

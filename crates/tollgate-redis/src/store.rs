@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 use tollgate::engine::{self, Fields, Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{
-    Carried, Clock as TimeSource, Counted, Inspection, LimitSet, Question, Receipt, Refund, Store,
-    StoreError, Subject, Time,
+    Carried, Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Question, Receipt, Refund,
+    Store, StoreError, Subject, Time,
 };
 
 use crate::client::Client;
@@ -128,7 +128,8 @@ impl Builder {
     }
 
     /// Decides here and writes by comparing and swapping, in two round trips and more: what a
-    /// strategy without a step in Lua needs. Checks and peeks only, and no logs.
+    /// strategy without a step in Lua needs. For checks and peeks; logs, request ids and what is
+    /// rare are left to their scripts.
     #[must_use]
     pub fn swapping(self) -> Self {
         Self { swapping: true, ..self }
@@ -217,6 +218,20 @@ impl RedisStore {
     #[must_use]
     pub fn loads(&self) -> u64 {
         self.0.client.loads()
+    }
+
+    /// Composes and loads the script of a check of one subject under these limits. Without it the
+    /// first check does so, and takes two round trips more.
+    ///
+    /// # Errors
+    /// As [`Store::check`]; nothing is charged.
+    pub async fn prepare(&self, limits: &LimitSet) -> Result<(), StoreError> {
+        // Any subject will do: a script is the same for all.
+        let subject =
+            Subject::of("key", "any").map_err(|error| StoreError::permanent(error.to_string()))?;
+        let parts = SmallVec::from_elem(Counted { subject: &subject, limits }, 1);
+        let plan = self.plan(&Question::new(parts, 1, Mode::Whole))?;
+        self.0.client.load(&plan.script, self.0.deadline).await
     }
 
     /// How its keys are named.
@@ -348,16 +363,13 @@ impl RedisStore {
         self.0.client.call(script, keys, &args, nonce, deadline).await
     }
 
-    /// Answers a question within a deadline of its own.
-    ///
-    /// # Errors
-    /// As [`Store::check`].
-    pub async fn check_within(
-        &self,
-        question: &Question<'_>,
-        deadline: Duration,
-    ) -> Result<Outcome, StoreError> {
-        if self.0.swapping {
+    async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        let deadline = question.deadline.unwrap_or(self.0.deadline);
+        let logs = |limit: &Limit| limit.shape() == Shape::Log;
+        if self.0.swapping
+            && question.request.is_none()
+            && !question.parts.iter().any(|part| part.limits.limits().iter().any(logs))
+        {
             return self.check_by_swapping(question, deadline).await;
         }
         let plan = self.plan(question)?;
@@ -390,14 +402,7 @@ impl RedisStore {
         question: &Question<'_>,
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
-        question.without_request()?;
         let by = Instant::now() + deadline;
-        let logs = |limit: &tollgate::Limit| limit.shape() == Shape::Log;
-        if question.parts.iter().any(|part| part.limits.limits().iter().any(logs)) {
-            return Err(StoreError::permanent(
-                "logs are not compared and swapped: connect without `swapping`",
-            ));
-        }
         let keys: Vec<String> = question
             .parts
             .iter()
@@ -556,7 +561,7 @@ impl Store for RedisStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.check_within(question, self.0.deadline).await
+        self.answer(question).await
     }
 
     async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {

@@ -2,6 +2,7 @@
 
 use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
+use core::time::Duration;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
@@ -91,7 +92,17 @@ impl Session {
         parts: &[Counted<'_>],
         work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        wait::within(self.options.deadline);
+        self.run_within(self.options.deadline, access, parts, work)
+    }
+
+    fn run_within<T>(
+        &self,
+        deadline: Duration,
+        access: Access,
+        parts: &[Counted<'_>],
+        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        wait::within(deadline);
         self.step(access.begin())?;
         let all = || {
             if access == Access::Read {
@@ -128,7 +139,8 @@ impl Session {
 
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
-        self.run(access, &question.parts, |cx| check(cx, question))
+        let deadline = question.deadline.unwrap_or(self.options.deadline);
+        self.run_within(deadline, access, &question.parts, |cx| check(cx, question))
     }
 
     pub(crate) fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {

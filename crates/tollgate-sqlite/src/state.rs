@@ -127,6 +127,9 @@ pub(crate) fn known<'c>(
     if packed.words.len() != limits.words() || packed.heads.len() != limits.logs() {
         return Err(context.damaged(subject, "it does not have the length that its limits need"));
     }
+    if !engine::is_sound(limits, &packed.words) {
+        return Err(context.damaged(subject, "it holds numbers that no count has"));
+    }
     let logs = packed.heads.iter().map(|head| SqlLog::new(context, subject, *head)).collect();
     let own = Own { words: packed.words, logs };
     let row = Row { ids: Ids { counted: key, written }, present, was, own };

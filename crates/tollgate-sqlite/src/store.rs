@@ -1,6 +1,7 @@
 //! The store: one connection behind a lock, and a thread of its own for async callers.
 
 use core::fmt;
+use core::time::Duration;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -197,17 +198,21 @@ struct Owned {
     parts: Vec<(Subject, LimitSet)>,
     cost: u64,
     mode: tollgate::engine::Mode,
+    deadline: Option<Duration>,
 }
 
 impl Owned {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
-        Self { parts: parts.collect(), cost: question.cost, mode: question.mode }
+        let Question { cost, mode, deadline, .. } = *question;
+        Self { parts: parts.collect(), cost, mode, deadline }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
-        session.check(&Question::new(parts, self.cost, self.mode))
+        let mut question = Question::new(parts, self.cost, self.mode);
+        question.deadline = self.deadline;
+        session.check(&question)
     }
 }
 

@@ -233,6 +233,17 @@ fn judge_all(parts: &mut [Part<'_>], now: Time, cost: u64) -> SmallVec<[Judgemen
     judgements
 }
 
+/// True for words that a count of these limits can have. A store whose states may come from
+/// elsewhere, or be damaged, asks before it works on them; of logs it must know itself that times
+/// and totals rise.
+#[must_use]
+pub fn is_sound(limits: &LimitSet, words: &[u64]) -> bool {
+    let mut each = limits.limits().iter().zip(limits.places());
+    each.all(|(limit, place)| {
+        words.get(place.words()).is_some_and(|words| limit.step().is_sound(words))
+    })
+}
+
 /// When the state of a set means the same as a fresh one, in microseconds since the epoch. A
 /// store may forget it then, and keeps it [`crate::SKEW_US`] longer.
 pub fn fresh_at_us(limits: &LimitSet, states: &mut dyn States) -> u64 {

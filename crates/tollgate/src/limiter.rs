@@ -138,6 +138,21 @@ impl<S: Store> Limiter<S> {
         self.answer(ask.into(), false).await
     }
 
+    /// As [`Limiter::check`], with a deadline of its own in place of the store's: by then there is
+    /// a decision or an error.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn check_within<'l>(
+        &'l self,
+        deadline: Duration,
+        ask: impl Into<Ask<'l>>,
+    ) -> Result<Decision<'l>, Error> {
+        let (parts, cost, mode) = self.read(ask.into(), false)?;
+        let outcome = self.store.check(&question(&parts, cost, mode).within(deadline)).await?;
+        self.decision(parts, outcome)
+    }
+
     /// As [`Limiter::check`], under a request id of the caller's: asked again with the same id,
     /// when an answer was lost, what was charged is not charged again, and the first decision is
     /// answered. A denial charged nothing and is not remembered: asked again, it is judged anew.

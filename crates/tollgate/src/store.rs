@@ -1,6 +1,7 @@
 //! Where state lives and whose clock counts.
 
 use core::future::Future;
+use core::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -33,19 +34,28 @@ pub struct Question<'a> {
     pub mode: Mode,
     /// Under which id the caller may ask again without being charged again.
     pub request: Option<&'a str>,
+    /// How long to wait for an answer; none for as long as the store does by itself. A store that
+    /// never waits does not look at it.
+    pub deadline: Option<Duration>,
 }
 
 impl<'a> Question<'a> {
     /// A question.
     #[must_use]
     pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
-        Self { parts, cost, mode, request: None }
+        Self { parts, cost, mode, request: None, deadline: None }
     }
 
     /// The same question under a request id.
     #[must_use]
     pub fn once(self, request: &'a str) -> Self {
         Self { request: Some(request), ..self }
+    }
+
+    /// The same question, to be answered within this time.
+    #[must_use]
+    pub fn within(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
     }
 
     /// For stores that remember no request ids: refuses a question that has one.

@@ -1,14 +1,13 @@
 //! `check` and `peek`: one decision.
 
 use anyhow::Result;
-use pollster::block_on;
 
 use crate::args::Check;
 use crate::counts::Counts;
 use crate::input;
 use crate::show::Output;
 use crate::show::decision::{DecisionJson, exit_code, lines};
-use crate::store;
+use crate::store::Counter;
 
 pub(crate) fn check(args: &Check, out: &mut Output) -> Result<u8> {
     decide(args, out, false)
@@ -21,10 +20,10 @@ pub(crate) fn peek(args: &Check, out: &mut Output) -> Result<u8> {
 fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
     let counts = Counts::read(&args.which)?;
     let cost = input::cost(&args.cost, peek)?;
-    let limiter = counts.limiter(store::open(&args.place)?);
-    let ask = counts.ask().cost(cost);
-    let decision =
-        block_on(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
+    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let (limiter, ask) = (&counter.limiter, counts.ask().cost(cost));
+    let decision = counter
+        .wait(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
     if args.json {
         out.json(&DecisionJson::of(&decision)?)?;
     } else {

@@ -1,7 +1,6 @@
 //! `reset`, `adjust` and `inspect`: what an administrator does to a count.
 
 use anyhow::Result;
-use pollster::block_on;
 use serde::Serialize;
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
 
@@ -10,7 +9,7 @@ use crate::counts::Counts;
 use crate::input;
 use crate::show::decision::DecisionJson;
 use crate::show::{self, Output, Wait};
-use crate::store;
+use crate::store::Counter;
 
 /// The most events of a log that people are shown.
 const SHOWN_EVENTS: usize = 20;
@@ -24,10 +23,11 @@ struct ResetJson {
 
 pub(crate) fn reset(args: &Touch, out: &mut Output) -> Result<u8> {
     let counts = Counts::read(&args.which)?;
-    let limiter = counts.limiter(store::open(&args.place)?);
+    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let limiter = &counter.limiter;
     let mut done = Vec::new();
     for (subject, limits) in counts.parts() {
-        let was_held = block_on(limiter.reset(Ask::new(subject).under(limits)))?;
+        let was_held = counter.wait(limiter.reset(Ask::new(subject).under(limits)))?;
         let (subject, limits) = (subject.to_string(), limits.to_string());
         if !args.json {
             let what = if was_held { "reset" } else { "nothing was held for" };
@@ -64,9 +64,10 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     let counts = Counts::read(&args.which)?;
     let (subject, limits) = counts.only()?;
     let by = input::delta(&args.by)?;
-    let limiter = counts.limiter(store::open(&args.place)?);
-    let changes = block_on(limiter.adjust(Ask::new(subject).under(limits), by))?;
-    let after = block_on(limiter.peek(counts.ask()))?;
+    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let limiter = &counter.limiter;
+    let changes = counter.wait(limiter.adjust(Ask::new(subject).under(limits), by))?;
+    let after = counter.wait(limiter.peek(counts.ask()))?;
     let changes: Vec<_> = changes
         .iter()
         .zip(after.reports())
@@ -122,11 +123,12 @@ struct HeldJson {
 
 pub(crate) fn inspect(args: &Touch, out: &mut Output) -> Result<u8> {
     let counts = Counts::read(&args.which)?;
-    let limiter = counts.limiter(store::open(&args.place)?);
+    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let limiter = &counter.limiter;
     let mut all = Vec::new();
     for (subject, limits) in counts.parts() {
-        let held = block_on(limiter.inspect(Ask::new(subject).under(limits)))?;
-        let peek = block_on(limiter.peek(Ask::new(subject).under(limits)))?;
+        let held = counter.wait(limiter.inspect(Ask::new(subject).under(limits)))?;
+        let peek = counter.wait(limiter.peek(Ask::new(subject).under(limits)))?;
         if args.json {
             all.push(InspectJson {
                 subject: subject.to_string(),
@@ -222,6 +224,7 @@ fn events_text(log: Option<&Vec<(u64, u64)>>, peek: &Decision<'_>) -> String {
 mod tests {
     use std::time::Duration;
 
+    use pollster::block_on;
     use tollgate::{Limiter, ManualClock, MemoryStore};
 
     use super::*;

@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod replay;
 mod run;
+mod scripts;
 
 /// Performs a command.
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
@@ -25,6 +26,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
         Command::Replay(args) => replay::replay(&args, out),
+        Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
         Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),

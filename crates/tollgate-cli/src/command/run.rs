@@ -8,16 +8,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use pollster::block_on;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tollgate::{Ask, Decision, Limiter, Receipt, Store, Verdict};
+use tollgate::{Ask, Decision, Receipt, Verdict};
 
 use crate::args::Run;
 use crate::counts::Counts;
+use crate::input;
 use crate::show::duration;
-use crate::{input, store};
+use crate::store::Counter;
 
 /// The turn did not come within `--wait`, as `timeout` has it.
 const LATE: u8 = 124;
@@ -41,10 +41,10 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
-    let limiter = counts.limiter(store::open(&args.place)?);
+    let counter = Counter::open(&args.place, &args.which, &counts)?;
     let interrupts = Interrupts::listen()?;
     let turn = Waiting {
-        limiter: &limiter,
+        counter: &counter,
         ask: counts.ask().cost(cost),
         deadline: wait.map(|wait| (wait, Instant::now())),
         told: args.verbose || io::stderr().is_terminal(),
@@ -58,16 +58,17 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     command.args(arguments);
     match interrupts.spawn(&mut command) {
         Ok(Started::Child(child)) => {
-            // The command may run for long: keep no file open for its sake.
-            drop(limiter);
+            // The command may run for long: keep no file or connection open for its
+            // sake.
+            drop(counter);
             code_of(interrupts.wait_for(child)?)
         }
         Ok(Started::Interrupted(signal)) => {
-            give_back(&limiter, receipt.as_ref())?;
+            give_back(&counter, receipt.as_ref())?;
             killed_by(signal)
         }
         Err(error) => {
-            give_back(&limiter, receipt.as_ref())?;
+            give_back(&counter, receipt.as_ref())?;
             let name = program.to_string_lossy();
             say(&format!("error: `{}` cannot be run: {error}", input::shown(&name)));
             let found = error.kind() != io::ErrorKind::NotFound;
@@ -85,19 +86,19 @@ enum Turn {
 }
 
 /// A wait for a turn.
-struct Waiting<'l, S> {
-    limiter: &'l Limiter<S>,
-    ask: Ask<'l>,
+struct Waiting<'c> {
+    counter: &'c Counter,
+    ask: Ask<'c>,
     /// The longest time to wait, and since when.
     deadline: Option<(Duration, Instant)>,
     /// Whether to say on stderr when it will try again.
     told: bool,
 }
 
-impl<S: Store> Waiting<'_, S> {
+impl Waiting<'_> {
     fn turn(&self, interrupts: &Interrupts) -> Result<Turn> {
         loop {
-            let decision = block_on(self.limiter.check(self.ask.clone()))?;
+            let decision = self.counter.wait(self.counter.limiter.check(self.ask.clone()))?;
             let wait = match decision.verdict() {
                 Verdict::Allow => return Ok(Turn::Came(decision.receipt())),
                 Verdict::Never => {
@@ -120,6 +121,7 @@ impl<S: Store> Waiting<'_, S> {
             if let Some(signal) = interrupts.within(wait.min(ASK_AGAIN))? {
                 return Ok(Turn::Gone(killed_by(signal)?));
             }
+            self.counter.catch_up();
         }
     }
 
@@ -139,9 +141,10 @@ fn say(line: &str) {
 }
 
 /// The command did not run: its charge counts for nothing.
-fn give_back<S: Store>(limiter: &Limiter<S>, receipt: Option<&Receipt>) -> Result<()> {
+fn give_back(counter: &Counter, receipt: Option<&Receipt>) -> Result<()> {
     if let Some(receipt) = receipt {
-        block_on(limiter.refund(receipt)).context("the charge could not be given back")?;
+        let refund = counter.wait(counter.limiter.refund(receipt));
+        refund.context("the charge could not be given back")?;
     }
     Ok(())
 }
@@ -240,7 +243,7 @@ impl Interrupts {
 /// The signals that this process was started with as ignored, bit by bit from 1: `nohup` does
 /// so, and shells do it for what they run in the background. They stay ignored, here and in the
 /// command. Where the system does not say, none is.
-fn ignored_signals() -> u64 {
+pub(super) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()

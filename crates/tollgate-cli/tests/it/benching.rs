@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
 use crate::Place;
-use crate::doctor::Redis;
+use crate::redis::Redis;
 
 const TINY: [&str; 10] =
     ["--checks", "100", "--runs", "1", "--depth", "8", "--entries", "1000", "--tasks", "4"];

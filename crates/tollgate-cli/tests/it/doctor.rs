@@ -1,69 +1,12 @@
 //! `doctor`: exit codes, lines and JSON. What it finds is tested in `tollgate-redis`, with the
 //! fixture that tests of this program may not use.
 
-use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::Place;
-
-/// A Redis on a unix socket alone, killed with the test.
-pub(crate) struct Redis(Child);
-
-impl Redis {
-    /// None when none is installed.
-    pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Option<(Self, String)> {
-        let named = std::env::var_os("TOLLGATE_REDIS_SERVER");
-        let programs = named.map_or_else(
-            || vec!["redis-server".into(), "valkey-server".into()],
-            |named| vec![named],
-        );
-        let socket = dir.join("redis.sock");
-        let start = |program: &OsString| {
-            Command::new(program)
-                .args(["--port", "0", "--save", "", "--unixsocket"])
-                .arg(&socket)
-                .arg("--dir")
-                .arg(dir)
-                .args(arguments)
-                .stdout(Stdio::null())
-                .spawn()
-        };
-        let Some(server) = programs.iter().find_map(|program| start(program).ok()) else {
-            println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
-            return None;
-        };
-        let mut server = Self(server);
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while !answers(&socket) {
-            assert!(server.0.try_wait().unwrap().is_none(), "redis-server ended");
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            thread::yield_now();
-        }
-        Some((server, format!("unix://{}", socket.display())))
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn answers(socket: &Path) -> bool {
-    let ping = || {
-        let mut stream = UnixStream::connect(socket)?;
-        stream.write_all(b"PING\r\n")?;
-        stream.read(&mut [0; 64])
-    };
-    ping().is_ok_and(|length| length > 0)
-}
+use crate::redis::Redis;
 
 #[test]
 fn a_fit_server_is_0() {

@@ -6,8 +6,12 @@ mod bad_input;
 mod benching;
 mod counting;
 mod doctor;
+mod examples;
+mod on_redis;
+mod redis;
 mod replaying;
 mod running;
+mod scripts;
 mod shown;
 
 use std::path::Path;

@@ -1,6 +1,12 @@
 //! `replay`: a log in, a table or one JSON object out.
 
+use std::io::Read as _;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::Place;
+use crate::redis::{Redis, redis_cli};
 
 /// Two clients: one asks six times within three seconds, one once; a line that is none; one line
 /// out of order.
@@ -117,11 +123,83 @@ fn bad_input_says_what_would_be_right() {
         (&["replay", &log, "-l", "3/s", "--strategy", "fixed"], "'fixed_window'"),
         (&["replay", &log, "-l", "3/s", "--by", ""], "--by needs a field: ip, path, user"),
         (&["replay", &log, "-l", "3/s", "--spread", "often"], "'often'"),
-        (&["replay", &log, "-l", "3/s", "--store", "redis://x"], "not built yet"),
+        (&["replay", &log, "-l", "3/s", "--store", "redis://"], "the host is missing"),
+        (&["replay", &log, "-l", "3/s", "--store", "sqlite://x"], "is no store of a replay"),
         (&["replay"], "<LOG>"),
     ] {
         let (code, out, err) = place.run(args);
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.starts_with("error: ") && err.contains(says), "{args:?} says\n{err}");
+    }
+}
+
+const BUNDLED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/semicomplete_access.log.gz");
+
+/// What INFO says of a command's calls.
+fn calls(socket: &std::path::Path, command: &str) -> u64 {
+    let stats = redis_cli(socket, &["INFO", "commandstats"]);
+    let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));
+    let calls = line.and_then(|line| line.split_once("calls=")?.1.split_once(','));
+    calls.map_or(0, |(calls, _)| calls.parse().unwrap())
+}
+
+#[test]
+fn redis_decides_as_memory_does_in_one_call_for_each_event() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let socket = place.path().join("redis.sock");
+    for limits in [&["5/10s"][..], &["100/1h"], &["5/10s", "100/1h", "20/1m"]] {
+        redis_cli(&socket, &["CONFIG", "RESETSTAT"]);
+        let mut args = vec!["replay", BUNDLED, "--by", "ip", "--strategy", "all", "--json"];
+        args.extend(limits.iter().flat_map(|limit| ["--limit", limit]));
+        let (code, in_memory, _) = place.run(&args);
+        assert_eq!(code, 0);
+        args.extend(["--store", &url]);
+        let (code, on_redis, err) = place.run(&args);
+        assert_eq!((code, on_redis), (0, in_memory), "{limits:?}: {err}");
+        let expected = 10_000 * tollgate::Strategy::ALL.len() as u64;
+        assert_eq!((calls(&socket, "evalsha"), calls(&socket, "eval")), (expected, 0));
+        assert_eq!(redis_cli(&socket, &["DBSIZE"]), "0\n", "everything is removed");
+    }
+}
+
+#[test]
+fn a_replay_that_is_interrupted_or_fails_leaves_nothing() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let socket = place.path().join("redis.sock");
+    redis_cli(&socket, &["SET", "tg1:{mine}:gcra/1s", "stays"]);
+    // Long enough that it is still at work when the first of its keys is seen.
+    let logs = [BUNDLED; 30];
+    let args = [&["replay"], &logs[..], &["-l", "5/10s", "--strategy", "all", "--store", &url]];
+    let start = || {
+        let mut child = place.std(&args.concat()).stderr(Stdio::piped()).spawn().unwrap();
+        while redis_cli(&socket, &["DBSIZE"]) == "1\n" {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote anything");
+        }
+        child
+    };
+    let end = |mut child: std::process::Child| {
+        let mut err = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        (child.wait().unwrap().code(), err)
+    };
+    let child = start();
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    let (code, err) = end(child);
+    assert_eq!(code, Some(130), "{err}");
+    assert!(err.contains("interrupted: the keys of this replay are removed"), "{err}");
+    assert_eq!(redis_cli(&socket, &["KEYS", "*"]), "tg1:{mine}:gcra/1s\n");
+    // The connection is cut, or the script forgotten: not a number is shown that may be wrong.
+    for (break_it, says) in [
+        (&["CLIENT", "KILL", "TYPE", "normal"][..], "got no decision"),
+        (&["SCRIPT", "FLUSH"], "forgotten the script"),
+    ] {
+        let child = start();
+        redis_cli(&socket, break_it);
+        let (code, err) = end(child);
+        assert!(code == Some(2) && err.contains(says), "{code:?}: {err}");
+        assert_eq!(redis_cli(&socket, &["KEYS", "*"]), "tg1:{mine}:gcra/1s\n", "{says}");
     }
 }

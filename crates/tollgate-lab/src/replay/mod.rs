@@ -1,9 +1,10 @@
 //! What limits would have done to real traffic: every case of a [`Plan`] over the same events.
 //!
 //! Each case has a fresh memory store without a bound, so that a replay is exact, and a clock that
-//! is set to the time of each event. A subject is the *number* of a client, not its name: which
-//! events are one client's is all that a limit can see of it, a number fits into the store's
-//! smallest entry, and a name from a hostile log may be longer than a subject can be.
+//! is set to the time of each event; [`replay_in`] takes another store. A subject is the *number*
+//! of a client, not its name: which events are one client's is all that a limit can see of it, a
+//! number fits into the store's smallest entry, and a name from a hostile log may be longer than a
+//! subject can be.
 //!
 //! ```
 //! use std::path::Path;
@@ -57,9 +58,25 @@ pub struct Progress {
     pub total_events: u64,
 }
 
-/// Runs every case of `plan` over all events of `traffic`, one case after the other, each event
-/// with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart. Stamps
-/// after [`Time::MAX`] (in 2184) are decided as if they were that time, as by every store.
+/// What decides the events of a replay: a store under a clock that is set to each event's time.
+pub trait Decider {
+    /// Makes ready for a case: fresh states, and none of a case before.
+    ///
+    /// # Errors
+    /// A store that cannot be used.
+    fn begin(&mut self, case: &Case) -> Result<(), Error>;
+
+    /// Decides the next events, which come in order, each with a cost of 1, and adds to `verdicts`
+    /// for each whether it was admitted.
+    ///
+    /// # Errors
+    /// Some event got no decision; then the replay ends.
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<bool>) -> Result<(), Error>;
+}
+
+/// Runs every case of `plan` over all events of `traffic` in memory, one case after the other, each
+/// event with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart.
+/// Stamps after [`Time::MAX`] (in 2184) are decided as if they were that time, as by every store.
 ///
 /// `progress` is called every few thousand events and at the end of each case.
 ///
@@ -76,10 +93,24 @@ pub struct Progress {
 pub fn replay(
     traffic: &Traffic,
     plan: &Plan,
+    progress: impl FnMut(Progress),
+) -> Result<Report, Error> {
+    replay_in(traffic, plan, &mut InMemory::default(), progress)
+}
+
+/// As [`replay()`], with decisions of another store.
+///
+/// # Errors
+/// As [`replay()`], and those of the decider.
+pub fn replay_in(
+    traffic: &Traffic,
+    plan: &Plan,
+    decider: &mut impl Decider,
     mut progress: impl FnMut(Progress),
 ) -> Result<Report, Error> {
     let mut cases = Vec::with_capacity(plan.cases.len());
     for (index, case) in plan.cases.iter().enumerate() {
+        decider.begin(case)?;
         let mut run = Run::new(traffic, case)?;
         let mut events = traffic.ordered.iter()?;
         let mut batch = Vec::with_capacity(BATCH_EVENTS);
@@ -89,7 +120,7 @@ pub fn replay(
             for event in events.by_ref().take(BATCH_EVENTS) {
                 batch.push(event?);
             }
-            run.decide(&batch)?;
+            run.decide(decider, &batch)?;
             done += batch.len() as u64;
             progress(Progress {
                 case: index,
@@ -106,11 +137,35 @@ pub fn replay(
     Ok(Report::new(traffic, plan, cases))
 }
 
+/// Decides in memory.
+#[derive(Default)]
+struct InMemory(Option<(Limiter, ManualClock)>);
+
+impl Decider for InMemory {
+    fn begin(&mut self, case: &Case) -> Result<(), Error> {
+        // The states of the case before go first.
+        self.0 = None;
+        let clock = ManualClock::at_micros(0);
+        let store = MemoryStore::builder().max_bytes(usize::MAX).clock(clock.clone()).build();
+        self.0 = Some((Limiter::new(case.limits.clone(), store), clock));
+        Ok(())
+    }
+
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<bool>) -> Result<(), Error> {
+        let Some((limiter, clock)) = &self.0 else { return Ok(()) };
+        let mut digits = Digits::default();
+        for event in events {
+            clock.set(Time::from_micros(event.at_us));
+            let ask = Ask::new(digits.of(event.client.index()));
+            verdicts.push(limiter.check_now(ask)?.is_allowed());
+        }
+        limiter.store().sweep_some();
+        Ok(())
+    }
+}
+
 /// One case at work.
 struct Run<'a> {
-    limiter: Limiter,
-    store: MemoryStore,
-    clock: ManualClock,
     /// One per limit of the set, in declared order.
     peaks: Vec<Peak<'a>>,
     /// Denials of each client.
@@ -123,8 +178,6 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(traffic: &'a Traffic, case: &Case) -> Result<Self, Error> {
-        let clock = ManualClock::at_micros(0);
-        let store = MemoryStore::builder().max_bytes(usize::MAX).clock(clock.clone()).build();
         let peaks = case
             .limits
             .limits()
@@ -132,9 +185,6 @@ impl<'a> Run<'a> {
             .map(|limit| Peak::new(traffic, limit.quota().period.as_micros()))
             .collect::<Result<_, _>>()?;
         Ok(Self {
-            limiter: Limiter::new(case.limits.clone(), store.clone()),
-            store,
-            clock,
             peaks,
             denied: vec![0; traffic.clients.len()],
             verdicts: Vec::with_capacity(BATCH_EVENTS),
@@ -145,16 +195,10 @@ impl<'a> Run<'a> {
     }
 
     /// Decides the next events. Only the decisions are timed, the counting is not.
-    fn decide(&mut self, events: &[Event]) -> Result<(), Error> {
-        let mut digits = Digits::default();
+    fn decide(&mut self, decider: &mut impl Decider, events: &[Event]) -> Result<(), Error> {
         self.verdicts.clear();
         let start = Instant::now();
-        for event in events {
-            self.clock.set(Time::from_micros(event.at_us));
-            let ask = Ask::new(digits.of(event.client.index()));
-            self.verdicts.push(self.limiter.check_now(ask)?.is_allowed());
-        }
-        self.store.sweep_some();
+        decider.decide(events, &mut self.verdicts)?;
         self.elapsed += start.elapsed();
         for (event, &admitted) in events.iter().zip(&self.verdicts) {
             for peak in &mut self.peaks {

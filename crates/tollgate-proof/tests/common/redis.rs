@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
@@ -24,9 +25,27 @@ pub(crate) fn server() -> &'static RedisServer {
     SERVER.get_or_init(RedisServer::start)
 }
 
-/// A store whose futures are ready at once: the waiting is done in the runtime above.
-#[derive(Clone, Debug)]
+/// Lets some milliseconds go by: between two looks at a condition that has a limit, or two calls
+/// of a caller that is patient.
+pub(crate) async fn pause(millis: u64) {
+    tokio::time::sleep(Duration::from_millis(millis)).await; // tidy: sleep-ok callers have limits
+}
+
+/// A store of a run whose futures are ready at once: the waiting is done in the runtime above. At
+/// its end no key of the server is without a TTL, and none of its own is left.
+#[derive(Debug)]
 pub(crate) struct Blocking(pub(crate) RedisStore);
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        assert_eq!(server().without_ttl(), Vec::<Vec<u8>>::new());
+        wait(self.0.clear_run()).unwrap();
+        assert_eq!(wait(self.0.count_keys()).unwrap(), 0);
+    }
+}
 
 fn wait<F: Future>(future: F) -> F::Output {
     runtime().block_on(future)

@@ -84,6 +84,7 @@ impl Client {
     }
 
     /// What it was connected with.
+    #[cfg(test)]
     pub(crate) fn options(&self) -> &Options {
         &self.0.door.options
     }
@@ -94,6 +95,7 @@ impl Client {
     }
 
     /// How many connections were attempted, ever.
+    #[cfg(test)]
     pub(crate) fn connects(&self) -> u64 {
         self.0.slots.iter().map(|slot| slot.opened()).sum()
     }
@@ -130,6 +132,20 @@ impl Client {
             Err(fault) => verdict(fault),
         });
         Ok(answer?)
+    }
+
+    /// Loads a script, so that the first call of it is not held up by that.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; nothing is charged.
+    pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
+        let by = Deadline::within(deadline);
+        let Some(slot) = self.0.slots.first() else {
+            return Err(self.0.door.unreachable("there is no connection").into());
+        };
+        let seen = self.0.loads.seen();
+        let wire = slot.wire(by).await?;
+        Ok(self.0.loads.load(script, seen, &wire, by).await?)
     }
 
     /// Sends a command on a connection of its own, within the deadline, and gives the answer.

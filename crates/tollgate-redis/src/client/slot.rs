@@ -59,6 +59,7 @@ impl Slot {
     }
 
     /// Attempts to connect that were made, ever.
+    #[cfg(test)]
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }

@@ -103,6 +103,9 @@ pub(crate) struct Judgement {
     pub(crate) stepped_back: bool,
 }
 
+/// No time and no sum of a state reaches this: the bound of exact integers in a double.
+pub(crate) const MAX_EXACT: u64 = 1 << 53;
+
 /// A `retry_after_us` that says *never*.
 pub(crate) const NEVER_US: u64 = u64::MAX;
 
@@ -162,6 +165,9 @@ pub(crate) trait Step {
     }
     /// The same step in Lua.
     fn twin(&self) -> Twin;
+    /// True for words that a count can have: every step is exact for those, and for no others.
+    /// What comes from outside is asked this first.
+    fn is_sound(&self, words: &[u64]) -> bool;
 }
 
 /// A step in Lua: the text of its functions, told apart by a name.
@@ -319,6 +325,9 @@ macro_rules! strategies {
             }
             fn twin(&self) -> Twin {
                 match self { $(Self::$variant(step) => step.twin(),)+ }
+            }
+            fn is_sound(&self, words: &[u64]) -> bool {
+                match self { $(Self::$variant(step) => step.is_sound(words),)+ }
             }
             fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
                 match (self, was) {

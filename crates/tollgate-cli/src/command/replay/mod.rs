@@ -6,24 +6,28 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
-use tollgate_lab::replay::{CaseReport, Plan, Report, StrategyChoice, replay as replay_cases};
-use tollgate_lab::{By, Lines, Progress, Reading, Summary, Traffic};
+use tollgate_lab::replay::{self as lab, CaseReport, Plan, Report, StrategyChoice};
+use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
+use tollgate_redis::Options;
 
 use crate::args::Replay;
 use crate::input::shown;
 use crate::show::{self, Output};
+use crate::store;
 
 mod joined;
+mod on_redis;
+mod stop;
 
 use joined::Joined;
+use on_redis::{OnRedis, PATIENCE};
+use stop::Stop;
 
 /// How many of the most denied clients people are shown; JSON has more.
 const SHOWN_CLIENTS: usize = 5;
 
 pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
-    if let Some(url) = &args.store {
-        check_store(url)?;
-    }
+    let redis = args.store.as_deref().map_or(Ok(None), redis)?;
     if args.limit.is_empty() {
         bail!("no limit is given: add one, as in `--limit 5/10s`");
     }
@@ -39,7 +43,13 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     if let Some(seed) = args.spread {
         traffic = traffic.spread(seed)?;
     }
-    let report = decide(&traffic, &plan)?;
+    let report = match redis {
+        None => with_bar(&traffic, &plan, |progress| lab::replay(&traffic, &plan, progress))?,
+        Some(options) => match on_redis(options, &traffic, &plan)? {
+            Ok(report) => report,
+            Err(code) => return Ok(code),
+        },
+    };
     let notes = notes(args, &traffic.summary, &report);
     if args.json {
         out.json(&report.to_json())?;
@@ -55,16 +65,19 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// A replay counts in memory, under a clock of its own.
-fn check_store(url: &str) -> Result<()> {
+/// The Redis to count on; none to count in memory.
+fn redis(url: &str) -> Result<Option<Options>> {
     match url.split_once("://") {
-        Some(("memory", "")) => Ok(()),
-        Some((scheme, _)) => bail!(
-            "`replay` over `{}://` is not built yet: it counts in `memory://`, which is exact and \
-             leaves your counts alone; leave `--store` out",
-            shown(scheme)
+        Some(("memory", "")) => Ok(None),
+        Some((scheme, _)) if store::is_redis(scheme) => {
+            Ok(Some(store::redis_options(url, PATIENCE)?))
+        }
+        _ => bail!(
+            "`{}` is no store of a replay: leave `--store` out to count in memory, which is exact \
+             and leaves your counts alone, or name a Redis, as `redis://127.0.0.1:6379`",
+            // The scheme alone: what follows may hold a password.
+            shown(url.split("://").next().unwrap_or_default())
         ),
-        None => bail!("`{}` is no store of a replay: leave `--store` out", shown(url)),
     }
 }
 
@@ -96,17 +109,47 @@ fn read(args: &Replay, by: &By) -> Result<Traffic> {
     Ok(traffic?)
 }
 
-fn decide(traffic: &Traffic, plan: &Plan) -> Result<Report> {
+/// Decides on Redis, and leaves nothing there whatever happens. A signal's exit code when one came.
+fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<Report, u8>> {
+    let stop = Stop::listen()?;
+    let mut decider = OnRedis::new(options, stop.clone())?;
+    let report = with_bar(traffic, plan, |bar| lab::replay_in(traffic, plan, &mut decider, bar));
+    let cleared = decider.clear();
+    match report {
+        Ok(report) => {
+            cleared?;
+            Ok(Ok(report))
+        }
+        Err(Error::Stopped) => {
+            cleared?;
+            show::note("interrupted: the keys of this replay are removed");
+            Ok(Err(stop.code()))
+        }
+        Err(error) => {
+            if let Err(error) = cleared {
+                show::note(&error.to_string());
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Replays with a bar that shows how far it is.
+fn with_bar(
+    traffic: &Traffic,
+    plan: &Plan,
+    replay: impl FnOnce(&mut dyn FnMut(lab::Progress)) -> Result<Report, Error>,
+) -> Result<Report, Error> {
     let total = traffic.summary.events.saturating_mul(plan.cases.len() as u64);
     let bar = ProgressBar::new(total).with_style(style("{msg:20} {bar:30} {percent} %"));
-    let report = replay_cases(traffic, plan, |progress| {
+    let report = replay(&mut |progress| {
         if let Some(case) = plan.cases.get(progress.case) {
             bar.set_message(case.strategy.clone());
         }
         bar.set_position(progress.case as u64 * progress.total_events + progress.events);
     });
     bar.finish_and_clear();
-    Ok(report?)
+    report
 }
 
 /// A style whose template is known to be sound; if it were not, the default one would do.
@@ -249,10 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn only_memory_is_a_store_of_a_replay() {
-        assert!(check_store("memory://").is_ok());
-        for url in ["sqlite:///x.db", "redis://x", "memory://x", "x.db", ""] {
-            assert!(check_store(url).unwrap_err().to_string().contains("leave `--store` out"));
+    fn a_replay_counts_in_memory_or_on_redis() {
+        assert!(redis("memory://").unwrap().is_none());
+        assert!(redis("unix:///x").unwrap().is_some());
+        let deadline = |url| format!("{:?}", redis(url).unwrap().unwrap());
+        assert!(deadline("redis://x").contains("deadline: 10s"));
+        for url in ["sqlite:///x.db", "memory://x", "http://x:secret@y", "x.db", ""] {
+            let error = redis(url).unwrap_err().to_string();
+            assert!(error.contains("leave `--store` out") && !error.contains("secret"), "{error}");
         }
     }
 }

@@ -201,6 +201,9 @@ if {ends}[1] then
   if #{ends}[1] == {length} then
     tag, {base} = struct.unpack('>c{width}I6', {ends}[1])
   end
+  if #({ends}[2] or '') ~= 13 then
+    return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
+  end
   {oldest} = struct.unpack('>I7', {ends}[2])
   {newest}, {total} = {event}(-1)
   if tag ~= '{head}' then

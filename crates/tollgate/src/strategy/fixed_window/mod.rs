@@ -3,9 +3,9 @@
 //! Two words: the start of the window, and what was admitted in it. Windows start at multiples of
 //! `D` since the epoch, or at the first admitted check.
 
-use crate::limit::{Anchor, Quota, Refusal};
+use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -137,6 +137,10 @@ impl super::Step for Step {
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
         let view = self.view(cell, now);
         Self::store(cell, view.start_us, view.count.saturating_sub(units));
+    }
+
+    fn is_sound(&self, words: &[u64]) -> bool {
+        matches!(words, [start, count] if *start < MAX_EXACT && *count <= MAX_UNITS)
     }
 
     fn twin(&self) -> Twin {

@@ -6,7 +6,7 @@
 use crate::limit::{Quota, Refusal, Word};
 use crate::strategy::period::{Emission, Exact};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -161,6 +161,10 @@ impl super::Step for Step {
         let mut twin = Twin::plain(&LUA, &numbers);
         twin.arguments.extend([one.us, one.num, full.us, full.num]);
         twin
+    }
+
+    fn is_sound(&self, words: &[u64]) -> bool {
+        matches!(words, [tat, num] if *tat < MAX_EXACT && *num < self.emission.denominator())
     }
 
     fn greedy(&self) -> Option<&Self> {

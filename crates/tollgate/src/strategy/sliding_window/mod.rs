@@ -3,10 +3,10 @@
 //! Words: the index of the newest bucket with a cost, then `b + 1` counts; bucket `i` is kept at
 //! `i mod (b + 1)`. All zero is fresh.
 
-use crate::limit::{Quota, Refusal, Rounding, Word};
+use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Word};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Shape, Traits, Twin,
+    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
 };
 use crate::time::{Period, SKEW_US, Time};
 
@@ -313,6 +313,12 @@ impl super::Step for Step {
             }
         }
         self.settle(words);
+    }
+
+    fn is_sound(&self, words: &[u64]) -> bool {
+        let Some((newest, counts)) = words.split_first() else { return false };
+        let newest_us = newest.checked_mul(self.precision_us);
+        newest_us.is_some_and(|us| us < MAX_EXACT) && counts.iter().all(|c| *c <= MAX_UNITS)
     }
 
     fn twin(&self) -> Twin {

@@ -4,7 +4,7 @@
 //! tokens were missing then.
 
 use crate::limit::{Refusal, Word};
-use crate::strategy::{Cell, Charge, Charged, Judgement, LuaStep, NEVER_US, Twin};
+use crate::strategy::{Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Twin};
 use crate::time::{SKEW_US, Time};
 
 /// The step of whole refills in Lua.
@@ -138,6 +138,10 @@ impl Interval {
 
     pub(super) fn twin(&self) -> Twin {
         Twin::plain(&LUA, &[self.units, self.period_us, self.burst])
+    }
+
+    pub(super) fn is_sound(&self, words: &[u64]) -> bool {
+        matches!(words, [refilled, missing] if *refilled < MAX_EXACT && *missing <= self.burst)
     }
 
     /// Only with the same beat: the missing tokens, never more than the new burst.

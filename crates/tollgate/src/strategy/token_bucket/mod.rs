@@ -106,6 +106,13 @@ impl super::Step for Step {
         }
     }
 
+    fn is_sound(&self, words: &[u64]) -> bool {
+        match self {
+            Self::Greedy(step) => step.is_sound(words),
+            Self::Interval(step) => step.is_sound(words),
+        }
+    }
+
     fn greedy(&self) -> Option<&gcra::Step> {
         match self {
             Self::Greedy(step) => Some(step),

@@ -1,0 +1,279 @@
+//! `scripts`: the Lua for these limits, for any Redis client.
+
+use std::fmt::Write as _;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use tollgate::engine::Mode;
+use tollgate::{LimitSet, MAX_PARTS, Subject};
+use tollgate_redis::Keys;
+use tollgate_redis::compose::{Answer, Check, Parts};
+
+use crate::args::{Reply, ScriptFormat, Scripts};
+use crate::input;
+use crate::show::Output;
+
+/// What ends the script in a here-document: no line of a script is this word.
+const END: &str = "TOLLGATE";
+
+/// The width of an explanation.
+const COLUMNS: usize = 96;
+
+/// A script, and all that is needed to call it.
+#[derive(Debug, Serialize)]
+struct Call {
+    sha1: String,
+    limits: Vec<LimitsJson>,
+    does: &'static str,
+    keys: Vec<Key>,
+    argv: Vec<Argument>,
+    reply: Vec<Field>,
+    script: String,
+}
+
+/// The limits of one subject.
+#[derive(Debug, Serialize)]
+struct LimitsJson {
+    subject: String,
+    limits: Vec<String>,
+}
+
+/// A key that the script takes.
+#[derive(Debug, Serialize)]
+struct Key {
+    /// With a word in place of the subject.
+    pattern: String,
+    /// Of the subject that was asked for.
+    key: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Argument {
+    value: String,
+    means: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Field {
+    means: String,
+}
+
+pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
+    let call = Call::of(args)?;
+    match args.format {
+        ScriptFormat::Lua => out.text(&call.script)?,
+        ScriptFormat::Json => out.json(&call)?,
+        ScriptFormat::RedisCli => out.text(&call.text()?)?,
+    }
+    Ok(0)
+}
+
+/// Whose count, under which limits, in the order of the arguments.
+fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
+    let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
+    let mut parts = Vec::new();
+    if !args.limits.is_empty() {
+        let subject = Subject::parse(&args.subject)?;
+        parts.push((subject, input::limits(&args.limits, strategy)?));
+    }
+    for text in &args.on {
+        parts.push(input::on(text, strategy)?);
+    }
+    if parts.is_empty() {
+        bail!("no limit is given: write one, as in `tollgate scripts \"10/s via gcra\"`");
+    }
+    if parts.len() > MAX_PARTS {
+        bail!("{} subjects are more than one check takes: at most {MAX_PARTS}", parts.len());
+    }
+    for (i, (subject, limits)) in parts.iter().enumerate() {
+        let same = |(other, under): &(Subject, LimitSet)| {
+            other == subject && under.identity() == limits.identity()
+        };
+        if parts[..i].iter().any(same) {
+            bail!("`{subject}` is asked twice under the same limits: ask once, with a larger cost");
+        }
+    }
+    Ok(parts)
+}
+
+impl Call {
+    fn of(args: &Scripts) -> Result<Self> {
+        let cost = input::cost(&args.cost, args.peek)?;
+        let parts = subjects(args)?;
+        let mut names = Keys::new();
+        if let Some(value) = &args.shard {
+            input::shard(value)?;
+            names = names.sharded(value);
+        }
+        let (mode, does) = match (args.peek, args.partial) {
+            (true, false) => (Mode::Peek, "looks, and changes nothing"),
+            (true, true) => (Mode::PeekPartial, "looks how much would be granted"),
+            (false, true) => (Mode::Partial, "charges as much of the cost as remains"),
+            (false, false) => (Mode::Whole, "charges when every limit admits, or nothing"),
+        };
+        let verbose = args.answer == Reply::Verbose;
+        let mut check = Check::new(mode);
+        check.answer = if verbose { Answer::Verbose } else { Answer::Boolean };
+        let sets: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
+        let Some(script) = check.compose(&sets, &Parts::default()) else {
+            bail!("a strategy of these limits has no script: see `tollgate explain`");
+        };
+        let mut keys = Vec::new();
+        for (i, (subject, limits)) in parts.iter().enumerate() {
+            let number = if parts.len() == 1 { String::new() } else { (i + 1).to_string() };
+            let pattern = Subject::of("key", format!("SUBJECT{number}"))?;
+            let of = |subject| {
+                let state = names.state(subject, limits);
+                Keys::of_check(&state, &Keys::logs(&state, limits), limits)
+            };
+            let each = of(&pattern).into_iter().zip(of(subject));
+            keys.extend(each.map(|(pattern, key)| Key { pattern, key }));
+        }
+        let mut argv = vec![Argument {
+            value: cost.to_string(),
+            means: "the cost: a whole number, 1 to 2^40",
+        }];
+        if verbose {
+            let means =
+                "any word of yours: it comes back first, so that answers cannot be mixed up";
+            argv.push(Argument { value: "0".to_owned(), means });
+        }
+        Ok(Self {
+            sha1: script.sha().to_owned(),
+            limits: parts.iter().map(LimitsJson::of).collect(),
+            does,
+            keys,
+            argv,
+            reply: if verbose { verbose_reply(&parts, args.peek) } else { boolean_reply(args) },
+            script: script.text().to_owned(),
+        })
+    }
+
+    /// A text that a shell can run: what is explained is commented out.
+    fn text(&self) -> Result<String> {
+        let mut text = String::new();
+        for LimitsJson { subject, limits } in &self.limits {
+            comment(&mut text, "limits", &format!("{subject}: {}", limits.join(", ")));
+        }
+        comment(&mut text, "does", self.does);
+        comment(&mut text, "SHA1", &self.sha1);
+        for (number, Key { pattern, .. }) in (1..).zip(&self.keys) {
+            comment(&mut text, &format!("KEYS[{number}]"), pattern);
+        }
+        for (number, Argument { means, .. }) in (1..).zip(&self.argv) {
+            comment(&mut text, &format!("ARGV[{number}]"), means);
+        }
+        for (number, Field { means }) in (1..).zip(&self.reply) {
+            let name = if self.reply.len() == 1 {
+                "answer".to_owned()
+            } else {
+                format!("answer {number}")
+            };
+            comment(&mut text, &name, means);
+        }
+        if self.script.lines().any(|line| line == END) || !self.script.ends_with('\n') {
+            bail!("this script cannot be printed for a shell: take it with `--format lua`");
+        }
+        let Self { script, .. } = self;
+        // The quoted word leaves the script as it is: no `$`, no backquote means anything in it.
+        let _ = write!(text, "\n# Load it; again after a restart of the server.\n");
+        let _ = write!(text, "redis-cli -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
+        let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
+        let argv: Vec<&str> = self.argv.iter().map(|argument| argument.value.as_str()).collect();
+        let (keys, argv) = (keys.join(" "), argv.join(" "));
+        let _ = write!(text, "\n# Ask, as often as you like.\n");
+        let (sha, count) = (&self.sha1, self.keys.len());
+        let _ = writeln!(text, "redis-cli EVALSHA {sha} {count} {keys} {argv}");
+        let _ = write!(
+            text,
+            "\n# Or from a file that `--format lua` wrote, which is sent each time:\n# \
+             redis-cli --eval limit.lua {keys} , {argv}\n"
+        );
+        Ok(text)
+    }
+}
+
+impl LimitsJson {
+    fn of((subject, limits): &(Subject, LimitSet)) -> Self {
+        let limits = limits.limits().iter().map(ToString::to_string).collect();
+        Self { subject: subject.to_string(), limits }
+    }
+}
+
+fn field(means: impl Into<String>) -> Field {
+    Field { means: means.into() }
+}
+
+fn boolean_reply(args: &Scripts) -> Vec<Field> {
+    let admitted = match (args.peek, args.partial) {
+        (true, _) => "1 when it would be admitted",
+        (false, true) => "1 when something was granted",
+        (false, false) => "1 when it was admitted and charged",
+    };
+    vec![field(format!("{admitted}, 0 when not"))]
+}
+
+fn verbose_reply(parts: &[(Subject, LimitSet)], peek: bool) -> Vec<Field> {
+    let charged = if peek { "what would be charged" } else { "what was charged" };
+    let mut fields = vec![
+        field("ARGV[2] again"),
+        field(format!("{charged}: 0 is a denial")),
+        field("the server's time, in microseconds since 1970"),
+    ];
+    for limit in parts.iter().flat_map(|(_, limits)| limits.limits()) {
+        fields.push(field(format!("{limit}: what remains")));
+        fields.push(field("how long to wait, in microseconds; 0 when it admits, -1 for never"));
+        fields.push(field("how long until all of it is free, in microseconds"));
+    }
+    fields.push(field(
+        "and on, seldom, two for each limit (after a clock's step back, or a change of the limit): \
+         when it was recorded; and 0, 1 when counts of other numbers were carried over, 2 when it \
+         started fresh",
+    ));
+    fields
+}
+
+/// A line of explanation, or several.
+fn comment(text: &mut String, name: &str, what: &str) {
+    const INDENT: usize = 11;
+    let mut line = format!("# {name:<INDENT$}");
+    let mut fresh = true;
+    for word in what.split(' ') {
+        if !fresh && line.chars().count() + 1 + word.chars().count() > COLUMNS {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{line}");
+            line = format!("# {:INDENT$}", "");
+            fresh = true;
+        }
+        if !fresh {
+            line.push(' ');
+        }
+        line.push_str(word);
+        fresh = false;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// One word for a shell, whatever is in it.
+fn shell_word(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_stay_words() {
+        assert_eq!(shell_word("tg1:{a}:b"), "'tg1:{a}:b'");
+        assert_eq!(shell_word("a'; rm -rf ~; '"), r"'a'\''; rm -rf ~; '\'''");
+    }
+
+    #[test]
+    fn comments_are_one_or_several_lines() {
+        let mut text = String::new();
+        comment(&mut text, "answer", &"word ".repeat(30));
+        assert!(text.lines().all(|line| line.starts_with("# ") && line.len() <= COLUMNS), "{text}");
+        assert_eq!(text.lines().count(), 2);
+    }
+}

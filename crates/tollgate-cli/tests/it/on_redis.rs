@@ -1,0 +1,137 @@
+//! The one-shot commands on Redis: the same answers and exit codes as on a file.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::process::{Child, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Place;
+use crate::redis::{Redis, redis_cli};
+
+fn started(place: &Place, arguments: &[&str]) -> Option<(Redis, String)> {
+    Redis::start(place.path(), arguments)
+}
+
+#[test]
+fn counts_last_from_one_command_to_the_next() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    let zoo = ["zoo", "--limit", "3/60s via sliding_log, 10/h via gcra", "--store", &url];
+    let of = |command: &str, more: &[&str]| place.run(&[&[command], &zoo[..], more].concat());
+    for left in ["2", "1", "0"] {
+        let (code, out, err) = of("check", &[]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.starts_with(&format!("allow zoo: {left} of 3 left")), "{out}");
+    }
+    let (code, out, _) = of("check", &[]);
+    assert!(code == 1 && out.starts_with("deny zoo: 0 of 3 left, retry in 59"), "{out}");
+    assert_eq!(of("check", &["--cost", "4"]).0, 3);
+    let (code, out, _) = of("peek", &["--json"]);
+    let peeked: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &peeked["remaining"]), (1, &serde_json::json!(0)));
+    let (code, out, _) = of("inspect", &[]);
+    assert_eq!(code, 0);
+    assert!(out.contains("\n    3 events held\n"), "{out}");
+    let (code, out, _) = of("adjust", &["--by", "+2"]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("gave back 2 units to zoo: 2 of 3 left"), "{out}");
+    assert_eq!(of("reset", &[]).1, "reset zoo (3/m via sliding_log, 10/h burst 10 via gcra)\n");
+    assert!(of("reset", &[]).1.starts_with("nothing was held for zoo"));
+    assert_eq!(of("check", &[]).0, 0);
+}
+
+#[test]
+fn the_environment_names_the_store_and_a_shard_is_part_of_the_keys() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    let check = |more: &[&str]| {
+        let pair = [
+            "check",
+            "--on",
+            "resource:12=5/10s via sliding_log",
+            "--on",
+            "consumer:1=3/10s via sliding_log",
+        ];
+        place.tollgate(&[&pair, more].concat()).env("TOLLGATE_STORE", &url).unwrap();
+    };
+    check(&[]);
+    check(&["--shard", "12"]);
+    let keys = redis_cli(&place.path().join("redis.sock"), &["KEYS", "*"]);
+    let mut keys: Vec<&str> = keys.lines().collect();
+    keys.sort_unstable();
+    let expected = [
+        "tg1:{12}{consumer:1}:sliding_log/10s",
+        "tg1:{12}{resource:12}:sliding_log/10s",
+        "tg1:{consumer:1}:sliding_log/10s",
+        "tg1:{resource:12}:sliding_log/10s",
+    ];
+    assert_eq!(keys, expected);
+}
+
+#[test]
+fn errors_say_what_to_do_and_show_no_password() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &["--requirepass", "right"]) else { return };
+    // A port on which nobody listens: one that was just given back.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nobody = format!("redis://:secret@127.0.0.1:{port}");
+    let wrong = url.replace("://", "://:secret@");
+    for (url, says) in [
+        (url.as_str(), "password"),
+        (&wrong, "password"),
+        (&nobody, "nothing listens there"),
+        ("redis://:secret@127.0.0.1:0", "the port is a number from 1 to 65535"),
+    ] {
+        let (code, out, err) = place.run(&["check", "zoo", "-l", "3/s", "--store", url]);
+        assert_eq!((code, out.as_str()), (2, ""), "{url}");
+        assert!(err.contains(says) && !err.contains("secret"), "{url}: {err}");
+        let run = ["run", "zoo", "-l", "3/s", "--store", url, "--", "true"];
+        let (code, _, err) = place.run(&run);
+        assert!(code == 125 && err.contains(says), "{url}: {code} {err}");
+    }
+    let right = url.replace("://", "://:right@");
+    assert_eq!(place.code(&["check", "zoo", "-l", "3/s", "--store", &right]), 0);
+}
+
+/// A run with these arguments before its command, once it says that it waits.
+fn waiting(place: &Place, url: &str, limit: &str) -> Child {
+    let run = ["run", "gate", "--limit", limit, "--store", url, "-v", "--", "echo", "ran"];
+    assert_eq!(place.code(&["check", "gate", "--limit", limit, "--store", url]), 0);
+    let mut child = place.std(&run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("waiting for gate: retry in "), "{line}");
+    child
+}
+
+fn ended(mut child: Child) -> (Option<i32>, String) {
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    (child.wait().unwrap().code(), out)
+}
+
+#[test]
+fn run_waits_for_its_turn_and_an_interrupted_wait_charges_nothing() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    assert_eq!(ended(waiting(&place, &url, "1/500ms via uniform")), (Some(0), "ran\n".to_owned()));
+    let late = ["run", "late", "-l", "1/h", "-w", "1s", "--store", &url, "--", "true"];
+    assert_eq!((place.code(&late), place.code(&late)), (0, 124));
+    let child = waiting(&place, &url, "1/h via gcra");
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    assert_eq!(ended(child), (Some(130), String::new()));
+    // A command that cannot be started gives its charge back.
+    let none = ["run", "none", "-l", "1/h", "--store", &url, "--", "no-such-command-anywhere"];
+    assert_eq!((place.code(&none), place.code(&none)), (127, 127));
+}
+
+#[test]
+fn a_connection_that_is_closed_during_the_wait_is_made_anew() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    let child = waiting(&place, &url, "1/2s via uniform");
+    let killed = redis_cli(&place.path().join("redis.sock"), &["CLIENT", "KILL", "TYPE", "normal"]);
+    assert_eq!(killed, "1\n");
+    assert_eq!(ended(child), (Some(0), "ran\n".to_owned()));
+}

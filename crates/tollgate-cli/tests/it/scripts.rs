@@ -1,0 +1,179 @@
+//! `scripts`: what is printed works when it is pasted into a shell, before a real server.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Output};
+
+use crate::Place;
+use crate::redis::{Redis, redis_cli};
+
+/// A shell in which `redis-cli` reaches the test's server.
+pub(crate) fn sh(place: &Place, text: &str) -> Output {
+    let bin = place.path().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("redis-cli");
+    if !program.exists() {
+        let socket = place.path().join("redis.sock");
+        let path = std::env::var("PATH").unwrap();
+        let text =
+            format!("#!/bin/sh\nPATH='{path}' exec redis-cli -s '{}' \"$@\"\n", socket.display());
+        std::fs::write(&program, text).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    Command::new("sh")
+        .args(["-c", text])
+        .env("PATH", path)
+        .current_dir(place.path())
+        .output()
+        .unwrap()
+}
+
+/// The lines that a shell prints for this text.
+fn pasted(place: &Place, text: &str) -> Vec<String> {
+    let output = sh(place, text);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && error.is_empty(), "{error}\nfor\n{text}");
+    let out = String::from_utf8(output.stdout).unwrap();
+    out.lines().map(str::to_owned).collect()
+}
+
+fn printed(place: &Place, args: &[&str]) -> String {
+    let (code, out, err) = place.run(&[&["scripts"], args].concat());
+    assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
+    out
+}
+
+#[test]
+fn pasted_lines_admit_and_then_deny() {
+    let place = Place::new();
+    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    for strategy in tollgate::Strategy::ALL {
+        let limit = format!("1/h via {}", strategy.name());
+        let json = place.json(&["scripts", &limit, "--answer", "boolean", "--format", "json"]);
+        let text = printed(&place, &[&limit, "--answer", "boolean"]);
+        let sha = json["sha1"].as_str().unwrap();
+        // The server's name for the script is the one that is called.
+        assert_eq!(pasted(&place, &text), [sha, "1"], "{text}");
+        assert_eq!(pasted(&place, &text), [sha, "0"], "{text}");
+    }
+}
+
+#[test]
+fn the_verbose_answer_says_how_long_to_wait() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let limits = ["10/s via gcra", "3/h via sliding_window"];
+    let text = printed(&place, &[&limits[..], &["--cost", "2"]].concat());
+    let answer = pasted(&place, &text);
+    let [_, nonce, granted, _now, left, wait, _, others, more, _] = &answer[..] else {
+        panic!("{answer:?}")
+    };
+    assert_eq!([nonce, granted, left, wait, others, more], ["0", "2", "8", "0", "1", "0"]);
+    let answer = pasted(&place, &text);
+    assert!(answer[2] == "0" && answer[8].parse::<u64>().unwrap() > 1_000_000, "{answer:?}");
+    // It is the same count as the command line's.
+    let set = limits.join(", ");
+    let json = place.json(&["peek", "user:42", "--limit", &set, "--store", &url, "--json"]);
+    assert_eq!(json["limits"][1]["remaining"], 1, "{json}");
+    // A peek changes nothing, and a partial one takes what is left.
+    let with = |more: &[&str]| {
+        pasted(&place, &printed(&place, &[&limits[..], &["--cost", "2"], more].concat()))
+    };
+    assert_eq!(with(&["--peek"])[2], "0");
+    assert_eq!(with(&["--partial", "--peek"])[2], "1");
+    assert_eq!(with(&["--partial"])[2], "1");
+    assert_eq!(with(&["--partial"])[2], "0");
+}
+
+#[test]
+fn the_script_alone_is_a_file_for_eval() {
+    let place = Place::new();
+    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let args = ["1/h via gcra", "--subject", "user:7", "--answer", "boolean"];
+    let text = printed(&place, &args);
+    let line = text.lines().last().unwrap().strip_prefix("# ").unwrap();
+    assert_eq!(line, "redis-cli --eval limit.lua 'tg1:{user:7}:gcra/1h' , 1");
+    let lua = printed(&place, &[&args[..], &["--format", "lua"]].concat());
+    std::fs::write(place.path().join("limit.lua"), lua).unwrap();
+    assert_eq!([pasted(&place, line), pasted(&place, line)], [["1"], ["0"]]);
+}
+
+#[test]
+fn two_subjects_are_one_call() {
+    let place = Place::new();
+    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let pair = ["--on", "resource:12=5/10s via sliding_log", "--on"];
+    let of = |consumer: &str, more: &[&str]| {
+        let on = format!("{consumer}=3/10s via sliding_log");
+        let text = printed(&place, &[&pair[..], &[&on], &["--shard", "12"], more].concat());
+        let answer = pasted(&place, &text);
+        answer[1..].to_vec()
+    };
+    let boolean = ["--answer", "boolean"];
+    let first: Vec<_> = (0..4).flat_map(|_| of("consumer:1", &boolean)).collect();
+    assert_eq!(first, ["1", "1", "1", "0"]);
+    // The other consumer finds two left of the resource.
+    let second: Vec<_> = (0..3).flat_map(|_| of("consumer:2", &boolean)).collect();
+    assert_eq!(second, ["1", "1", "0"]);
+    let keys = redis_cli(&place.path().join("redis.sock"), &["KEYS", "*"]);
+    assert!(keys.lines().all(|key| key.starts_with("tg1:{12}{")), "{keys}");
+}
+
+#[test]
+fn json_has_all_of_it() {
+    let place = Place::new();
+    let args = ["scripts", "a: 10/s, 5/m via sliding_log", "--format", "json", "--shard", "x"];
+    let json = place.json(&args);
+    assert_eq!(json["sha1"].as_str().unwrap().len(), 40);
+    assert_eq!(json["keys"].as_array().unwrap().len(), 3, "{json}");
+    assert_eq!(json["keys"][0]["pattern"], "tg1:{x}{SUBJECT}:a,sliding_log/1m");
+    assert_eq!(json["keys"][1]["key"], "tg1:{x}{user:42}:a,sliding_log/1m~a");
+    assert_eq!(json["argv"][0]["value"], "1");
+    assert_eq!(json["reply"].as_array().unwrap().len(), 3 + 2 * 3 + 1);
+    assert!(json["script"].as_str().unwrap().starts_with("#!lua\n"));
+}
+
+#[test]
+fn nothing_breaks_out_of_the_shell_or_the_script() {
+    let place = Place::new();
+    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    for subject in
+        ["user:';touch broken;'", "a:$(touch broken)`touch broken`", "a:x\nTOLLGATE\n", "ü:{}"]
+    {
+        let args = ["1/h via gcra", "--subject", subject, "--answer", "boolean"];
+        let (code, text, err) = place.run(&[&["scripts"], &args[..]].concat());
+        if code == 0 {
+            let answer = pasted(&place, &text);
+            assert_eq!(answer.last().unwrap(), "1", "{text}");
+        } else {
+            // Some are no subjects.
+            assert!(code == 2 && err.starts_with("error: "), "{subject}: {err}");
+        }
+    }
+    // A limit is read, and only what it means is written.
+    for limit in
+        ["x]]y: 1/h", "a'b: 1/h", "$(touch broken): 1/h", "1/h via gcra\nTOLLGATE", "a\n: 1/h"]
+    {
+        let (code, out, err) = place.run(&["scripts", limit]);
+        assert!(code == 2 || !out.contains(limit), "{limit}: {out}");
+        assert!(code == 0 || err.starts_with("error: "), "{err}");
+    }
+    assert!(!place.path().join("broken").exists());
+}
+
+#[test]
+fn bad_input_says_what_would_be_right() {
+    let place = Place::new();
+    for (args, says) in [
+        (&["scripts"][..], "<LIMIT>"),
+        (&["scripts", "0/s"], "give at least 1"),
+        (&["scripts", "10/s", "--cost", "0"], "use `tollgate peek`"),
+        (&["scripts", "10/s", "--subject", ""], "a value is missing"),
+        (&["scripts", "10/s", "--answer", "maybe"], "'maybe'"),
+        (&["scripts", "10/s", "--on", "user:42=10/s"], "is asked twice under the same limits"),
+    ] {
+        let (code, out, err) = place.run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: ") && err.contains(says), "{args:?}: {err}");
+    }
+}

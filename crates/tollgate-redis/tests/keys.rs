@@ -1,0 +1,148 @@
+//! Every row of the tables in docs/keys.md.
+#![allow(clippy::unwrap_used)] // tests may
+
+use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::{LimitSet, Place, Subject, Time};
+use tollgate_redis::{Keys, decode, encode, log_entries};
+
+const PAGE: &str = include_str!("../../../docs/keys.md");
+
+/// The rows of the table whose first column has this heading, without backquotes.
+fn rows(heading: &str) -> Vec<Vec<String>> {
+    let cells = |line: &str| -> Vec<String> {
+        let line = line.replace("\\|", "\u{1}");
+        let line = line.trim_matches('|').trim();
+        line.split('|').map(|cell| cell.trim().replace('\u{1}', "|")).collect()
+    };
+    let mut lines = PAGE.lines().skip_while(|line| cells(line) != cells(heading));
+    assert!(lines.next().is_some(), "no table {heading}");
+    let rows: Vec<_> = lines.skip(1).take_while(|line| line.starts_with('|')).map(cells).collect();
+    assert!(!rows.is_empty());
+    rows
+}
+
+fn plain(cell: &str) -> &str {
+    cell.trim_matches('`')
+}
+
+/// Text in backquotes and hexadecimal digits, as bytes.
+fn bytes(cell: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (i, part) in cell.split('`').enumerate() {
+        if i % 2 == 1 {
+            bytes.extend_from_slice(part.as_bytes());
+            continue;
+        }
+        let digits: Vec<u8> = part.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        for pair in digits.chunks(2) {
+            bytes.push(u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
+        }
+    }
+    bytes
+}
+
+/// The state after the charges of a row.
+fn charged(limits: &LimitSet, charges: &str) -> Held {
+    let mut held = Held::fresh(limits);
+    for charge in plain(charges).split(' ') {
+        let (cost, at) = charge.split_once('@').unwrap();
+        let now = Time::from_micros(at.parse().unwrap());
+        let mut parts = [Part::new(limits, &mut held)];
+        let outcome = engine::decide(&mut parts, now, cost.parse().unwrap(), Mode::Whole);
+        assert!(outcome.granted > 0, "{limits}: {charge}");
+    }
+    held
+}
+
+#[test]
+fn keys_are_named_as_the_page_says() {
+    for row in rows("| subject | limits | shard | key |") {
+        let [subject, limits, shard, key] = &row[..] else { panic!("{row:?}") };
+        let subject = Subject::literal(plain(subject)).unwrap();
+        let keys = match plain(shard) {
+            "" => Keys::new(),
+            shard => Keys::new().sharded(shard),
+        };
+        assert_eq!(keys.state(&subject, &plain(limits).parse().unwrap()), plain(key));
+    }
+}
+
+#[test]
+fn states_have_the_bytes_that_the_page_says() {
+    for row in rows("| limits | charges | state |") {
+        let [limits, charges, state] = &row[..] else { panic!("{row:?}") };
+        let limits: LimitSet = plain(limits).parse().unwrap();
+        let held = charged(&limits, charges);
+        let state = bytes(state);
+        assert_eq!(encode(&limits, &held).unwrap(), state, "{limits}");
+        let (was, read) = decode(&limits, Some(&state), &[]).unwrap();
+        assert_eq!((was.full_text(), read), (limits.full_text(), held));
+    }
+}
+
+#[test]
+fn logs_have_the_bytes_that_the_page_says() {
+    for row in rows("| limits | charges | elements |") {
+        let [limits, charges, elements] = &row[..] else { panic!("{row:?}") };
+        let limits: LimitSet = plain(limits).parse().unwrap();
+        let held = charged(&limits, charges);
+        // The commas within the head are no separators.
+        let elements: Vec<Vec<u8>> = elements.split(", ").map(bytes).collect();
+        assert_eq!(limits.places(), [Place::Log(0)]);
+        assert_eq!(log_entries(&limits.limits()[0], &held.logs[0]), elements, "{limits}");
+        let (_, read) = decode(&limits, None, &[elements]).unwrap();
+        assert_eq!(read, held);
+    }
+}
+
+#[test]
+fn states_that_cannot_be_read_say_why() {
+    let limits: LimitSet = "10/s via gcra".parse().unwrap();
+    let good = encode(&limits, &charged(&limits, "1@100")).unwrap();
+    let mut newer = good.clone();
+    newer[0] = b'2';
+    let cases: [(&[u8], &str); 8] = [
+        (b"", "no state"),
+        (b"12", "no state"),
+        (&newer, "newer version"),
+        (&good[..good.len() - 1], "length"),
+        (b"1gg2:100000,1,10;gg2:1,1,1;|", "number of limits"),
+        (b"1zz2:1;|", "cannot be read"),
+        (b"1gg2:100000,1,10;|\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0", "no count has"),
+        (b"1gg2:100000,1,10;|\0\0\0\0\0\0\0\0\0\0\0\0\x01", "no count has"),
+    ];
+    for (state, why) in cases {
+        let error = decode(&limits, Some(state), &[]).unwrap_err();
+        assert!(error.contains(why), "{state:?}: {error}");
+    }
+}
+
+proptest::proptest! {
+    /// Whatever lies there is read or refused, and what is read can be worked on.
+    #[test]
+    fn no_bytes_make_it_panic(
+        set in 0_usize..5,
+        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10;|", "1ff2:5,10000000,0;|",
+            "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5;|", "1ll0:5,10000000;|", "1gg2:0,0,0;|"]),
+        rest in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
+        log in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..16), 0..4),
+    ) {
+        let sets = ["x: 10/s via gcra", "x: 5/10s via fixed_window", "x: 5/10s via sliding_log",
+            "x: 6/10s precision 5s via sliding_window", "x: 5/10s refill interval via token_bucket"];
+        let limits: LimitSet = sets[set].parse().unwrap();
+        let state = [head.as_bytes(), &rest].concat();
+        let logs = if log.is_empty() { vec![] } else { vec![log] };
+        for (state, logs) in [(Some(&state[..]), &[][..]), (None, &logs[..])] {
+            if let Ok((was, mut held)) = decode(&limits, state, logs) {
+                let mut new = Held::fresh(&limits);
+                for now in [0, 25_000_000, 1_763_632_025_123_456] {
+                    let now = Time::from_micros(now);
+                    let _ = engine::fresh_at_us(&was, &mut held);
+                    let _ = engine::inherit(&limits, &mut new, &was, &mut held, now);
+                    let mut parts = [Part::new(&was, &mut held)];
+                    let _ = engine::decide(&mut parts, now, 3, Mode::Whole);
+                }
+            }
+        }
+    }
+}
