@@ -368,6 +368,16 @@ pub(crate) enum Bench {
     /// under the same pragmas; each figure is the median of five.
     #[command(after_help = "Example: tollgate bench sqlite --checks 5000")]
     Sqlite(BenchSqlite),
+    /// The scripts beside others on one Redis, and the client beside a bare one
+    ///
+    /// What a check costs the server, in microseconds of its processor: beside the smallest GCRA
+    /// script by hand, two published patterns, and among themselves; each figure is the median of
+    /// runs in turns. Without --store it starts a redis-server for itself and stops it again.
+    /// Counts lie under a prefix of their own and are removed at the end.
+    ///
+    /// Exits with 0 also where a figure misses its bar: a busy machine is no error.
+    #[command(after_help = "Example: tollgate bench redis --store redis://127.0.0.1:6379")]
+    Redis(BenchRedis),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {
@@ -415,6 +425,40 @@ pub(crate) struct BenchSqlite {
     /// The directory of the two new files [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchRedis {
+    /// The server, with nothing else to do: `redis://HOST:PORT` or `unix:///PATH` [default: one
+    /// that is started and stopped; TOLLGATE_REDIS_SERVER names the program]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Checks of each kind per run; the client asks five times as many
+    #[arg(long, default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub(crate) checks: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// How many checks are sent before an answer is read
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) depth: u32,
+
+    /// Events of the long log
+    #[arg(long, default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) entries: u32,
+
+    /// How many tasks share one connection
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) tasks: u32,
 
     /// Print one JSON object
     #[arg(long)]

@@ -1,5 +1,7 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
+#[doc(hidden)]
+pub mod bench;
 pub(crate) mod client;
 pub mod compose;
 pub mod doctor;

@@ -135,6 +135,11 @@ impl Builder {
         Self { swapping: true, ..self }
     }
 
+    /// Names the keys so.
+    pub(crate) fn keys(self, keys: Keys) -> Self {
+        Self { keys, ..self }
+    }
+
     /// Connects.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 mod bad_input;
+mod benching;
 mod counting;
 mod doctor;
 mod examples;

@@ -12,8 +12,11 @@ use crate::args::{BenchMemory, BenchSqlite};
 use crate::show::{self, Output};
 
 mod allocated;
+mod redis;
+mod server;
 mod sides;
 
+pub(crate) use redis::redis;
 use sides::{Governor, Side, Tollgate};
 
 /// Up to so many keys each run starts with fresh counts; above, the counts are built once.

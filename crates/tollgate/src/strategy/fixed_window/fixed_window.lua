@@ -11,16 +11,17 @@ local function fixed_start(us, period, first_hit)
 end
 
 local function fixed_view(start, count, now, units, period, first_hit)
+  local at, back = now, false
   if count == 0 or now >= start + period then
-    return fixed_start(now, period, first_hit), 0, now, false
+    start, count = fixed_start(now, period, first_hit), 0
+  elseif start > now then
+    if start - now <= 1000000 then
+      at = start
+    else
+      start, count, back = fixed_start(now, period, first_hit), math.min(count, units), true
+    end
   end
-  if start <= now then
-    return start, count, now, false
-  end
-  if start - now <= 1000000 then
-    return start, count, start, false
-  end
-  return fixed_start(now, period, first_hit), math.min(count, units), now, true
+  return start, count, at, back
 end
 
 local function fixed_judge(start, count, at, now, cost, units, period)

@@ -3,22 +3,14 @@
 -- Numbers: n/d microseconds for one unit in lowest terms; the burst. Derived: the whole part and
 -- the numerator's rest of n/d, and the debt at which nothing is left.
 
--- The time of so many units.
-local function greedy_times(units, d, whole, part)
-  local parts = units * part
-  local num = parts % d
-  return units * whole + (parts - num) / d, num
-end
-
 local function greedy_view(tat, num, now, n, d, burst, whole, part, full, full_num)
-  local debt = tat - now
+  local debt, back = tat - now, false
   if debt < 0 then
-    return now, 0, now, false
+    tat, num = now, 0
+  elseif debt > full or debt == full and num > full_num then
+    tat, num, back = now + full, full_num, true
   end
-  if debt > full or debt == full and num > full_num then
-    return now + full, full_num, now, true
-  end
-  return tat, num, now, false
+  return tat, num, now, back
 end
 
 local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, full, full_num)
@@ -30,7 +22,8 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
   -- An estimate that is right or one too many.
   local units = (free + free_num / d) * d / n + 0.001
   units = units - units % 1
-  local us, us_num = greedy_times(units, d, whole, part)
+  local us_num = units * part % d
+  local us = units * whole + (units * part - us_num) / d
   if us > free or us == free and us_num > free_num then
     units = units - 1
   end
@@ -39,7 +32,8 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
     if cost > burst then
       wait = -1
     else
-      us, us_num = greedy_times(cost, d, whole, part)
+      us_num = cost * part % d
+      us = cost * whole + (cost * part - us_num) / d
       wait = debt + us - full
       us_num = num + us_num - full_num
       if us_num > 0 then
@@ -57,7 +51,8 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
 end
 
 local function greedy_charge(tat, num, at, now, cost, n, d, burst, whole, part)
-  local us, us_num = greedy_times(cost, d, whole, part)
+  local us_num = cost * part % d
+  local us = cost * whole + (cost * part - us_num) / d
   tat, num = tat + us, num + us_num
   if num >= d then
     tat, num = tat + 1, num - d
@@ -70,6 +65,12 @@ local function greedy_charge(tat, num, at, now, cost, n, d, burst, whole, part)
 end
 
 -- cold
+
+-- The time of so many units.
+local function greedy_times(units, d, whole, part)
+  local num = units * part % d
+  return units * whole + (units * part - num) / d, num
+end
 
 local function greedy_numbers(n, d, burst)
   local part = n % d

@@ -4,13 +4,14 @@
 -- nothing past the newest.
 -- Numbers: the units, the period.
 
--- The first event from `low` on for which `found` holds, one past the newest when none; and the
--- total before it. Outward from `low` in doubling steps, then by halves.
+-- The first event from `low` on for which `found` holds, one past the newest when none; the total
+-- before it, and its time. Outward from `low` in doubling steps, then by halves.
 local function log_search(event, low, before, found)
-  local reach = 1
+  local reach, time = 1, nil
   while true do
     local at, total = event(low + reach - 1)
     if not at or found(at, total) then
+      time = at
       break
     end
     low, before, reach = low + reach, total, reach * 2
@@ -23,10 +24,10 @@ local function log_search(event, low, before, found)
     if at and not found(at, total) then
       low, before = middle + 1, total
     else
-      high = middle + 1
+      high, time = middle + 1, at
     end
   end
-  return low, before
+  return low, before, time
 end
 
 -- The first event that counts and the total before it, what counts, and the time that counts.
@@ -63,10 +64,10 @@ local function log_judge(event, first, before, used, at, back, newest, now, cost
     local leaving = now
     if not back then
       local freed = used + cost - units
-      local index = log_search(event, first, before, function(_, total)
+      local _, _, time = log_search(event, first, before, function(_, total)
         return (total - before) % 281474976710656 >= freed
       end)
-      leaving = event(index)
+      leaving = time
     end
     wait = leaving + period - now
   end

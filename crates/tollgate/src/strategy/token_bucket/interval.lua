@@ -3,17 +3,18 @@
 -- Numbers: units at each multiple of the period, up to the burst.
 
 local function interval_view(refilled, missing, now, units, period, burst)
-  local current = now - now % period
+  local current, at, back = now - now % period, now, false
   if missing == 0 then
-    return current, 0, now, false
+    refilled = current
+  elseif refilled <= now then
+    missing = math.max(0, missing - (current - refilled) / period * units)
+    refilled = current
+  elseif refilled - now > 1000000 then
+    refilled, back = current, true
+  else
+    at = refilled
   end
-  if refilled > now then
-    if refilled - now > 1000000 then
-      return current, missing, now, true
-    end
-    return refilled, missing, refilled, false
-  end
-  return current, math.max(0, missing - (current - refilled) / period * units), now, false
+  return refilled, missing, at, back
 end
 
 -- The wait until so many tokens have come.

@@ -1,0 +1,135 @@
+//! Many tasks on one connection: through the store, and through redis-rs alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{IntoConnectionInfo as _, Value};
+use tokio::task::JoinSet;
+use tollgate::Limiter;
+use tollgate::StoreError;
+
+use super::server::failed;
+use super::{Bench, WIDE, ours, script, subjects};
+use crate::options::Options;
+use crate::script::Script;
+use crate::store::RedisStore;
+
+/// Long enough for the last of many that were sent at once.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Two connections to one server, asked the same.
+#[allow(missing_debug_implementations)] // nobody prints it
+pub struct Clients {
+    limiter: Arc<Limiter<RedisStore>>,
+    bare: MultiplexedConnection,
+    script: Arc<Script>,
+    /// The subjects, each with its key.
+    subjects: Arc<[(String, String)]>,
+}
+
+impl Bench {
+    /// Connects both clients, in the runtime that drives them.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn clients(&mut self) -> Result<Clients, StoreError> {
+        let limits: tollgate::LimitSet = format!("{WIDE} via gcra").parse().map_err(ours)?;
+        let keys = &self.server.keys;
+        let subjects: Vec<(String, String)> = subjects()?
+            .iter()
+            .map(|subject| (subject.as_str().to_owned(), keys.state(subject, &limits)))
+            .collect();
+        let script = script(&limits)?;
+        let options = Options::from_url(&self.url)?.deadline(PATIENCE);
+        let store = RedisStore::builder(options).keys(keys.clone()).connect().await?;
+        let info = self.url.as_str().into_connection_info().map_err(failed)?;
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let client = redis::Client::open(info).map_err(failed)?;
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE));
+        let bare = client.get_multiplexed_async_connection_with_config(&config).await;
+        self.server.owns(subjects.iter().map(|(_, key)| key));
+        self.server.ask(redis::cmd("SCRIPT").arg("LOAD").arg(script.text()))?;
+        Ok(Clients {
+            limiter: Arc::new(Limiter::new(limits, store)),
+            bare: bare.map_err(failed)?,
+            script: Arc::new(script),
+            subjects: subjects.into(),
+        })
+    }
+}
+
+impl Clients {
+    /// So many checks by so many tasks, through [`Limiter::check`].
+    ///
+    /// # Errors
+    /// One of them failed, or was denied.
+    pub async fn ours(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut all = JoinSet::new();
+        for _ in 0..tasks {
+            let (limiter, subjects) = (Arc::clone(&self.limiter), Arc::clone(&self.subjects));
+            let next = Arc::clone(&next);
+            all.spawn(async move {
+                while let Some((subject, _)) = turn(&next, checks, &subjects) {
+                    let answer = limiter.check(subject.as_str()).await;
+                    if !answer.map_err(|error| error.to_string())?.is_allowed() {
+                        return Err("it was denied".to_owned());
+                    }
+                }
+                Ok(())
+            });
+        }
+        done(all).await
+    }
+
+    /// The same script for the same keys, by redis-rs alone: a command is packed, and the answer
+    /// looked at.
+    ///
+    /// # Errors
+    /// One of them failed, or was denied.
+    pub async fn bare(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
+        let next = Arc::new(AtomicUsize::new(0));
+        let mut all = JoinSet::new();
+        for _ in 0..tasks {
+            let (mut connection, script) = (self.bare.clone(), Arc::clone(&self.script));
+            let (next, subjects) = (Arc::clone(&next), Arc::clone(&self.subjects));
+            all.spawn(async move {
+                while let Some((_, key)) = turn(&next, checks, &subjects) {
+                    let mut command = redis::cmd("EVALSHA");
+                    command.arg(script.sha()).arg(1).arg(key).arg(1).arg(1_u64 << 50);
+                    let answer = connection.send_packed_command(&command).await;
+                    let granted = match answer.map_err(|error| error.to_string())? {
+                        Value::Array(list) => matches!(list[..], [_, Value::Int(1), ..]),
+                        _ => false,
+                    };
+                    if !granted {
+                        return Err("it was denied".to_owned());
+                    }
+                }
+                Ok(())
+            });
+        }
+        done(all).await
+    }
+}
+
+/// Whose turn it is; nobody's when all checks were asked.
+fn turn<'s>(
+    next: &AtomicUsize,
+    checks: usize,
+    subjects: &'s [(String, String)],
+) -> Option<&'s (String, String)> {
+    let turn = next.fetch_add(1, Ordering::Relaxed);
+    if turn < checks { subjects.get(turn % subjects.len()) } else { None }
+}
+
+async fn done(mut all: JoinSet<Result<(), String>>) -> Result<(), StoreError> {
+    while let Some(task) = all.join_next().await {
+        let answer = task.unwrap_or_else(|error| Err(error.to_string()));
+        answer.map_err(|error| StoreError::permanent(format!("a check failed: {error}")))?;
+    }
+    Ok(())
+}

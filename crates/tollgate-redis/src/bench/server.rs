@@ -1,0 +1,204 @@
+//! A connection that sends scripts in packs and reads what they cost the server.
+
+use redis::{ConnectionLike as _, Value};
+use tollgate::StoreError;
+
+use crate::key::Keys;
+use crate::script::Script;
+
+/// What answers a question wrongly measures nothing: so much of the answers must be as expected.
+/// Not all, for a window may end while a run lasts.
+const SHARE: f64 = 0.99;
+
+/// How many keys one command removes.
+const BATCH: usize = 1_000;
+
+/// A server that is measured. What was written there is removed when it is dropped.
+pub(super) struct Server {
+    connection: redis::Connection,
+    pub(super) keys: Keys,
+    written: Vec<String>,
+}
+
+/// A script with its questions, packed.
+pub(super) struct Probe {
+    pub(super) name: String,
+    packs: Vec<Vec<u8>>,
+    depth: usize,
+    admits: bool,
+    checks: usize,
+    pub(super) times_us: Vec<f64>,
+}
+
+/// What a probe asks.
+pub(super) struct Questions<'q> {
+    pub(super) script: &'q Script,
+    /// The keys of each question.
+    pub(super) keys: &'q [Vec<String>],
+    pub(super) args: &'q [String],
+    pub(super) admits: bool,
+    /// How many in one pack.
+    pub(super) depth: usize,
+    /// How many in one run.
+    pub(super) checks: usize,
+}
+
+pub(super) fn failed(error: redis::RedisError) -> StoreError {
+    StoreError::permanent(format!("the server that is measured: {error}")).because(error)
+}
+
+impl Server {
+    pub(super) fn connect(url: &str, keys: Keys) -> Result<Self, StoreError> {
+        let client = redis::Client::open(url).map_err(failed)?;
+        Ok(Self { connection: client.get_connection().map_err(failed)?, keys, written: Vec::new() })
+    }
+
+    /// Says that these keys are ours, to be removed at the end.
+    pub(super) fn owns<'k>(&mut self, keys: impl IntoIterator<Item = &'k String>) {
+        self.written.extend(keys.into_iter().cloned());
+    }
+
+    pub(super) fn ask(&mut self, command: &redis::Cmd) -> Result<Value, StoreError> {
+        self.connection.req_command(command).map_err(failed)
+    }
+
+    /// Loads the script and packs the questions; asks each once, so that what is measured has its
+    /// state in place.
+    pub(super) fn probe(
+        &mut self,
+        name: &str,
+        questions: &Questions<'_>,
+    ) -> Result<Probe, StoreError> {
+        let Questions { script, keys, args, admits, depth, checks } = questions;
+        self.ask(redis::cmd("SCRIPT").arg("LOAD").arg(script.text()))?;
+        let question = |keys: &Vec<String>| {
+            let mut command = redis::cmd("EVALSHA");
+            command.arg(script.sha()).arg(keys.len()).arg(&keys[..]).arg(&args[..]);
+            command.get_packed_command()
+        };
+        // In turn, and the last pack begins anew.
+        let packs = keys.len().div_ceil(*depth);
+        let mut asked = keys.iter().cycle();
+        let packs: Vec<Vec<u8>> =
+            (0..packs).map(|_| asked.by_ref().take(*depth).flat_map(question).collect()).collect();
+        self.owns(keys.iter().flatten());
+        let (depth, checks) = (*depth, (*checks).max(*depth));
+        let name = name.to_owned();
+        let probe = Probe { name, packs, depth, admits: *admits, checks, times_us: Vec::new() };
+        for pack in &probe.packs {
+            self.send(&probe, pack)?;
+        }
+        Ok(probe)
+    }
+
+    /// One run: what a check costs the server.
+    pub(super) fn run(&mut self, probe: &mut Probe) -> Result<(), StoreError> {
+        let packs = probe.checks.div_ceil(probe.depth);
+        let before = self.cpu()?;
+        let mut expected = 0;
+        for pack in probe.packs.iter().cycle().take(packs) {
+            expected += self.send(probe, pack)?;
+        }
+        let asked = (packs * probe.depth) as f64;
+        let seconds = self.cpu()? - before;
+        if (expected as f64) < asked * SHARE {
+            let verdict = if probe.admits { "admitted" } else { "denied" };
+            return Err(StoreError::permanent(format!(
+                "only {expected} of {asked} checks of {} were {verdict}: nothing was measured",
+                probe.name
+            )));
+        }
+        probe.times_us.push(seconds * 1e6 / asked);
+        Ok(())
+    }
+
+    /// Sends a pack. Answers how many were answered as expected.
+    fn send(&mut self, probe: &Probe, pack: &[u8]) -> Result<usize, StoreError> {
+        let answers = self.connection.req_packed_commands(pack, 0, probe.depth).map_err(failed)?;
+        let mut expected = 0;
+        for answer in &answers {
+            let admitted = match answer {
+                Value::ServerError(error) => {
+                    return Err(StoreError::permanent(format!("{}: {error:?}", probe.name)));
+                }
+                Value::Int(verdict) => *verdict == 1,
+                Value::Array(list) => match list[..] {
+                    [Value::Int(verdict), ..] => verdict == 1,
+                    [_, Value::Int(granted), ..] => granted > 0,
+                    _ => false,
+                },
+                _ => false,
+            };
+            expected += usize::from(admitted == probe.admits);
+        }
+        Ok(expected)
+    }
+
+    /// The processor time that the server has used, in seconds: of the thread that answers where
+    /// the server says so (from 7.0 on).
+    fn cpu(&mut self) -> Result<f64, StoreError> {
+        let info: String =
+            redis::cmd("INFO").arg("cpu").query(&mut self.connection).map_err(failed)?;
+        let of = |name: &str| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+            line.trim().parse::<f64>().ok()
+        };
+        let both = |system, user| Some(of(system)? + of(user)?);
+        both("used_cpu_sys_main_thread", "used_cpu_user_main_thread")
+            .or_else(|| both("used_cpu_sys", "used_cpu_user"))
+            .ok_or_else(|| StoreError::permanent("the server does not say what it used: INFO cpu"))
+    }
+
+    /// What the server calls itself.
+    pub(super) fn name(&mut self) -> Result<String, StoreError> {
+        let info: String =
+            redis::cmd("INFO").arg("server").query(&mut self.connection).map_err(failed)?;
+        let of = |name| info.lines().find_map(|line: &str| line.strip_prefix(name)).map(str::trim);
+        // Valkey calls itself Redis 7.2, and its own version another name.
+        let valkey = of("valkey_version:").map(|version| format!("Valkey {version}"));
+        let redis = || of("redis_version:").map(|version| format!("Redis {version}"));
+        Ok(valkey.or_else(redis).unwrap_or_else(|| "a server without a version".to_owned()))
+    }
+
+    /// Microseconds since the epoch.
+    pub(super) fn now_us(&mut self) -> Result<u64, StoreError> {
+        let (seconds, micros): (u64, u64) =
+            redis::cmd("TIME").query(&mut self.connection).map_err(failed)?;
+        Ok(seconds * 1_000_000 + micros)
+    }
+
+    /// Puts a list there, for an hour.
+    pub(super) fn fill(&mut self, key: &String, entries: &[Vec<u8>]) -> Result<(), StoreError> {
+        const HOUR_MS: u64 = 3_600_000;
+        self.owns([key]);
+        for batch in entries.chunks(BATCH) {
+            self.ask(redis::cmd("RPUSH").arg(key).arg(batch))?;
+        }
+        self.ask(redis::cmd("PEXPIRE").arg(key).arg(HOUR_MS)).map(drop)
+    }
+
+    /// What a key takes, in bytes, looking at all of it.
+    pub(super) fn bytes(&mut self, key: &str) -> Result<u64, StoreError> {
+        let mut command = redis::cmd("MEMORY");
+        command.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
+        command.query(&mut self.connection).map_err(failed)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for keys in self.written.chunks(BATCH) {
+            // Nobody can be told, and all of them expire by themselves.
+            let _ = self.connection.req_command(redis::cmd("UNLINK").arg(keys));
+        }
+    }
+}
+
+impl Probe {
+    /// The median of the runs.
+    pub(super) fn median_us(&self) -> f64 {
+        let mut times = self.times_us.clone();
+        times.sort_unstable_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+}

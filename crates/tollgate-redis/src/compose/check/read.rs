@@ -1,0 +1,269 @@
+//! How a check reads: the integers of a subject, the ends of a log, and states that were written
+//! under other numbers.
+
+use std::fmt::Write as _;
+
+use super::write::row_format;
+use super::{Composer, Part, Slot};
+use crate::compose::{Form, distinct, step_table, tag};
+
+impl Composer<'_> {
+    /// Reads the integers of a subject.
+    pub(super) fn read_integers(&self, part: &Part<'_>, out: &mut String) {
+        let Some(key) = part.key else { return };
+        let (local, p) = (self.local, part.number);
+        let v = format!("{}v{p}", self.prefix);
+        let pairs: Vec<&Slot<'_>> = part.slots.iter().filter(|s| s.form == Form::Pair).collect();
+        let rows: Vec<&Slot<'_>> =
+            part.slots.iter().filter(|s| matches!(s.form, Form::Row(_))).collect();
+        let mut length = part.tag.len();
+        let mut format = format!(">c{length}");
+        let mut names = vec![format!("{}tag{p}", self.prefix)];
+        let mut fresh = vec!["nil".to_owned()];
+        for slot in &pairs {
+            format.push_str("I7I6");
+            names.extend([self.name("a", slot), self.name("b", slot)]);
+            fresh.extend(["0".to_owned(), "0".to_owned()]);
+            length += slot.form.bytes();
+        }
+        let mut row_reads = String::new();
+        for slot in &rows {
+            let name = self.name("row", slot);
+            let from = length + 1;
+            let layout = row_format(slot.form.count());
+            let _ = writeln!(row_reads, "    {name} = {{struct.unpack('{layout}', {v}, {from})}}");
+            length += slot.form.bytes();
+        }
+        for slot in &part.slots {
+            if slot.form != Form::Log {
+                let _ = writeln!(out, "{local}{} = 0", self.name("carried", slot));
+            }
+        }
+        for slot in &rows {
+            let _ = writeln!(out, "{local}{} = nil", self.name("row", slot));
+        }
+        for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
+            let _ = writeln!(out, "{local}{} = nil", self.name("before", slot));
+        }
+        let (names, fresh) = (names.join(", "), fresh.join(", "));
+        let _ = write!(
+            out,
+            "{local}{names} = {fresh}
+{local}{v} = redis.pcall('GET', KEYS[{key}])
+if {v} then
+  if #{v} == {length} then
+    {names} = struct.unpack('{format}', {v})
+{row_reads}  end
+  if {}tag{p} ~= '{}' then
+",
+            self.prefix, part.tag
+        );
+        self.carry(part, key, &v, out);
+        out.push_str("  end\nend\n");
+        for slot in &rows {
+            let name = self.name("row", slot);
+            let zeros = vec!["0"; slot.form.count()].join(", ");
+            let _ = writeln!(out, "{name} = {name} or {{{zeros}}}");
+        }
+    }
+
+    /// What to do with a state that was written under other numbers.
+    fn carry(&self, part: &Part<'_>, key: usize, v: &str, out: &mut String) {
+        let own = distinct(self.slots().map(|slot| slot.step));
+        let words = part.slots.iter().filter(|slot| slot.form != Form::Log);
+        let steps = distinct(words.flat_map(|slot| slot.limit.strategy().lua_steps()).copied());
+        let mut text = self.texts.mul_div.clone();
+        for step in &steps {
+            let hot = self.texts.hot(step);
+            if own.iter().all(|known| known.code != step.code) || self.called(step) != hot {
+                text.push_str(hot);
+            }
+            text.push_str(self.texts.cold(step));
+        }
+        text.push_str(self.texts.driver("state.lua"));
+        text.push_str(&step_table(
+            &steps,
+            &["view", "judge", "charge", "numbers", "inherit"],
+            |_| true,
+        ));
+        let single = part.slots.len() == 1;
+        if single {
+            // The list of a log that was counted under this name lies at the key itself.
+            let _ = write!(
+                text,
+                "local old, wrong
+if type({v}) == 'table' then
+  local head = redis.pcall('LINDEX', KEYS[{key}], 0)
+  if type(head) ~= 'string' then
+    return {v}
+  end
+  old, wrong = read_tag(head)
+else
+  old, wrong = read_state({v})
+end
+"
+            );
+        } else {
+            let _ = write!(
+                text,
+                "if type({v}) == 'table' then
+  return {v}
+end
+local old, wrong = read_state({v})
+"
+            );
+        }
+        let _ = write!(
+            text,
+            "if not old then
+  return redis.error_reply('TOLLGATE ' .. wrong)
+end
+if #old ~= {} then
+  return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
+end
+unusual = true
+local words
+",
+            part.slots.len()
+        );
+        for slot in &part.slots {
+            let place = slot.place;
+            if slot.form == Form::Log {
+                let _ = write!(
+                    text,
+                    "if old[{place}].strategy ~= 'l' then
+  {before} = 2
+elseif not same_numbers(old[{place}].numbers, {{{}}}) then
+  {before} = 1
+end
+",
+                    Self::numbers(slot),
+                    before = self.name("before", slot)
+                );
+                continue;
+            }
+            let carried = self.name("carried", slot);
+            let _ = writeln!(
+                text,
+                "{carried}, words = carry(old[{place}], {{strategy = '{}', code = '{}', \
+                 count = {}, numbers = {{{}}}}}, steps, now)",
+                slot.limit.strategy().code(),
+                slot.step.code,
+                slot.form.count(),
+                Self::numbers(slot),
+            );
+            if slot.form == Form::Pair {
+                let (a, b) = (self.name("a", slot), self.name("b", slot));
+                let _ = writeln!(text, "{a}, {b} = words[1], words[2]");
+            } else {
+                let _ = writeln!(text, "{} = words", self.name("row", slot));
+            }
+            if !single && !self.peeks() {
+                let _ = write!(
+                    text,
+                    "if old[{place}].strategy == 'l' then
+  stale = stale or {{}}
+  stale[#stale + 1] = KEYS[{key}] .. '~{}'
+end
+",
+                    slot.limit.identity()
+                );
+            }
+        }
+        for line in text.lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+    }
+
+    /// Reads the ends of a log.
+    pub(super) fn read_log(&self, part: &Part<'_>, slot: &Slot<'_>, out: &mut String) {
+        let (local, key) = (self.local, slot.key);
+        let n = |what| self.name(what, slot);
+        let (ends, event, carried) = (n("ends"), n("event"), n("carried"));
+        let (base, oldest, newest, total) = (n("base"), n("oldest"), n("newest"), n("total"));
+        let (before, mended) = (n("before"), n("mended"));
+        let head = tag([slot.limit]);
+        let (length, width) = (head.len() + 6, head.len());
+        let single = part.slots.len() == 1;
+        let _ = write!(
+            out,
+            "{local}{carried}, {mended} = 0, false
+{local}{ends} = redis.pcall('LRANGE', KEYS[{key}], 0, 1)
+{local}{base}, {oldest}, {newest}, {total} = 0, nil, nil, nil
+{local}{event} = function(i)
+  local event = redis.call('LINDEX', KEYS[{key}], i)
+  if event then
+    return struct.unpack('>I7I6', event)
+  end
+end
+if {ends}[1] then
+  local tag
+  if #{ends}[1] == {length} then
+    tag, {base} = struct.unpack('>c{width}I6', {ends}[1])
+  end
+  if #({ends}[2] or '') ~= 13 then
+    return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
+  end
+  {oldest} = struct.unpack('>I7', {ends}[2])
+  {newest}, {total} = {event}(-1)
+  if tag ~= '{head}' then
+"
+        );
+        let mut text = self.texts.driver("state.lua").to_owned();
+        let _ = write!(
+            text,
+            "local old, from = read_tag({ends}[1])
+if not old then
+  return redis.error_reply('TOLLGATE ' .. from)
+end
+{base} = struct.unpack('>I6', {ends}[1], from)
+unusual = true
+{carried} = 1
+-- A state from the future is mended under the old numbers.
+local _, _, used, at, back = log_view({event}, {base}, {oldest}, {newest}, {total}, now,
+  unpack(old[1].numbers))
+if back then
+  {mended} = true
+  {base}, {oldest}, {newest}, {total} = 0, now, now, used
+  {event} = function(i)
+    if i == 1 then
+      return now, used
+    end
+  end
+end
+"
+        );
+        for line in text.lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+        out.push_str("  end\n");
+        let _ = writeln!(out, "elseif {ends}.err then");
+        if single {
+            let mut text = self.texts.driver("state.lua").to_owned();
+            let _ = write!(
+                text,
+                "local v = redis.pcall('GET', KEYS[{key}])
+if type(v) ~= 'string' then
+  return {ends}
+end
+local old, wrong = read_state(v)
+if not old then
+  return redis.error_reply('TOLLGATE ' .. wrong)
+end
+unusual = true
+{carried} = 2
+"
+            );
+            for line in text.lines() {
+                let _ = writeln!(out, "  {line}");
+            }
+        } else {
+            let _ = writeln!(out, "  return {ends}");
+        }
+        out.push_str("end\n");
+        if part.key.is_some() {
+            // The state beside it may say that another strategy counted under this name.
+            let _ = write!(out, "if {before} then\n  {carried} = {before}\nend\n");
+        }
+    }
+}

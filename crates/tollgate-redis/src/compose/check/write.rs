@@ -1,0 +1,220 @@
+//! How a check writes: what was charged, what a denial mends, and how long it lives.
+
+use std::fmt::Write as _;
+
+use super::{Composer, Part, Slot};
+use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, tag};
+
+impl Composer<'_> {
+    /// Writes what was charged to a subject.
+    pub(super) fn keep(&self, part: &Part<'_>, out: &mut String) {
+        let mut blocks = Vec::new();
+        if let Some(key) = part.key {
+            let mut text = String::new();
+            self.set(part, key, "  ", &mut text);
+            blocks.push(text);
+        }
+        for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
+            let mut text = String::new();
+            self.push(slot, &mut text);
+            blocks.push(text);
+        }
+        if self.parts.len() == 1 && blocks.len() == 1 {
+            out.push_str(&blocks.concat());
+            return;
+        }
+        for text in blocks {
+            // Of its own block: names are used again, and their number is limited.
+            out.push_str("  do\n");
+            for line in text.lines() {
+                let _ = writeln!(out, "  {line}");
+            }
+            out.push_str("  end\n");
+        }
+    }
+
+    /// The lines that write the integers of a subject.
+    fn set(&self, part: &Part<'_>, key: usize, indent: &str, out: &mut String) {
+        let Some((first, others)) = part.slots.split_first() else { return };
+        // As long as a log: what it is counted under stands here too.
+        let mut most = self.name("reset", first);
+        if !others.is_empty() {
+            let _ = writeln!(out, "{indent}local most = {most}");
+            for slot in others {
+                let reset = self.name("reset", slot);
+                let _ = writeln!(
+                    out,
+                    "{indent}if {reset} > most then\n{indent}  most = {reset}\n{indent}end"
+                );
+            }
+            "most".clone_into(&mut most);
+        }
+        let tag = &part.tag;
+        let mut format = format!(">c{}", tag.len());
+        let mut values = format!("'{tag}'");
+        for slot in part.slots.iter().filter(|slot| slot.form == Form::Pair) {
+            format.push_str("I7I6");
+            let _ = write!(values, ", {}, {}", self.name("a", slot), self.name("b", slot));
+        }
+        let mut state = format!("struct.pack('{format}', {values})");
+        for slot in &part.slots {
+            let Form::Row(count) = slot.form else { continue };
+            let row = self.name("row", slot);
+            let _ = write!(
+                state,
+                " .. struct.pack('{}', unpack({row}, 1, {count}))",
+                row_format(count)
+            );
+        }
+        let lifetime = self.lifetime(&most, indent, out);
+        let _ = writeln!(out, "{indent}redis.call('SET', KEYS[{key}], {state}, 'PX', {lifetime})");
+    }
+
+    /// How long a state lives: one second longer than it counts, in whole milliseconds.
+    fn lifetime(&self, reset: &str, indent: &str, out: &mut String) -> String {
+        if self.check.clock == Clock::Given {
+            return GIVEN_LIFETIME_MS.to_string();
+        }
+        let _ = writeln!(out, "{indent}local lifetime = {reset} + 1000999");
+        "(lifetime - lifetime % 1000) / 1000".to_owned()
+    }
+
+    /// Writes a charge into a log.
+    fn push(&self, slot: &Slot<'_>, out: &mut String) {
+        let n = |what| self.name(what, slot);
+        let key = slot.key;
+        let tag = tag([slot.limit]);
+        let head = |total: &str| format!("struct.pack('>c{}I6', '{tag}', {total})", tag.len());
+        let (how, sum, first, at) = (n("how"), n("sum"), n("first"), n("at"));
+        let (before, base, newest) = (n("rest"), n("base"), n("newest"));
+        let (mended, carried) = (n("mended"), n("carried"));
+        let _ = write!(
+            out,
+            "  local event = struct.pack('>I7I6', {at}, {sum})
+  if {how} == 'anew' or {mended} then
+    if {newest} or {carried} > 0 then
+      redis.call('DEL', KEYS[{key}])
+    end
+    redis.call('RPUSH', KEYS[{key}], {}, event)
+  else
+    if {first} > 1 then
+      redis.call('LTRIM', KEYS[{key}], {first} - 1, -1)
+      redis.call('LSET', KEYS[{key}], 0, {})
+    elseif {carried} > 0 then
+      redis.call('LSET', KEYS[{key}], 0, {})
+    end
+    if {how} == 'amend' then
+      redis.call('LSET', KEYS[{key}], -1, event)
+    else
+      redis.call('RPUSH', KEYS[{key}], event)
+    end
+  end
+",
+            head("0"),
+            head(&before),
+            head(&base),
+        );
+        let lifetime = self.lifetime(&n("reset"), "  ", out);
+        let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
+    }
+
+    /// Lists of logs whose names another strategy counts under now.
+    pub(super) fn drop_stale(&self, indent: &str, out: &mut String) {
+        if self.parts.iter().all(|part| part.slots.len() == 1) {
+            return;
+        }
+        let _ = write!(
+            out,
+            "{indent}for _, key in ipairs(stale or {{}}) do
+{indent}  redis.call('DEL', key)
+{indent}end
+"
+        );
+    }
+
+    /// What a denial writes: a state that a clock's step back left in the future is mended, and
+    /// what was carried over from other numbers is kept; then everything is as it was judged.
+    pub(super) fn keep_repairs(&self, out: &mut String) {
+        let mut any = Vec::new();
+        for slot in self.slots() {
+            any.push(self.name("back", slot));
+            any.push(format!("{} == 1", self.name("carried", slot)));
+            if slot.form == Form::Log {
+                any.push(self.name("mended", slot));
+            }
+        }
+        let _ = writeln!(out, "if {} then", any.join(" or "));
+        for slot in self.slots() {
+            let n = |what| self.name(what, slot);
+            let _ = match slot.form {
+                Form::Pair => write!(
+                    out,
+                    "  if {} then\n    {}, {} = {}, {}\n  end\n",
+                    n("back"),
+                    n("a"),
+                    n("b"),
+                    n("p"),
+                    n("q"),
+                ),
+                Form::Row(_) => write!(
+                    out,
+                    "  if {} then\n    {}_repair({}, {}, {}, {})\n  end\n",
+                    n("back"),
+                    slot.step.name,
+                    n("row"),
+                    n("x"),
+                    n("y"),
+                    Self::arguments(slot),
+                ),
+                Form::Log => Ok(()),
+            };
+        }
+        for part in &self.parts {
+            if let Some(key) = part.key {
+                out.push_str("  do\n");
+                self.set(part, key, "    ", out);
+                out.push_str("  end\n");
+            }
+            for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
+                self.mend_log(slot, out);
+            }
+        }
+        self.drop_stale("  ", out);
+        out.push_str("end\n");
+    }
+
+    /// Writes down what a denial found of a log.
+    fn mend_log(&self, slot: &Slot<'_>, out: &mut String) {
+        let n = |what| self.name(what, slot);
+        let key = slot.key;
+        let tag = tag([slot.limit]);
+        let head = |base: &str| format!("struct.pack('>c{}I6', '{tag}', {base})", tag.len());
+        let _ = write!(
+            out,
+            "  if {carried} == 2 then
+    redis.call('DEL', KEYS[{key}])
+  elseif {back} or {mended} then
+    redis.call('DEL', KEYS[{key}])
+    redis.call('RPUSH', KEYS[{key}], {}, struct.pack('>I7I6', now, {}))
+  elseif {carried} == 1 and {newest} then
+    redis.call('LSET', KEYS[{key}], 0, {})
+  end
+  if {newest} and ({back} or {carried} == 1) then
+",
+            head("0"),
+            n("used"),
+            head(&n("base")),
+            newest = n("newest"),
+            back = n("back"),
+            mended = n("mended"),
+            carried = n("carried"),
+        );
+        let lifetime = self.lifetime(&n("reset"), "    ", out);
+        let _ = writeln!(out, "    redis.call('PEXPIRE', KEYS[{key}], {lifetime})\n  end");
+    }
+}
+
+/// How a row of integers is packed.
+pub(super) fn row_format(count: usize) -> String {
+    format!(">I7{}", "I6".repeat(count - 1))
+}
