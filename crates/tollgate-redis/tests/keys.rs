@@ -1,6 +1,8 @@
 //! Every row of the tables in docs/keys.md.
 #![allow(clippy::unwrap_used)] // tests may
 
+use proptest::collection::vec;
+use proptest::num::u8::ANY;
 use tollgate::engine::{self, Held, Mode, Part};
 use tollgate::{LimitSet, Place, Subject, Time};
 use tollgate_redis::{Keys, decode, encode, log_entries};
@@ -124,14 +126,14 @@ proptest::proptest! {
         set in 0_usize..5,
         head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10;|", "1ff2:5,10000000,0;|",
             "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5;|", "1ll0:5,10000000;|", "1gg2:0,0,0;|"]),
-        rest in proptest::collection::vec(proptest::num::u8::ANY, 0..40),
-        log in proptest::collection::vec(proptest::collection::vec(proptest::num::u8::ANY, 0..16), 0..4),
+        rest in vec(ANY, 0..40),
+        log in vec(vec(ANY, 0..16), 0..4),
     ) {
         let sets = ["x: 10/s via gcra", "x: 5/10s via fixed_window", "x: 5/10s via sliding_log",
             "x: 6/10s precision 5s via sliding_window", "x: 5/10s refill interval via token_bucket"];
         let limits: LimitSet = sets[set].parse().unwrap();
         let state = [head.as_bytes(), &rest].concat();
-        let logs = if log.is_empty() { vec![] } else { vec![log] };
+        let logs = if log.is_empty() { Vec::new() } else { Vec::from([log]) };
         for (state, logs) in [(Some(&state[..]), &[][..]), (None, &logs[..])] {
             if let Ok((was, mut held)) = decode(&limits, state, logs) {
                 let mut new = Held::fresh(&limits);
