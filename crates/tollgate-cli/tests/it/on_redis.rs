@@ -135,3 +135,33 @@ fn a_connection_that_is_closed_during_the_wait_is_made_anew() {
     assert_eq!(killed, "1\n");
     assert_eq!(ended(child), (Some(0), "ran\n".to_owned()));
 }
+
+#[test]
+fn the_user_that_the_doctor_makes_can_do_all_of_it() {
+    let place = Place::new();
+    let Some((_server, url)) = started(&place, &[]) else { return };
+    let json = place.json(&["doctor", "--store", &url, "--json"]);
+    let findings = json["findings"].as_array().unwrap();
+    let rights = findings.iter().find(|finding| finding["id"] == "rights").unwrap();
+    let (_, line) = rights["remedy"].as_str().unwrap().split_once(": ").unwrap();
+    let line: Vec<&str> = line.split(' ').collect();
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &line), "OK\n", "{line:?}");
+    let url = url.replace("://", "://tollgate:PASSWORD@");
+    for limit in ["3/60s via sliding_log", "3/60s via gcra, 9/h via sliding_window, 5/m"] {
+        let zoo = ["zoo", "--limit", limit, "--store", &url];
+        for (command, more) in [
+            ("check", &[][..]),
+            ("peek", &[]),
+            ("inspect", &[]),
+            ("adjust", &["--by", "-1"]),
+            ("adjust", &["--by", "1"]),
+            ("reset", &[]),
+        ] {
+            let (code, _, err) = place.run(&[&[command], &zoo[..], more].concat());
+            assert_eq!((code, err.as_str()), (0, ""), "{command}");
+        }
+        // A refund: the command cannot be started.
+        let run = [&["run"], &zoo[..], &["--", "no-such-command-anywhere"]].concat();
+        assert_eq!(place.code(&run), 127);
+    }
+}

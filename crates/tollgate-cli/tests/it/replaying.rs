@@ -174,8 +174,8 @@ fn a_replay_that_is_interrupted_or_fails_leaves_nothing() {
     let logs = [BUNDLED; 30];
     let args = [&["replay"], &logs[..], &["-l", "5/10s", "--strategy", "all", "--store", &url]];
     let start = || {
-        let mut child = place.std(&args.concat());
-        let mut child = child.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = place.std(&args.concat());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         while redis_cli(&socket, &["DBSIZE"]) == "1\n" {
             assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote anything");
         }
