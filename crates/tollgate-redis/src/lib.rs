@@ -11,7 +11,6 @@ pub mod options;
 mod script;
 mod state;
 mod store;
-mod swap;
 
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};

@@ -1,32 +1,33 @@
 //! The store: what is asked becomes one call of one script.
 
+mod answer;
+mod builder;
+mod plan;
+mod swap;
+
 use core::fmt;
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use sha1::Digest as _;
 use smallvec::SmallVec;
-use tollgate::engine::{self, Fields, Mode, Outcome};
+use tollgate::engine::{self, Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{
-    Carried, Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Question, Receipt, Refund,
-    Store, StoreError, Subject, Time,
+    Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Question, Receipt, Refund, Store,
+    StoreError, Subject, Time,
 };
 
+use self::answer::{Found, damaged, natural, read_outcome, read_states, unread};
+pub use self::builder::Builder;
+use self::plan::{Plans, fingerprint};
 use crate::client::Client;
-use crate::compose::{self, Answer, Check, Clock, Parts, by_place, has_state, set_tag};
+use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
 use crate::key::Keys;
 use crate::options::Options;
 use crate::script::Script;
 use crate::state;
-use crate::swap;
-
-/// How many scripts a store keeps ready. One that is needed and not ready is composed again.
-const MAX_PLANS: usize = 1_024;
 
 /// How long a request id is remembered by default.
 pub const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
@@ -61,9 +62,8 @@ struct Shared {
     remember: Duration,
     deadline: Duration,
     nonce: AtomicU64,
-    plans: RwLock<HashMap<PlanKey, Arc<Plan>>>,
+    plans: Plans,
     rare: Rare,
-    parts: Parts,
 }
 
 /// The scripts that are the same for any limits.
@@ -75,120 +75,22 @@ struct Rare {
     swap: Script,
 }
 
-type PlanKey = (SmallVec<[u64; 2]>, u8);
-
-/// A composed script, and how the keys of its subjects are named.
-struct Plan {
-    script: Script,
-    keys: SmallVec<[KeyPlan; 1]>,
-    limits: usize,
-}
-
-/// Which keys a subject's state takes: itself, then its logs by what is added to its name.
-struct KeyPlan {
-    state: bool,
-    logs: Vec<String>,
+impl Rare {
+    fn new(clock: Clock, parts: &Parts) -> Self {
+        Self {
+            refund: compose::refund(clock, parts),
+            adjust: compose::adjust(clock, parts),
+            reset: compose::reset(clock, parts),
+            inspect: compose::inspect(clock, parts),
+            swap: compose::swap(parts),
+        }
+    }
 }
 
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore").field("client", &self.0.client).finish_non_exhaustive()
     }
-}
-
-/// How a store counts; [`RedisStore::connect`] takes the usual way.
-#[derive(Debug)]
-pub struct Builder {
-    options: Options,
-    keys: Keys,
-    given: Option<Box<dyn TimeSource>>,
-    swapping: bool,
-    remember: Duration,
-}
-
-impl Builder {
-    /// How long a request id is remembered (default: [`DEFAULT_REMEMBER`]).
-    #[must_use]
-    pub fn remember(self, remember: Duration) -> Self {
-        Self { remember, ..self }
-    }
-
-    /// Puts all keys under the hash tag of this value, so that subjects which are asked together
-    /// lie in one slot of a cluster.
-    #[must_use]
-    pub fn shard(self, shard: &str) -> Self {
-        Self { keys: self.keys.sharded(shard), ..self }
-    }
-
-    /// Counts by `clock` instead of the server's, under keys of a run of its own that live for an
-    /// hour: for trying limits on traffic of the past. [`RedisStore::clear_run`] removes them.
-    #[must_use]
-    pub fn run(self, run: &str, clock: impl TimeSource + 'static) -> Self {
-        Self { keys: Keys::of_run(run), given: Some(Box::new(clock)), ..self }
-    }
-
-    /// Decides here and writes by comparing and swapping, in two round trips and more: what a
-    /// strategy without a step in Lua needs. For checks and peeks; logs, request ids and what is
-    /// rare are left to their scripts.
-    #[must_use]
-    pub fn swapping(self) -> Self {
-        Self { swapping: true, ..self }
-    }
-
-    /// Names the keys so.
-    pub(crate) fn keys(self, keys: Keys) -> Self {
-        Self { keys, ..self }
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// As [`RedisStore::connect`].
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let Self { options, keys, given, swapping, remember } = self;
-        let deadline = options.deadline;
-        let place = format!("{options} {}", keys.prefix());
-        let client = Client::connect(options).await?;
-        let clock = if given.is_some() { Clock::Given } else { Clock::Server };
-        let parts = Parts::default();
-        let rare = Rare {
-            refund: compose::refund(clock, &parts),
-            adjust: compose::adjust(clock, &parts),
-            reset: compose::reset(clock, &parts),
-            inspect: compose::inspect(clock, &parts),
-            swap: compose::swap(&parts),
-        };
-        // Two stores at one place share their counts, so they share their receipts.
-        let digest = sha1::Sha1::digest(place.as_bytes());
-        let identity = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
-        // Charges are told apart by these numbers, also those of other processes. Below 2^53, for
-        // Lua, and with room to count.
-        let random = RandomState::new().hash_one(std::process::id());
-        let nonce = AtomicU64::new((1 << 50) + (random >> 12));
-        Ok(RedisStore(Arc::new(Shared {
-            client,
-            keys,
-            given,
-            swapping,
-            identity,
-            remember,
-            deadline,
-            nonce,
-            plans: RwLock::default(),
-            rare,
-            parts,
-        })))
-    }
-}
-
-fn mode_number(mode: Mode, remembered: bool) -> u8 {
-    let number = match mode {
-        Mode::Whole => 0,
-        Mode::Partial => 1,
-        Mode::Peek => 2,
-        _ => 3,
-    };
-    number + if remembered { 4 } else { 0 }
 }
 
 impl RedisStore {
@@ -205,13 +107,7 @@ impl RedisStore {
     /// A store that is not connected yet.
     #[must_use]
     pub fn builder(options: Options) -> Builder {
-        Builder {
-            options,
-            keys: Keys::new(),
-            given: None,
-            swapping: false,
-            remember: DEFAULT_REMEMBER,
-        }
+        Builder::new(options)
     }
 
     /// How many scripts were loaded into the server.
@@ -230,7 +126,7 @@ impl RedisStore {
         let subject =
             Subject::of("key", "any").map_err(|error| StoreError::permanent(error.to_string()))?;
         let parts = SmallVec::from_elem(Counted { subject: &subject, limits }, 1);
-        let plan = self.plan(&Question::new(parts, 1, Mode::Whole))?;
+        let plan = self.0.plans.of(&Question::new(parts, 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await
     }
 
@@ -308,42 +204,6 @@ impl RedisStore {
         self.0.nonce.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The script of a question, composed once.
-    fn plan(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
-        let shared = &*self.0;
-        let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
-        let key = (serials, mode_number(question.mode, question.request.is_some()));
-        let plans = shared.plans.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = plans.get(&key) {
-            return Ok(Arc::clone(plan));
-        }
-        drop(plans);
-        let sets: Vec<&LimitSet> = question.parts.iter().map(|part| part.limits).collect();
-        let mut check = Check::new(question.mode);
-        if shared.given.is_some() {
-            check.clock = Clock::Given;
-        }
-        if question.request.is_some() {
-            check.answer = Answer::Remembered;
-        }
-        let script = check.compose(&sets, &shared.parts).ok_or_else(|| {
-            StoreError::permanent(
-                "a strategy of these limits has no step in Lua: connect with `swapping`",
-            )
-        })?;
-        let plan = Arc::new(Plan {
-            script,
-            keys: sets.iter().map(|set| KeyPlan::of(set)).collect(),
-            limits: sets.iter().map(|set| set.limits().len()).sum(),
-        });
-        let mut plans = shared.plans.write().unwrap_or_else(PoisonError::into_inner);
-        if plans.len() >= MAX_PLANS {
-            plans.clear();
-        }
-        plans.insert(key, Arc::clone(&plan));
-        Ok(plan)
-    }
-
     /// Adds what a script takes last, when the time is given.
     fn time(&self, args: &mut Vec<String>) {
         if let Some(clock) = &self.0.given {
@@ -372,7 +232,7 @@ impl RedisStore {
         {
             return self.check_by_swapping(question, deadline).await;
         }
-        let plan = self.plan(question)?;
+        let plan = self.0.plans.of(question)?;
         let mut keys = Vec::with_capacity(plan.keys.len() + 1);
         let mut first = None;
         for (part, plan) in question.parts.iter().zip(&plan.keys) {
@@ -441,118 +301,6 @@ impl RedisStore {
         let logs = Keys::logs(&state, limits);
         (state, logs)
     }
-}
-
-impl KeyPlan {
-    fn of(limits: &LimitSet) -> Self {
-        let single = limits.limits().len() == 1;
-        let logs = by_place(limits).into_iter().filter(|(_, limit)| limit.shape() == Shape::Log);
-        let suffix = |identity: &str| if single { String::new() } else { format!("~{identity}") };
-        Self {
-            state: has_state(limits),
-            logs: logs.map(|(_, limit)| suffix(limit.identity())).collect(),
-        }
-    }
-}
-
-/// What makes a question the same as another: who is asked, under which limits, and how much.
-fn fingerprint(question: &Question<'_>) -> String {
-    let mut digest = sha1::Sha1::new();
-    digest.update(format!("{} {}", question.cost, mode_number(question.mode, false)));
-    for part in &question.parts {
-        digest.update(format!("\n{} {}", part.subject, part.limits.full_text()));
-    }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unread() -> StoreError {
-    StoreError::permanent("the server answered what no script of ours answers")
-}
-
-fn natural(value: &Value) -> Result<u64, StoreError> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| unread()),
-        Value::BulkString(digits) => {
-            let digits = std::str::from_utf8(digits).map_err(|_| unread())?;
-            digits.parse().map_err(|_| unread())
-        }
-        _ => Err(unread()),
-    }
-}
-
-/// Reads what a check answered, after the nonce.
-fn read_outcome(
-    answer: Vec<Value>,
-    question: &Question<'_>,
-    limits: usize,
-    nonce: u64,
-) -> Result<Outcome, StoreError> {
-    let mut rest = &answer[..];
-    let mut number = nonce;
-    if question.request.is_some() {
-        let (first, others) = rest.split_first().ok_or_else(unread)?;
-        if *first == Value::Int(-1) {
-            return Err(StoreError::permanent(
-                "this request id was used for another question: give each question its own",
-            ));
-        }
-        number = natural(first)?;
-        rest = others;
-    }
-    let usual = 2 + 3 * limits;
-    if rest.len() != usual && rest.len() != usual + 2 * limits {
-        return Err(unread());
-    }
-    let (granted, now) = (natural(&rest[0])?, natural(&rest[1])?);
-    let mut fields: SmallVec<[Fields; 1]> = SmallVec::new();
-    for i in 0..limits {
-        let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else { return Err(unread()) };
-        let wait = if *wait == Value::Int(-1) { None } else { Some(natural(wait)?) };
-        let (mut at, mut carried) = (now, Carried::Same);
-        if let Some([charged, how]) = rest.get(usual + 2 * i..usual + 2 * i + 2) {
-            at = natural(charged)?;
-            carried = match how {
-                Value::Int(0) => Carried::Same,
-                Value::Int(1) => Carried::Over,
-                _ => Carried::Fresh,
-            };
-        }
-        fields.push(Fields::new(natural(left)?, wait, natural(reset)?, at, carried));
-    }
-    let receipt = if granted > 0 && !question.mode.is_peek() { number } else { 0 };
-    Ok(Outcome::new(granted, fields, receipt, Time::from_micros(now)))
-}
-
-/// What lies at the keys: a state, a list, or nothing.
-pub(crate) enum Found {
-    Nothing,
-    State(Vec<u8>),
-    Log(Vec<Vec<u8>>),
-}
-
-/// Reads what an inspection answered, after the nonce.
-fn read_states(answer: Vec<Value>, keys: usize) -> Result<(Time, Vec<Found>), StoreError> {
-    if answer.len() != keys + 1 {
-        return Err(unread());
-    }
-    let mut values = answer.into_iter();
-    let now = Time::from_micros(natural(&values.next().ok_or_else(unread)?)?);
-    let bytes = |value| match value {
-        Value::BulkString(bytes) => Ok(bytes),
-        _ => Err(unread()),
-    };
-    let found = values.map(|value| match value {
-        Value::Nil => Ok(Found::Nothing),
-        Value::Array(rows) => {
-            Ok(Found::Log(rows.into_iter().map(bytes).collect::<Result<_, _>>()?))
-        }
-        other => Ok(Found::State(bytes(other)?)),
-    });
-    Ok((now, found.collect::<Result<_, StoreError>>()?))
-}
-
-pub(crate) fn damaged(what: &str) -> StoreError {
-    StoreError::permanent(format!("a state in Redis cannot be read: {what}; reset the subject"))
 }
 
 impl Store for RedisStore {

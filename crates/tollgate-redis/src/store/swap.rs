@@ -3,14 +3,14 @@
 use tollgate::engine::{self, Carries, Held, Outcome, Part};
 use tollgate::{Question, SKEW_US, StoreError, Time};
 
+use super::answer::{Found, damaged};
 use crate::state;
-use crate::store::{Found, damaged};
 
 /// What the swap script takes for each state: what is expected, what shall be there, how long.
 type Writes = Vec<Vec<u8>>;
 
 /// Judges the states that were found, and says what to write, if anything.
-pub(crate) fn decide(
+pub(super) fn decide(
     question: &Question<'_>,
     states: &[Found],
     now: Time,

@@ -1,0 +1,109 @@
+//! Which script a question takes, and which keys: worked out once for a set of limits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use sha1::Digest as _;
+use smallvec::SmallVec;
+use tollgate::engine::Mode;
+use tollgate::strategy::Shape;
+use tollgate::{LimitSet, Question, StoreError};
+
+use crate::compose::{Answer, Check, Clock, Parts, by_place, has_state};
+use crate::script::Script;
+
+/// How many scripts a store keeps ready. One that is needed and not ready is composed again.
+const MAX_PLANS: usize = 1_024;
+
+type PlanKey = (SmallVec<[u64; 2]>, u8);
+
+/// A composed script, and how the keys of its subjects are named.
+pub(super) struct Plan {
+    pub(super) script: Script,
+    pub(super) keys: SmallVec<[KeyPlan; 1]>,
+    pub(super) limits: usize,
+}
+
+/// Which keys a subject's state takes: itself, then its logs by what is added to its name.
+pub(super) struct KeyPlan {
+    pub(super) state: bool,
+    pub(super) logs: Vec<String>,
+}
+
+/// The plans that were made, each when it was needed first.
+pub(super) struct Plans {
+    clock: Clock,
+    parts: Parts,
+    known: RwLock<HashMap<PlanKey, Arc<Plan>>>,
+}
+
+impl Plans {
+    pub(super) fn new(clock: Clock, parts: Parts) -> Self {
+        Self { clock, parts, known: RwLock::default() }
+    }
+
+    /// The script of a question, composed once.
+    pub(super) fn of(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
+        let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
+        let key = (serials, mode_number(question.mode, question.request.is_some()));
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = known.get(&key) {
+            return Ok(Arc::clone(plan));
+        }
+        drop(known);
+        let sets: Vec<&LimitSet> = question.parts.iter().map(|part| part.limits).collect();
+        let mut check = Check::new(question.mode);
+        check.clock = self.clock;
+        if question.request.is_some() {
+            check.answer = Answer::Remembered;
+        }
+        let script = check.compose(&sets, &self.parts).ok_or_else(|| {
+            StoreError::permanent(
+                "a strategy of these limits has no step in Lua: connect with `swapping`",
+            )
+        })?;
+        let plan = Arc::new(Plan {
+            script,
+            keys: sets.iter().map(|set| KeyPlan::of(set)).collect(),
+            limits: sets.iter().map(|set| set.limits().len()).sum(),
+        });
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_PLANS {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&plan));
+        Ok(plan)
+    }
+}
+
+fn mode_number(mode: Mode, remembered: bool) -> u8 {
+    let number = match mode {
+        Mode::Whole => 0,
+        Mode::Partial => 1,
+        Mode::Peek => 2,
+        _ => 3,
+    };
+    number + if remembered { 4 } else { 0 }
+}
+
+impl KeyPlan {
+    fn of(limits: &LimitSet) -> Self {
+        let single = limits.limits().len() == 1;
+        let logs = by_place(limits).into_iter().filter(|(_, limit)| limit.shape() == Shape::Log);
+        let suffix = |identity: &str| if single { String::new() } else { format!("~{identity}") };
+        Self {
+            state: has_state(limits),
+            logs: logs.map(|(_, limit)| suffix(limit.identity())).collect(),
+        }
+    }
+}
+
+/// What makes a question the same as another: who is asked, under which limits, and how much.
+pub(super) fn fingerprint(question: &Question<'_>) -> String {
+    let mut digest = sha1::Sha1::new();
+    digest.update(format!("{} {}", question.cost, mode_number(question.mode, false)));
+    for part in &question.parts {
+        digest.update(format!("\n{} {}", part.subject, part.limits.full_text()));
+    }
+    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
