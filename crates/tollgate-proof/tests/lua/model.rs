@@ -58,6 +58,11 @@ impl Model {
         })
     }
 
+    /// The limits that a count was written under; none where nothing is counted.
+    pub(crate) fn limits(&self, subject: &str, limits: &LimitSet) -> Option<LimitSet> {
+        self.counts.get(&whose(subject, limits)).map(|count| count.limits.clone())
+    }
+
     fn keep(&mut self, subject: &str, limits: &LimitSet, held: Held) {
         let key = whose(subject, limits);
         if held == Held::fresh(limits) {
