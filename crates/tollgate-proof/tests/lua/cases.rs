@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 12] = [
+pub(crate) const CASES: [(&str, Case); 13] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -27,6 +27,7 @@ pub(crate) const CASES: [(&str, Case); 12] = [
     ("remembered answers", remembered),
     ("what is held", inspect),
     ("compare and swap", swap),
+    ("totals that wrap around", wrapped),
     ("a given clock, long logs and many limits", long),
 ];
 
@@ -103,7 +104,11 @@ fn products(texts: &Texts) -> Result<(), Difference> {
         let args = [a, b, c].map(|number| number.to_string());
         let (product, c) = (u128::from(a) * u128::from(b), u128::from(c));
         let wanted = [product / c, product % c].map(|n| Reply::Text(n.to_string().into_bytes()));
-        equal(&format!("{a} * {b} / {c}"), fake.call(&script, &[], &args), Reply::List(wanted.into()))
+        equal(
+            &format!("{a} * {b} / {c}"),
+            fake.call(&script, &[], &args),
+            Reply::List(wanted.into()),
+        )
     };
     let ends = [0, 1, 2, 127, 128, 129, (1 << 42) - 1, 1 << 42, (1 << 42) + 1, (1 << 45) - 1];
     for a in ends {
@@ -116,7 +121,9 @@ fn products(texts: &Texts) -> Result<(), Difference> {
         }
     }
     // Products beside 2^53.
-    for (a, b) in [(1 << 26, 1 << 27), (1, 1 << 48), (6_361, 1_416_003_655_831), (94_906_266, 94_906_265)] {
+    for (a, b) in
+        [(1 << 26, 1 << 27), (1, 1 << 48), (6_361, 1_416_003_655_831), (94_906_266, 94_906_265)]
+    {
         for c in [a, a + 1, (1 << 45) - 1] {
             of(a, b, c)?;
         }
@@ -140,8 +147,25 @@ const BAD_COST: &str = "TOLLGATE the cost must be a whole number from 1 to 2^40"
 /// comes back in them.
 fn bad_costs(texts: &Texts) -> Result<(), Difference> {
     let costs = [
-        "", "0", "-1", "1.5", "1.0", "nan", "inf", "0x10", " 5 ", "5 ", "1e3", "01", "+1", "five",
-        "1099511627777", "9007199254740993", "99999999999999999999999", "1;DEL", "2\n",
+        "",
+        "0",
+        "-1",
+        "1.5",
+        "1.0",
+        "nan",
+        "inf",
+        "0x10",
+        " 5 ",
+        "5 ",
+        "1e3",
+        "01",
+        "+1",
+        "five",
+        "1099511627777",
+        "9007199254740993",
+        "99999999999999999999999",
+        "1;DEL",
+        "2\n",
     ];
     for limits in LIMITS.map(set) {
         for mode in MODES {
@@ -201,8 +225,7 @@ fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
 const FOREIGN: &str = "TOLLGATE the key holds something that is no state of Tollgate";
 const NEWER: &str =
     "TOLLGATE the state was written by a newer version: use that one, or reset the subject with it";
-const LENGTH: &str =
-    "TOLLGATE the state is damaged: it does not have the length that it says";
+const LENGTH: &str = "TOLLGATE the state is damaged: it does not have the length that it says";
 const NUMBER: &str = "TOLLGATE the state is damaged: it is of another number of limits";
 const STEP: &str =
     "TOLLGATE the state was written by a newer version: it names a step that is not known";
@@ -254,16 +277,18 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
 fn damaged_of(texts: &Texts, limits: &LimitSet) -> Result<(), Difference> {
     let place = place(limits);
     let good = text(charged(limits));
+    let mut fake = Fake::new().bounded();
     for mode in MODES {
         let script = check(texts, Check::new(mode), &[limits]);
         let args = words(&["1", "nonce"]);
+        fake.flush_scripts();
         for (state, wrong) in damages(&good, limits.limits().len() > 1) {
-            let mut fake = Fake::new().bounded();
+            fake.clear();
             fake.at(NOW_US);
             fake.put(&place.state, Held::Text(state));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
-        let mut fake = Fake::new().bounded();
+        fake.clear();
         fake.put(&place.state, Held::List([b"foreign".to_vec()].into()));
         let several = limits.limits().len() > 1;
         let wrong = if several { WRONGTYPE } else { FOREIGN };
@@ -346,19 +371,19 @@ fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
         let many = limits.limits().len() > 1;
         let is_log = limits.to_string().contains("sliding_log");
         for (script, keys, args) in rare(texts, &limits) {
+            let mut fake = Fake::new().bounded();
+            fake.at(NOW_US);
             for (state, wrong) in damages(&good, many) {
                 // The head of a log is no state of its own.
                 let damaged_head = is_log && (wrong == LENGTH || wrong == NUMBER);
                 if damaged_head {
                     continue;
                 }
-                let mut fake = Fake::new().bounded();
-                fake.at(NOW_US);
+                fake.clear();
                 fake.put(&place.state, Held::Text(state));
                 refused(&mut fake, &script, &keys, &args, wrong)?;
             }
-            let mut fake = Fake::new().bounded();
-            fake.at(NOW_US);
+            fake.clear();
             let unknown = |letter: &str| {
                 let end = good.iter().position(|byte| *byte == b':').unwrap();
                 [&good[..2], letter.as_bytes(), &good[3..end], &good[end..]].concat()
@@ -425,7 +450,8 @@ fn remembered(texts: &Texts) -> Result<(), Difference> {
                 let outcome = pair.check(&asked, cost, Mode::Whole, now_us)?;
                 let request = format!("request{i}");
                 let keys = [place(&limits).check, vec![request.clone()]].concat();
-                let mut args = vec![cost.to_string(), format!("n{i}"), format!("q{i}"), "7000".into()];
+                let mut args =
+                    vec![cost.to_string(), format!("n{i}"), format!("q{i}"), "7000".into()];
                 fake.at(now_us);
                 if clock == Clock::Given {
                     fake.at(1);
@@ -516,6 +542,55 @@ fn swap(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
+/// A log whose totals pass 2^48 counts what it counted.
+fn wrapped(texts: &Texts) -> Result<(), Difference> {
+    let limits = set("x: 7/m via sliding_log");
+    let place = place(&limits);
+    let most: u64 = 1 << 48;
+    let row = |at_us: u64, total: u64| {
+        [&at_us.to_be_bytes()[1..], &(total % most).to_be_bytes()[2..]].concat()
+    };
+    let head = [compose::set_tag(&limits).as_bytes(), &(most - 3).to_be_bytes()[2..]].concat();
+    // Costs 2, 3 and 1, at seconds that follow each other.
+    let rows = [(0, most - 1), (1, most + 2), (2, most + 3)];
+    let rows = rows.map(|(i, total)| row(NOW_US + i * 1_000_000, total));
+    let rows: Vec<Vec<u8>> = [vec![head], rows.into()].concat();
+    let whole = check(texts, Check::new(Mode::Whole), &[&limits]);
+    let fresh = || {
+        let fake = Fake::new().bounded();
+        fake.put(&place.state, Held::List(rows.clone().into()));
+        fake
+    };
+    let later = NOW_US + 3_000_000;
+    for (now_us, cost, wanted) in [
+        (later, "1", [1, 0, 0, 60_000_000]),
+        (later, "2", [0, 1, 57_000_000, 59_000_000]),
+        (later, "4", [0, 1, 58_000_000, 59_000_000]),
+        (NOW_US + 60_000_000, "3", [3, 0, 0, 60_000_000]),
+        (NOW_US + 61_000_000, "3", [3, 3, 0, 60_000_000]),
+    ] {
+        let mut fake = fresh();
+        fake.at(now_us);
+        let answer = fake.call(&whole, &place.check, &words(&[cost, "n"]));
+        let now = i64::try_from(now_us).unwrap();
+        let wanted = [wanted[0], now, wanted[1], wanted[2], wanted[3]];
+        equal(cost, answer.integers(), wanted.into())?;
+    }
+    // What is given back goes from the oldest; what is taken is written after the newest.
+    for (delta, now_us, left) in [("3", later, 4), ("-1", later, 0), ("1", NOW_US + 60_500_000, 4)]
+    {
+        let mut fake = fresh();
+        fake.at(now_us);
+        let [_, (adjust, keys, mut args)] = rare(texts, &limits);
+        delta.clone_into(&mut args[1]);
+        fake.call(&adjust, &keys, &args);
+        let peek = check(texts, Check::new(Mode::Peek), &[&limits]);
+        let answer = fake.call(&peek, &place.check, &words(&["1", "n"]));
+        equal(delta, answer.integers()[2], left)?;
+    }
+    Ok(())
+}
+
 /// Longer than random histories: logs of thousands of events, and a clock that is given.
 fn long(texts: &Texts) -> Result<(), Difference> {
     for strategy in Strategy::ALL {
@@ -530,19 +605,23 @@ fn long(texts: &Texts) -> Result<(), Difference> {
     for limits in SEVERAL {
         pair.history(&mut seeded(4), &Plan::new(vec![set(limits)]), 2, 80)?;
     }
-    for limits in [1000, 1001, 2500] {
-        let mut pair = Pair::new(texts.clone());
-        let set = set("x: 5000/m via sliding_log");
-        for i in 0..limits {
-            let asked = [("somebody".to_owned(), set.clone())];
-            pair.check(&asked, 1 + i % 2, Mode::Whole, NOW_US + i)?;
+    let limits = set("x: 5000/m via sliding_log");
+    for count in [999, 1000, 1999] {
+        let mut fake = Fake::new().bounded();
+        let mut rows = vec![[compose::set_tag(&limits).as_bytes(), &[0; 6]].concat()];
+        for i in 1..=count {
+            rows.push([&(NOW_US + i).to_be_bytes()[1..], &i.to_be_bytes()[2..]].concat());
         }
-        let before = pair.fake.calls();
-        pair.adjust("somebody", &set, -1, NOW_US + limits)?;
-        // The time, the state, the log twice, DEL, the head, the events by the thousand, PEXPIRE.
-        let calls = pair.fake.calls() - before;
-        equal("calls", calls, 6 + (limits + 1).div_ceil(1000))?;
-        pair.check(&[("somebody".to_owned(), set.clone())], 1, Mode::Peek, NOW_US + limits)?;
+        let [_, (adjust, keys, mut args)] = rare(texts, &limits);
+        "-1".clone_into(&mut args[1]);
+        fake.put(&place(&limits).state, Held::List(rows.clone().into()));
+        fake.at(NOW_US + count + 1);
+        fake.call(&adjust, &keys, &args);
+        let last = count + 1;
+        rows.push([&(NOW_US + last).to_be_bytes()[1..], &last.to_be_bytes()[2..]].concat());
+        equal("log", fake.get(&place(&limits).state), Some(Held::List(rows.into())))?;
+        // The time, the state, the log, DEL, the head, the events by the thousand, PEXPIRE.
+        equal("calls", fake.calls(), 6 + last.div_ceil(1000))?;
     }
     let mut pair = Pair::new(texts.clone());
     let limits = set("x: 5/s via gcra");

@@ -345,9 +345,13 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
         ("LRANGE", None) => Ok(Ok(Value::Table(lua.create_table()?))),
         ("LRANGE", Some(Held::List(list))) => {
             let table = lua.create_table()?;
-            let last =
-                if integer(3) < 0 { list.len() } else { usize::try_from(integer(3)).unwrap() + 1 };
-            for (i, row) in list.iter().take(last).enumerate() {
+            let (first, last) = (integer(2), integer(3));
+            let length = i64::try_from(list.len()).unwrap();
+            let first = if first < 0 { (length + first).max(0) } else { first };
+            let last = if last < 0 { length + last } else { last };
+            let count = usize::try_from((last - first + 1).max(0)).unwrap();
+            let rows = list.iter().skip(usize::try_from(first).unwrap()).take(count);
+            for (i, row) in rows.enumerate() {
                 table.raw_set(i + 1, lua.create_string(row)?)?;
             }
             Ok(Ok(Value::Table(table)))

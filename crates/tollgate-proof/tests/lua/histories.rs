@@ -8,7 +8,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
-use tollgate::{Carried, LimitSet, Strategy, Subject, Time};
+use tollgate::{Carried, LimitSet, Place, Strategy, Subject, Time};
 use tollgate_redis::compose::{self, Check, Clock, Parts};
 use tollgate_redis::{Keys, Script};
 
@@ -328,7 +328,43 @@ impl Pair {
         let asked = [(subject.to_owned(), written.clone())];
         let outcome = self.model.check(&asked, 1, Mode::Peek, Time::from_micros(now_us));
         let resets: Vec<u64> = outcome.fields.iter().map(|f| f.reset_after_us).collect();
-        self.lifetimes(&state, &written, &resets)
+        self.lifetimes(&state, &written, &resets)?;
+        self.states(subject, limits)
+    }
+
+    /// Compares what an operation wrote with how Rust writes what the engine holds; of a log the
+    /// times and the costs, since only differences of its totals count.
+    fn states(&self, subject: &str, limits: &LimitSet) -> Result<(), Difference> {
+        if !self.fake.wrote() {
+            return Ok(());
+        }
+        let Some((written, held)) = self.model.held(subject, limits) else { return Ok(()) };
+        let (state, logs) = self.keys_of(subject, limits);
+        let wrong = |key: &str| {
+            let found = self.fake.get(key);
+            Err(format!("{limits}: {key} is {found:?}, where Rust has {held:?}"))
+        };
+        let present = |key: &str| self.fake.written().contains_key(key.as_bytes());
+        if let Some(bytes) = tollgate_redis::encode(&written, &held) {
+            let found = self.fake.get(&state);
+            if present(&state) && found != Some(Held::Text(bytes)) {
+                return wrong(&state);
+            }
+        }
+        let is_log = |i: &usize| written.limits()[*i].shape() == Shape::Log;
+        let logs = by_place(&written).into_iter().zip(logs).filter(|(i, _)| is_log(i));
+        for (i, key) in logs {
+            let Place::Log(index) = written.places()[i] else { continue };
+            let rows = tollgate_redis::log_entries(&written.limits()[i], &held.logs[index]);
+            let found = self.fake.get(&key);
+            if let Some(Held::List(found)) = found.filter(|_| present(&key)) {
+                let found: Vec<Vec<u8>> = found.into();
+                if costs(&found) != costs(&rows) {
+                    return wrong(&key);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn keys_of(&self, subject: &str, limits: &LimitSet) -> (String, Vec<String>) {
@@ -411,6 +447,9 @@ impl Pair {
             self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets)?;
         }
         // What was carried over to nothing may be written or not.
+        for (subject, limits) in asked {
+            self.states(subject, limits)?;
+        }
         if self.fake.wrote() != outcome.changed && !(says && self.fake.wrote()) {
             let changed = outcome.changed;
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: writes, not: {changed}"));
@@ -481,7 +520,11 @@ impl Pair {
         self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
         self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))?;
         if expected == [1] {
-            return if self.fake.wrote() { Err("a second refund writes".to_owned()) } else { Ok(()) };
+            return if self.fake.wrote() {
+                Err("a second refund writes".to_owned())
+            } else {
+                Ok(())
+            };
         }
         let lies = self.fake.written().get(mark.as_bytes()).copied();
         let wanted = self.lifetime(until_us.saturating_sub(now_us));
@@ -544,7 +587,9 @@ impl Pair {
         let longest = lives.iter().copied().max().map(|ms| ms.max(self.lifetime(1_000_000)));
         let lies = self.fake.written().get(mark.as_bytes()).copied();
         let shown = self.fake.get(&mark);
-        if found == lives.is_empty() || lies != longest || list.len() != 2 {
+        let nonce = Reply::Text(self.nonce.to_string().into_bytes());
+        let said = list.len() == 2 && list[0] == nonce && list[1] == Reply::Int(found.into());
+        if !said || found == lives.is_empty() || lies != longest {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}, {lies:?}, {longest:?}"));
         }
         if found && shown != Some(Held::Text(now_us.to_string().into_bytes())) {
@@ -569,6 +614,7 @@ impl Pair {
         match answer {
             Reply::List(list)
                 if list.len() == expected.len() + 1
+                    && list[0] == Reply::Text(self.nonce.to_string().into_bytes())
                     && list[1..].iter().zip(expected).all(|(a, b)| *a == Reply::Int(*b)) =>
             {
                 Ok(())
@@ -650,6 +696,20 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// The head of a log without its base, and the times and the costs of its events.
+fn costs(rows: &[Vec<u8>]) -> (Vec<u8>, Vec<(Vec<u8>, u64)>) {
+    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+    let (head, base) = rows[0].split_at(rows[0].len() - 6);
+    let mut before = number(base);
+    let mut events = Vec::new();
+    for row in &rows[1..] {
+        let total = number(&row[7..]);
+        events.push((row[..7].to_vec(), total.wrapping_sub(before) % (1 << 48)));
+        before = total;
+    }
+    (head.to_vec(), events)
 }
 
 /// A state for people: what is text, and its integers.

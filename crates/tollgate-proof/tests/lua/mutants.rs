@@ -385,20 +385,17 @@ impl Mutant {
 pub(crate) fn assert_found() {
     let found = |line: &str| -> Vec<String> {
         let mutants = of_file("a.lua", line);
-        mutants.iter().map(|m| format!("{}: {} -> {}", m.column, m.original, m.replacement)).collect()
+        mutants
+            .iter()
+            .map(|m| format!("{}: {} -> {}", m.column, m.original, m.replacement))
+            .collect()
     };
-    assert_eq!(found("if a <= 10 then -- 1 < 2"), [
-        "6: <= -> <",
-        "9: 10 -> 11",
-        "9: 10 -> 9"
-    ]);
+    assert_eq!(found("if a <= 10 then -- 1 < 2"), ["6: <= -> <", "9: 10 -> 11", "9: 10 -> 9"]);
     assert_eq!(found("f('a + 1', -b, c - d, 0.5, ...)"), ["18: - -> +"]);
-    assert_eq!(found("x1 = #k % 0 and y"), [
-        "9: % -> *",
-        "11: 0 -> 1",
-        "11: 0 -> (-1)",
-        "13: and -> or"
-    ]);
+    assert_eq!(
+        found("x1 = #k % 0 and y"),
+        ["9: % -> *", "11: 0 -> 1", "11: 0 -> (-1)", "13: and -> or"]
+    );
     assert_eq!(shape("  L.a1, L.b12 = f('x', 3, 'DEL') .. y"), "a#, b# = f('S', N, 'DEL') .. y");
     assert_eq!(shape("local a1 = 5 -- five"), "a# = N");
 }
