@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 13] = [
+pub(crate) const CASES: [(&str, Case); 15] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -28,6 +28,8 @@ pub(crate) const CASES: [(&str, Case); 13] = [
     ("what is held", inspect),
     ("compare and swap", swap),
     ("totals that wrap around", wrapped),
+    ("numbers of which some change", changed),
+    ("refunds beside the skew", skewed),
     ("a given clock, long logs and many limits", long),
 ];
 
@@ -542,6 +544,87 @@ fn swap(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
+/// Sets that replace each other and differ in one limit, or one number of it.
+const CHANGES: [&[&str]; 10] = [
+    &[
+        "x: 7/m via fixed_window",
+        "x: 5/m via fixed_window",
+        "x: 7/5s via fixed_window",
+        "x: 7/m anchor first-hit via fixed_window",
+        "x: 60/m via fixed_window",
+    ],
+    &["x: 7/m anchor first-hit via fixed_window", "x: 9/m anchor first-hit via fixed_window"],
+    &[
+        "x: 3/10us burst 5 via gcra",
+        "x: 7/3us burst 5 via gcra",
+        "x: 5/7us burst 9 via gcra",
+        "x: 7/5us burst 4 via gcra",
+        "x: 3/10us burst 8 via gcra",
+    ],
+    &["x: 3/11ms burst 5 via gcra", "x: 7/3ms burst 5 via gcra", "x: 3/11ms burst 3 via gcra"],
+    &[
+        "x: 3/10us burst 5 refill interval via token_bucket",
+        "x: 3/10us burst 5 via token_bucket",
+        "x: 4/10us burst 3 refill interval via token_bucket",
+        "x: 4/7us burst 9 refill interval via token_bucket",
+    ],
+    &[
+        "x: 6/6s precision 2s rounding interpolate via sliding_window",
+        "x: 9/6s precision 2s rounding interpolate via sliding_window",
+        "x: 6/6s precision 2s rounding truncate via sliding_window",
+        "x: 6/6s precision 3s rounding interpolate via sliding_window",
+        "x: 6/4s precision 2s rounding conservative via sliding_window",
+    ],
+    &["x: 6/6s via sliding_log", "x: 3/6s via sliding_log", "x: 6/3s via sliding_log"],
+    &[
+        "x: 6/6s precision 6s rounding truncate via sliding_window",
+        "x: 6/6s precision 6s rounding interpolate via sliding_window",
+        "x: 3/6s precision 6s rounding truncate via sliding_window",
+    ],
+    &[
+        "a: 3/10ms burst 5 via gcra, b: 6/6ms via sliding_log, c: 6/6ms precision 2ms via sliding_window",
+        "a: 3/10ms burst 5 via gcra, b: 5/6ms via sliding_log, c: 6/6ms precision 2ms via sliding_window",
+        "a: 3/10ms burst 5 via gcra, b: 6/6ms via sliding_log, c: 6/6ms precision 3ms via sliding_window",
+        "a: 3/11ms burst 5 via gcra, b: 6/6ms via sliding_log, c: 6/6ms precision 2ms via sliding_window",
+        "a: 3/10ms via fixed_window, b: 6/6ms via gcra, c: 6/6ms via sliding_log",
+    ],
+    &[
+        "a: 3/10ms burst 5 refill interval via token_bucket, b: 6/6ms via fixed_window",
+        "a: 3/10ms burst 5 refill interval via token_bucket, b: 7/6ms via fixed_window",
+        "a: 3/10ms burst 7 via token_bucket, b: 6/6ms via fixed_window",
+    ],
+];
+
+fn changed(texts: &Texts) -> Result<(), Difference> {
+    let mut pair = Pair::new(texts.clone());
+    pair.fake = Fake::new().bounded();
+    for (sets, seed) in CHANGES.into_iter().zip(100..) {
+        let mut plan = Plan::new(sets.iter().map(|text| set(text)).collect());
+        plan.restless = true;
+        pair.history(&mut seeded(seed), &plan, 1, 800)?;
+    }
+    Ok(())
+}
+
+/// A refund at the edge of what counts as skew, and one microsecond beyond it.
+fn skewed(texts: &Texts) -> Result<(), Difference> {
+    for limits in LIMITS.map(set) {
+        for back_us in [0, 1, 999_999, 1_000_000, 1_000_001, 1_000_002] {
+            let mut pair = Pair::new(texts.clone());
+            pair.fake = Fake::new().bounded();
+            let asked = [("somebody".to_owned(), limits.clone())];
+            for cost in [1, 2] {
+                pair.check(&asked, cost, Mode::Whole, NOW_US)?;
+            }
+            let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
+            let charge = Charge { number: 1, at_us: NOW_US, cost: 2, parts };
+            pair.refund(&charge, NOW_US - back_us)?;
+            pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
+        }
+    }
+    Ok(())
+}
+
 /// A log whose totals pass 2^48 counts what it counted.
 fn wrapped(texts: &Texts) -> Result<(), Difference> {
     let limits = set("x: 7/m via sliding_log");
@@ -566,6 +649,8 @@ fn wrapped(texts: &Texts) -> Result<(), Difference> {
         (later, "1", [1, 0, 0, 60_000_000]),
         (later, "2", [0, 1, 57_000_000, 59_000_000]),
         (later, "4", [0, 1, 58_000_000, 59_000_000]),
+        (later, "6", [0, 1, 58_000_000, 59_000_000]),
+        (later, "7", [0, 1, 59_000_000, 59_000_000]),
         (NOW_US + 60_000_000, "3", [3, 0, 0, 60_000_000]),
         (NOW_US + 61_000_000, "3", [3, 3, 0, 60_000_000]),
     ] {
@@ -587,6 +672,22 @@ fn wrapped(texts: &Texts) -> Result<(), Difference> {
         let peek = check(texts, Check::new(Mode::Peek), &[&limits]);
         let answer = fake.call(&peek, &place.check, &words(&["1", "n"]));
         equal(delta, answer.integers()[2], left)?;
+    }
+    // What is charged or taken leaves the events before it as they are, wherever totals lie.
+    for start in most - 5..most {
+        let head = [compose::set_tag(&limits).as_bytes(), &start.to_be_bytes()[2..]].concat();
+        let events = [0, 1, 2, 3].map(|i| row(NOW_US + i, start + 1 + i));
+        let rows: Vec<Vec<u8>> = [vec![head], events.into()].concat();
+        let [_, (adjust, keys, mut args)] = rare(texts, &limits);
+        "-1".clone_into(&mut args[1]);
+        let charge = (whole.clone(), place.check.clone(), words(&["1", "n"]));
+        for (script, keys, args) in [(adjust, keys, args), charge] {
+            let mut fake = Fake::new().bounded();
+            fake.at(NOW_US + 3);
+            fake.put(&place.state, Held::List(rows[..4].to_vec().into()));
+            fake.call(&script, &keys, &args);
+            equal("rows", fake.get(&place.state), Some(Held::List(rows.clone().into())))?;
+        }
     }
     Ok(())
 }

@@ -60,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) sets: Vec<LimitSet>,
     pub(crate) period_us: u64,
     pub(crate) capacity: u64,
+    /// True to change the limits every other time, not every twentieth.
+    pub(crate) restless: bool,
 }
 
 /// Quotas that must be accepted and exact, and small ones that reach every branch.
@@ -141,7 +143,12 @@ impl Plan {
 
     pub(crate) fn new(sets: Vec<LimitSet>) -> Self {
         let limit = &sets[0].limits()[0];
-        Self { period_us: limit.quota().period.as_micros(), capacity: limit.capacity(), sets }
+        Self {
+            period_us: limit.quota().period.as_micros(),
+            capacity: limit.capacity(),
+            sets,
+            restless: false,
+        }
     }
 
     /// Several limits of any strategies for each of several subjects.
@@ -425,7 +432,7 @@ impl Pair {
         for (i, fresh) in fresh.iter().enumerate() {
             // What became of a state that counts nothing is not to be known: it may be forgotten.
             let carried = usual + 2 * i + 1;
-            if *fresh && integers.len() == expected.len() {
+            if *fresh && integers.len() == expected.len() && integers[carried] <= 2 {
                 (integers[carried], expected[carried]) = (0, 0);
             }
         }
@@ -562,6 +569,11 @@ impl Pair {
         let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
         self.told(|| format!("{limits} {subject} adjust {delta} at {now_us}: {answer:?}"));
         self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))?;
+        let (state, _) = self.keys_of(subject, limits);
+        let counts = self.model.limits(subject, limits).is_some();
+        if counts && compose::has_state(limits) && self.fake.get(&state).is_none() {
+            return Err(format!("{limits}: adjust {delta} at {now_us} leaves no state"));
+        }
         self.left(subject, limits, now_us)
     }
 
@@ -653,7 +665,7 @@ impl Pair {
             if now_us < earlier {
                 self.seen.saw("skew or step back");
             }
-            if rng.random_bool(0.05) {
+            if rng.random_bool(if plan.restless { 0.3 } else { 0.05 }) {
                 current = plan.sets.choose(rng).unwrap().clone();
             }
             match rng.random_range(0..40) {
