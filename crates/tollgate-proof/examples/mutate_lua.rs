@@ -16,7 +16,7 @@ use lua::mutants::{self, Mutant};
 use tollgate::Strategy;
 
 /// How many histories judge the mutant of a step.
-const HISTORIES: u64 = 120;
+const HISTORIES: u64 = 80;
 
 /// How long one of them is.
 const OPERATIONS: usize = 150;
@@ -47,7 +47,8 @@ fn list() {
 }
 
 /// One line for each number that is read, when it has been judged: the number, `killed`,
-/// `timeout` or `survived`, the milliseconds, and what gave it away. `none` is the unchanged text.
+/// `timeout` or `survived`, the milliseconds, and what gave it away. `none FILE` tries the unchanged
+/// text as a mutant of the file is tried.
 fn judge_all() {
     let mutants = mutants::all();
     // What a mutant does to the fake is a verdict, not news.
@@ -57,7 +58,12 @@ fn judge_all() {
         let mutant = number.parse::<usize>().ok().map(|number| &mutants[number]);
         let started = Instant::now();
         let texts = mutant.map(Mutant::texts).unwrap_or_default();
-        let ended = catch_unwind(AssertUnwindSafe(|| judge(&texts, mutant, started)));
+        let file = match (mutant, number.strip_prefix("none ")) {
+            (Some(mutant), _) => mutant.file.as_str(),
+            (None, Some(file)) => file,
+            (None, None) => panic!("`{number}` is no mutant"),
+        };
+        let ended = catch_unwind(AssertUnwindSafe(|| judge(&texts, file, started)));
         let (verdict, why) = match ended {
             Ok(Ok(())) => ("survived", String::new()),
             Ok(Err(why)) if why.contains(TOO_LONG) => ("timeout", why),
@@ -70,8 +76,7 @@ fn judge_all() {
 }
 
 /// The strategies whose histories reach a file; all of them where it is shared.
-fn strategies(mutant: Option<&Mutant>) -> Vec<Strategy> {
-    let file = mutant.map_or("", |mutant| mutant.file.as_str());
+fn strategies(file: &str) -> Vec<Strategy> {
     match file.rsplit('/').next().unwrap_or_default() {
         "gcra.lua" => vec![Strategy::Gcra, Strategy::TokenBucket, Strategy::Uniform],
         "interval.lua" => vec![Strategy::TokenBucket],
@@ -89,16 +94,16 @@ fn pair(texts: &Texts) -> Pair {
 }
 
 /// Tries a text until something differs.
-fn judge(texts: &Texts, mutant: Option<&Mutant>, started: Instant) -> Result<(), Difference> {
+fn judge(texts: &Texts, file: &str, started: Instant) -> Result<(), Difference> {
     let in_time = || match started.elapsed() > LIMIT {
         true => Err(format!("all together: {TOO_LONG}")),
         false => Ok(()),
     };
-    let strategies = strategies(mutant);
+    let strategies = strategies(file);
     // Scripts of their own, which no history calls.
-    let own = match mutant.map(|mutant| mutant.file.rsplit('/').next().unwrap_or_default()) {
-        Some("inspect.lua") => Some("what is held"),
-        Some("swap.lua") => Some("compare and swap"),
+    let own = match file.rsplit('/').next().unwrap_or_default() {
+        "inspect.lua" => Some("what is held"),
+        "swap.lua" => Some("compare and swap"),
         _ => None,
     };
     if let Some(own) = own {
@@ -107,7 +112,7 @@ fn judge(texts: &Texts, mutant: Option<&Mutant>, started: Instant) -> Result<(),
     }
     let mut each = pair(texts);
     for seed in 0..HISTORIES {
-        if seed == 8 {
+        if seed == 6 {
             // Most mutants are gone by now; these are slower to set up.
             for (name, case) in CASES {
                 case(texts).map_err(|difference| format!("{name}: {difference}"))?;

@@ -206,20 +206,39 @@ fn verdict(row: &str) -> Result<Verdict> {
     })
 }
 
+/// Shows that nothing differs without a mutant: each file has histories of its own.
+fn unchanged(judge: &PathBuf, mutants: &[Mutant]) -> Result<()> {
+    let mut process = Process::start(judge)?;
+    for path in paths(mutants.iter()) {
+        match process.ask(&format!("none {path}"))? {
+            Some(Verdict { outcome: Outcome::Survived, milliseconds, .. }) => {
+                eprintln!("unchanged: {path} in {milliseconds} ms");
+            }
+            Some(verdict) => bail!(
+                "{path} differs from the Rust without a change, so it judges nothing: {}",
+                verdict.why
+            ),
+            None => bail!("the judge ended over the unchanged {path}"),
+        }
+    }
+    process.end()
+}
+
+/// The files of mutants, each once.
+fn paths<'m>(mutants: impl Iterator<Item = &'m Mutant>) -> Vec<&'m str> {
+    let mut paths: Vec<&str> = mutants.map(|mutant| mutant.path.as_str()).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
 /// Tries every mutant, in several processes when asked to, and says each outcome as it comes.
 fn try_all<'m>(
     judge: &PathBuf,
     jobs: usize,
     mutants: &'m [Mutant],
 ) -> Result<Vec<(&'m Mutant, Verdict)>> {
-    let mut process = Process::start(judge)?;
-    match process.ask("none")? {
-        Some(Verdict { outcome: Outcome::Survived, milliseconds, .. }) => {
-            eprintln!("unchanged: nothing differs, in {milliseconds} ms");
-        }
-        other => bail!("the unchanged Lua differs from the Rust, so it judges nothing: {other:?}"),
-    }
-    process.end()?;
+    unchanged(judge, mutants)?;
     let next = AtomicUsize::new(0);
     let verdicts = Mutex::new(Vec::with_capacity(mutants.len()));
     let work = || -> Result<()> {
@@ -330,9 +349,7 @@ fn tally<'v>(verdicts: impl Iterator<Item = &'v Verdict>) -> Tally {
 
 /// A row for each file.
 fn table(verdicts: &[(&Mutant, Verdict)]) -> String {
-    let mut paths: Vec<&str> = verdicts.iter().map(|(mutant, _)| mutant.path.as_str()).collect();
-    paths.sort_unstable();
-    paths.dedup();
+    let paths = paths(verdicts.iter().map(|(mutant, _)| *mutant));
     let width = paths.iter().map(|path| path.len()).max().unwrap_or_default().max(4);
     let mut text = format!(
         "{:width$}  {:>7}  {:>6}  {:>9}  {:>8}  {:>7}\n",

@@ -598,10 +598,17 @@ const CHANGES: [&[&str]; 10] = [
 fn changed(texts: &Texts) -> Result<(), Difference> {
     let mut pair = Pair::new(texts.clone());
     pair.fake = Fake::new().bounded();
+    // The first moments of all time, when nothing lies before.
+    for (i, limits) in LIMITS.into_iter().chain(SEVERAL).map(set).enumerate() {
+        for now_us in [0, 1, 19_999_999, 20_000_000, 20_000_001] {
+            let asked = [(format!("s{i}-{now_us}"), limits.clone())];
+            pair.check(&asked, 2, Mode::Whole, now_us)?;
+        }
+    }
     for (sets, seed) in CHANGES.into_iter().zip(100..) {
         let mut plan = Plan::new(sets.iter().map(|text| set(text)).collect());
         plan.restless = true;
-        pair.history(&mut seeded(seed), &plan, 1, 800)?;
+        pair.history(&mut seeded(seed), &plan, 1, 600)?;
     }
     Ok(())
 }

@@ -321,13 +321,19 @@ impl Pair {
     }
 
     /// What an operation that is rare left: nothing where nothing counts, else for how long.
-    fn left(&mut self, subject: &str, limits: &LimitSet, now_us: u64) -> Result<(), Difference> {
+    fn left(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        now_us: u64,
+        settled: bool,
+    ) -> Result<(), Difference> {
         let (state, logs) = self.keys_of(subject, limits);
         let Some(written) = self.model.limits(subject, limits) else {
-            // What counted nothing before may lie there still.
+            // What counted nothing before may lie there still, and be written again by a refund.
             let written = self.fake.written();
             let mut keys = logs.iter().chain([&state]);
-            return match keys.find(|key| written.contains_key(key.as_bytes())) {
+            return match keys.find(|key| settled && written.contains_key(key.as_bytes())) {
                 Some(key) => Err(format!("{limits}: {key} is left with nothing in it")),
                 None => Ok(()),
             };
@@ -539,7 +545,7 @@ impl Pair {
             return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
         }
         for (subject, limits, _) in &charge.parts {
-            self.left(subject, limits, now_us)?;
+            self.left(subject, limits, now_us, false)?;
         }
         Ok(())
     }
@@ -574,7 +580,7 @@ impl Pair {
         if counts && compose::has_state(limits) && self.fake.get(&state).is_none() {
             return Err(format!("{limits}: adjust {delta} at {now_us} leaves no state"));
         }
-        self.left(subject, limits, now_us)
+        self.left(subject, limits, now_us, true)
     }
 
     pub(crate) fn reset(
