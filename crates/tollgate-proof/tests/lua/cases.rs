@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 15] = [
+pub(crate) const CASES: [(&str, Case); 16] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -30,6 +30,7 @@ pub(crate) const CASES: [(&str, Case); 15] = [
     ("totals that wrap around", wrapped),
     ("numbers of which some change", changed),
     ("refunds beside the skew", skewed),
+    ("a window from the future", stepped_back),
     ("a given clock, long logs and many limits", long),
 ];
 
@@ -439,19 +440,24 @@ fn boolean(texts: &Texts) -> Result<(), Difference> {
 /// The first answer is given again, and nothing is charged for it.
 fn remembered(texts: &Texts) -> Result<(), Difference> {
     for clock in [Clock::Server, Clock::Given] {
-        for limits in LIMITS.into_iter().chain(SEVERAL).map(set) {
+        for text in LIMITS.into_iter().chain(SEVERAL) {
             let mut of = Check::new(Mode::Whole);
             (of.answer, of.clock) = (Answer::Remembered, clock);
-            let script = check(texts, of, &[&limits]);
+            // Under other numbers in turn, so that answers say what was carried over.
+            let other = text.replace("7/m", "8/m").replace("6/m", "9/m").replace("5/m", "4/m");
+            let sets = [set(text), set(&other)];
+            let scripts = sets.each_ref().map(|limits| check(texts, of, &[limits]));
             let mut pair = Pair::by(clock, texts.clone());
             let mut fake = Fake::new().bounded();
-            for i in 0..12 {
-                // Every other time at once, then back in time within the skew, then later.
-                let (cost, now_us) = (1 + i % 3, NOW_US + i * 5_000_000 - 7_600_000 * (i % 2));
+            for i in 0..24 {
+                // Every other time back within the skew, so that answers say when was charged.
+                let (cost, now_us) = (1 + i % 3, NOW_US + i / 2 * 5_000_000 - i % 2 * 600_000);
+                let turn = usize::from(i % 6 == 4 || i % 6 == 5);
+                let (limits, script) = (&sets[turn], &scripts[turn]);
                 let asked = [("somebody".to_owned(), limits.clone())];
                 let outcome = pair.check(&asked, cost, Mode::Whole, now_us)?;
                 let request = format!("request{i}");
-                let keys = [place(&limits).check, vec![request.clone()]].concat();
+                let keys = [place(limits).check, vec![request.clone()]].concat();
                 let mut args =
                     vec![cost.to_string(), format!("n{i}"), format!("q{i}"), "7000".into()];
                 fake.at(now_us);
@@ -459,7 +465,7 @@ fn remembered(texts: &Texts) -> Result<(), Difference> {
                     fake.at(1);
                     args.push(now_us.to_string());
                 }
-                let answer = fake.call(&script, &keys, &args);
+                let answer = fake.call(script, &keys, &args);
                 let Reply::List(list) = &answer else { return Err(format!("{answer:?}")) };
                 let wanted = super::model::reply(&outcome);
                 let own = Reply::Text(format!("n{i}").into_bytes());
@@ -482,10 +488,10 @@ fn remembered(texts: &Texts) -> Result<(), Difference> {
                 args[1] = "again".to_owned();
                 let mut same = list.clone();
                 same[0] = Reply::Text(b"again".to_vec());
-                equal("again", fake.call(&script, &keys, &args), Reply::List(same))?;
+                equal("again", fake.call(script, &keys, &args), Reply::List(same))?;
                 args[2] = "other".to_owned();
                 let other = Reply::List(vec![Reply::Text(b"again".to_vec()), Reply::Int(-1)]);
-                equal("another question", fake.call(&script, &keys, &args), other)?;
+                equal("another question", fake.call(script, &keys, &args), other)?;
                 equal("a repeat changes nothing", fake.keys(), before)?;
             }
         }
@@ -545,7 +551,13 @@ fn swap(texts: &Texts) -> Result<(), Difference> {
 }
 
 /// Sets that replace each other and differ in one limit, or one number of it.
-const CHANGES: [&[&str]; 10] = [
+const CHANGES: [&[&str]; 11] = [
+    &[
+        "a: 6/6ms via sliding_log, b: 5/6ms via sliding_log",
+        "a: 6/6ms via sliding_log, b: 4/6ms via sliding_log",
+        "a: 7/6ms via sliding_log, b: 5/6ms via sliding_log",
+        "a: 7/8ms via sliding_log, b: 5/7ms via sliding_log",
+    ],
     &[
         "x: 7/m via fixed_window",
         "x: 5/m via fixed_window",
@@ -608,7 +620,10 @@ fn changed(texts: &Texts) -> Result<(), Difference> {
     for (sets, seed) in CHANGES.into_iter().zip(100..) {
         let mut plan = Plan::new(sets.iter().map(|text| set(text)).collect());
         plan.restless = true;
-        pair.history(&mut seeded(seed), &plan, 1, 600)?;
+        let several = sets[0].contains(',');
+        for seed in [seed, seed + 100, seed + 200].into_iter().take(if several { 3 } else { 1 }) {
+            pair.history(&mut seeded(seed), &plan, 1, 600)?;
+        }
     }
     Ok(())
 }
@@ -628,6 +643,21 @@ fn skewed(texts: &Texts) -> Result<(), Difference> {
             pair.refund(&charge, NOW_US - back_us)?;
             pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
         }
+    }
+    Ok(())
+}
+
+/// A window from the future, of which a bucket straddles that loses many units in a microsecond.
+fn stepped_back(texts: &Texts) -> Result<(), Difference> {
+    let mut pair = Pair::new(texts.clone());
+    pair.fake = Fake::new().bounded();
+    let limits = set("x: 1000/4us precision 2us rounding interpolate via sliding_window");
+    let asked = [("somebody".to_owned(), limits)];
+    let start_us = NOW_US - NOW_US % 2;
+    pair.check(&asked, 400, Mode::Whole, start_us)?;
+    pair.check(&asked, 100, Mode::Whole, start_us + 4)?;
+    for mode in [Mode::Peek, Mode::PeekPartial, Mode::Whole] {
+        pair.check(&asked, 600, mode, start_us - 2_000_000)?;
     }
     Ok(())
 }
