@@ -5,6 +5,7 @@
 #[path = "../tests/lua/mod.rs"]
 mod lua;
 
+use std::collections::HashMap;
 use std::io::{BufRead as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -51,21 +52,28 @@ fn list() {
 /// text as a mutant of the file is tried.
 fn judge_all() {
     let mutants = mutants::all();
+    let mut unchanged: HashMap<String, Vec<u64>> = HashMap::new();
     // What a mutant does to the fake is a verdict, not news.
     std::panic::set_hook(Box::new(|_| {}));
     for number in std::io::stdin().lock().lines() {
         let number = number.unwrap();
         let mutant = number.parse::<usize>().ok().map(|number| &mutants[number]);
-        let started = Instant::now();
         let texts = mutant.map(Mutant::texts).unwrap_or_default();
         let file = match (mutant, number.strip_prefix("none ")) {
             (Some(mutant), _) => mutant.file.as_str(),
             (None, Some(file)) => file,
             (None, None) => panic!("`{number}` is no mutant"),
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| judge(&texts, file, started)));
+        // What the unchanged text asks of Redis, once for the mutants of each file.
+        if mutant.is_some() && !unchanged.contains_key(file) {
+            let traffic = judge(&Texts::default(), file, &[], Instant::now()).unwrap();
+            unchanged.insert(file.to_owned(), traffic);
+        }
+        let usual = unchanged.get(file).map_or(&[][..], Vec::as_slice);
+        let started = Instant::now();
+        let ended = catch_unwind(AssertUnwindSafe(|| judge(&texts, file, usual, started)));
         let (verdict, why) = match ended {
-            Ok(Ok(())) => ("survived", String::new()),
+            Ok(Ok(_)) => ("survived", String::new()),
             Ok(Err(why)) if why.contains(TOO_LONG) => ("timeout", why),
             Ok(Err(why)) => ("killed", why),
             Err(_) => ("killed", "what it asks of Redis is refused".to_owned()),
@@ -93,8 +101,14 @@ fn pair(texts: &Texts) -> Pair {
     pair
 }
 
-/// Tries a text until something differs.
-fn judge(texts: &Texts, file: &str, started: Instant) -> Result<(), Difference> {
+/// Tries a text until something differs, or more is asked of Redis than usual. Answers what was
+/// asked, history by history.
+fn judge(
+    texts: &Texts,
+    file: &str,
+    usual: &[u64],
+    started: Instant,
+) -> Result<Vec<u64>, Difference> {
     let in_time = || match started.elapsed() > LIMIT {
         true => Err(format!("all together: {TOO_LONG}")),
         false => Ok(()),
@@ -108,9 +122,11 @@ fn judge(texts: &Texts, file: &str, started: Instant) -> Result<(), Difference> 
     };
     if let Some(own) = own {
         let (_, case) = CASES.iter().find(|(name, _)| *name == own).unwrap();
-        return case(texts);
+        case(texts)?;
+        return Ok(Vec::new());
     }
     let mut each = pair(texts);
+    let mut traffic = Vec::new();
     for seed in 0..HISTORIES {
         if seed == 6 {
             // Most mutants are gone by now; these are slower to set up.
@@ -128,6 +144,11 @@ fn judge(texts: &Texts, file: &str, started: Instant) -> Result<(), Difference> 
             each.history(&mut rng, &plan, [1, 2, 3][step % 3], 80)?;
         }
         in_time()?;
+        let asked = each.fake.traffic();
+        if usual.get(traffic.len()).is_some_and(|usual| asked > *usual) {
+            return Err("it asks more of Redis".to_owned());
+        }
+        traffic.push(asked);
     }
-    Ok(())
+    Ok(traffic)
 }

@@ -25,6 +25,8 @@ struct Data {
     lifetimes: HashMap<Vec<u8>, u64>,
     now_us: u64,
     calls: u64,
+    /// The rows of lists that they have read.
+    rows: u64,
     /// The lifetimes that the last script set, and whether it deleted anything.
     written: HashMap<Vec<u8>, u64>,
     deleted: bool,
@@ -141,6 +143,12 @@ impl Fake {
     /// How many commands the scripts have called.
     pub(crate) fn calls(&self) -> u64 {
         self.data.borrow().calls
+    }
+
+    /// How many commands they have called, and how many rows of lists those have answered.
+    pub(crate) fn traffic(&self) -> u64 {
+        let data = self.data.borrow();
+        data.calls + data.rows
     }
 
     /// Runs a script; a fault in it is an error reply, as in Redis.
@@ -353,6 +361,7 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
             let rows = list.iter().skip(usize::try_from(first).unwrap()).take(count);
             for (i, row) in rows.enumerate() {
                 table.raw_set(i + 1, lua.create_string(row)?)?;
+                data.rows += 1;
             }
             Ok(Ok(Value::Table(table)))
         }
