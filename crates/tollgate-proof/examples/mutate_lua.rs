@@ -48,8 +48,8 @@ fn list() {
 }
 
 /// One line for each number that is read, when it has been judged: the number, `killed`,
-/// `timeout` or `survived`, the milliseconds, and what gave it away. `none FILE` tries the unchanged
-/// text as a mutant of the file is tried.
+/// `timeout` or `survived`, the milliseconds, and what gave it away. `none FILE` tries the
+/// unchanged text as a mutant of the file is tried.
 fn judge_all() {
     let mutants = mutants::all();
     let mut unchanged: HashMap<String, Vec<u64>> = HashMap::new();

@@ -120,11 +120,11 @@ fn build(tree: &Tree) -> Result<PathBuf> {
 
 /// The program that cargo's messages name.
 fn executable(messages: &str) -> Option<PathBuf> {
-    let values = messages.lines().filter_map(|line| {
+    let mut values = messages.lines().rev().filter_map(|line| {
         let value: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(PathBuf::from(value.get("executable")?.as_str()?))
     });
-    values.last()
+    values.next()
 }
 
 fn list(judge: &PathBuf) -> Result<Vec<Mutant>> {

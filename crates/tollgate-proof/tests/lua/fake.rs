@@ -49,7 +49,7 @@ pub(crate) enum Reply {
     Nil,
     Int(i64),
     Text(Vec<u8>),
-    List(Vec<Reply>),
+    List(Vec<Self>),
     Error(String),
 }
 

@@ -167,11 +167,14 @@ impl Plan {
     }
 }
 
+/// Changes the text of a script.
+pub(crate) type Edit = Rc<dyn Fn(&str) -> String>;
+
 /// What scripts are made of, and what is done to each of them once it is composed.
 #[derive(Clone, Default)]
 pub(crate) struct Texts {
     pub(crate) parts: Parts,
-    pub(crate) edit: Option<Rc<dyn Fn(&str) -> String>>,
+    pub(crate) edit: Option<Edit>,
 }
 
 impl Texts {
