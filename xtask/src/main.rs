@@ -37,11 +37,14 @@ Tasks:
   advisories [--no-install]       known vulnerabilities (needs a network)
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
   mutate operators [OPTIONS]      cargo-mutants on the strategies
+  mutate-lua [OPTIONS]            change every comparison, operator, `and`, `or` and integer of the
+                                  Lua, and compare each with the Rust, in process
 
-Options of mutate:
-  --file F            only this file, from the root of the project (may be repeated)
+Options of mutate and mutate-lua:
+  --file F            only this file, from the root of the project (may be repeated); of
+                      mutate-lua also `composed`: the lines that Rust writes into scripts
   --shard K/N         only part K of N, counted from 0
-  --jobs N            copies of the workspace at work at once (default 1)
+  --jobs N            copies of the workspace, or judges, at work at once (default 1)
   --test-command CMD  literals only: what must fail for a mutant to count as killed
   --timeout SECONDS   literals only: the limit for one mutant (default: 5 x the unmutated run)
   --list              say what would be mutated, and run nothing
@@ -51,6 +54,7 @@ Examples:
   cargo xtask mutate literals --file crates/tollgate/src/strategy/gcra/mod.rs
   cargo xtask mutate literals --shard 0/8
   cargo xtask mutate operators --list
+  cargo xtask mutate-lua --jobs 2
 
 Environment: with CI=true a skipped test (#[ignore], or a test that prints `SKIPPED: reason`)
 counts as failed.
@@ -102,10 +106,14 @@ fn run() -> Result<bool> {
             words.only("mutate operators", &["file", "shard", "jobs", "list", "no-install"])?;
             mutate::operators::run(&tree, &words.mutate, words.install)
         }
-        ["mutate", ..] => bail!("say `mutate literals` or `mutate operators`"),
+        ["mutate-lua"] | ["mutate", "lua"] => {
+            words.only("mutate-lua", &["file", "shard", "jobs", "list"])?;
+            mutate::lua::run(&tree, &words.mutate)
+        }
+        ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
             "no task `{}`; there are: test, tidy, docs, deny, advisories, \
-             mutate literals, mutate operators",
+             mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }

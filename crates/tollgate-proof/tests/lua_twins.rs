@@ -3,10 +3,9 @@
 
 mod lua;
 
-use lua::histories::{Pair, Plan, seeded};
+use lua::histories::{Pair, Plan, Texts, seeded};
 use rand_chacha::ChaCha8Rng;
 use tollgate::Strategy;
-use tollgate_redis::compose::Parts;
 
 /// Cases of each strategy; fewer while the tests are not optimised for it.
 const CASES: u64 = 1_000_000;
@@ -16,7 +15,7 @@ const OPERATIONS: usize = 250;
 
 /// Prints the end of a history that went wrong.
 fn tell(rng: &mut ChaCha8Rng, plan: &Plan, subjects: usize, operations: usize) {
-    let mut pair = Pair::new(Parts::default());
+    let mut pair = Pair::new(Texts::default());
     pair.trace = Some(Vec::new());
     let _ = pair.history(rng, plan, subjects, operations);
     let trace = pair.trace.unwrap_or_default();
@@ -26,7 +25,7 @@ fn tell(rng: &mut ChaCha8Rng, plan: &Plan, subjects: usize, operations: usize) {
 }
 
 fn twins(strategy: Strategy) {
-    let mut pair = Pair::new(Parts::default());
+    let mut pair = Pair::new(Texts::default());
     let mut seed = 0;
     while pair.seen.cases < CASES {
         seed += 1;
@@ -79,7 +78,7 @@ fn gcra() {
 /// Several limits of any strategies over several subjects: one script, all or nothing.
 #[test]
 fn several_limits_and_subjects() {
-    let mut pair = Pair::new(Parts::default());
+    let mut pair = Pair::new(Texts::default());
     for seed in 0..600 {
         let mut rng = seeded(seed);
         let limits = [2, 3, 5, 14][usize::try_from(seed).unwrap() % 4];

@@ -2,6 +2,7 @@
 
 mod accepted;
 pub(crate) mod literals;
+pub(crate) mod lua;
 pub(crate) mod operators;
 mod scratch;
 

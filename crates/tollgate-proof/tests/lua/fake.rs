@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use mlua::{Error, Function, Lua, MultiValue, Result, Value};
+use mlua::{Error, Function, HookTriggers, Lua, MultiValue, Result, Value, VmState};
 use tollgate_redis::Script;
 
 /// What a key holds.
@@ -25,7 +25,23 @@ struct Data {
     lifetimes: HashMap<Vec<u8>, u64>,
     now_us: u64,
     calls: u64,
+    /// The rows of lists that they have read.
+    rows: u64,
+    /// The lifetimes that the last script set, and whether it deleted anything.
+    written: HashMap<Vec<u8>, u64>,
+    deleted: bool,
+    /// How often the script may still be asked whether it runs too long; none: for ever.
+    patience: Option<u32>,
 }
+
+/// What a script that ran too long says.
+pub(crate) const TOO_LONG: &str = "the script runs too long";
+
+/// So many instructions between two questions whether a script runs too long.
+const STRIDE: u32 = 10_000;
+
+/// And so many questions, in one call.
+const PATIENCE: u32 = 500;
 
 /// A reply as a client sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,6 +79,39 @@ impl Fake {
         Self { lua, data, scripts: HashMap::new() }
     }
 
+    /// Ends every script that runs for very long, or takes much memory.
+    pub(crate) fn bounded(self) -> Self {
+        self.data.borrow_mut().patience = Some(PATIENCE);
+        let data = Rc::clone(&self.data);
+        let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
+        let hook = move |_: &Lua, _: &mlua::Debug<'_>| {
+            let mut data = data.borrow_mut();
+            data.patience = data.patience.map(|left| left.saturating_sub(1));
+            match data.patience {
+                Some(0) => Err(Error::runtime(TOO_LONG)),
+                _ => Ok(VmState::Continue),
+            }
+        };
+        self.lua.set_global_hook(triggers, hook).unwrap();
+        self.lua.set_memory_limit(256 << 20).unwrap();
+        self
+    }
+
+    /// The lifetimes that the last call set, in milliseconds.
+    pub(crate) fn written(&self) -> HashMap<Vec<u8>, u64> {
+        self.data.borrow().written.clone()
+    }
+
+    /// True when the last call wrote or deleted anything.
+    pub(crate) fn wrote(&self) -> bool {
+        let data = self.data.borrow();
+        data.deleted || !data.written.is_empty()
+    }
+
+    pub(crate) fn lifetime(&self, key: &str) -> Option<u64> {
+        self.data.borrow().lifetimes.get(key.as_bytes()).copied()
+    }
+
     pub(crate) fn at(&self, now_us: u64) {
         self.data.borrow_mut().now_us = now_us;
     }
@@ -96,6 +145,12 @@ impl Fake {
         self.data.borrow().calls
     }
 
+    /// How many commands they have called, and how many rows of lists those have answered.
+    pub(crate) fn traffic(&self) -> u64 {
+        let data = self.data.borrow();
+        data.calls + data.rows
+    }
+
     /// Runs a script; a fault in it is an error reply, as in Redis.
     pub(crate) fn call(&mut self, script: &Script, keys: &[String], args: &[String]) -> Reply {
         let function = match self.scripts.get(script.sha()) {
@@ -116,6 +171,12 @@ impl Fake {
         let globals = self.lua.globals();
         globals.set("KEYS", keys.to_vec()).unwrap();
         globals.set("ARGV", args.to_vec()).unwrap();
+        {
+            let mut data = self.data.borrow_mut();
+            data.written.clear();
+            data.deleted = false;
+            data.patience = data.patience.map(|_| PATIENCE);
+        }
         match function.call::<Value>(()) {
             Ok(value) => reply(&value),
             Err(error) => Reply::Error(format!("ERR {error}")),
@@ -186,7 +247,25 @@ fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<()> {
     let packing = lua.create_table()?;
     packing.set("pack", lua.create_function(pack)?)?;
     packing.set("unpack", lua.create_function(unpack)?)?;
-    lua.globals().set("struct", packing)
+    lua.globals().set("struct", packing)?;
+    // What is packed comes back; how it looks is Redis's affair.
+    let kept: Rc<RefCell<Vec<Vec<Value>>>> = Rc::default();
+    let shared = Rc::clone(&kept);
+    let messages = lua.create_table()?;
+    messages.set(
+        "pack",
+        lua.create_function(move |_, list: Vec<Value>| {
+            shared.borrow_mut().push(list);
+            Ok((shared.borrow().len() - 1).to_string())
+        })?,
+    )?;
+    messages.set(
+        "unpack",
+        lua.create_function(move |_, number: String| {
+            Ok(kept.borrow()[number.parse::<usize>().unwrap()].clone())
+        })?,
+    )?;
+    lua.globals().set("cmsgpack", messages)
 }
 
 /// The arguments of a command, as Redis takes them.
@@ -239,13 +318,25 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
             assert!(lifetime > 0);
             data.keys.insert(key.clone(), Held::Text(words[2].clone()));
             data.lifetimes.insert(key.clone(), lifetime);
+            data.written.insert(key.clone(), lifetime);
             ok()
         }
         ("DEL", held) => {
             let found = i64::from(held.is_some());
             data.keys.remove(key);
             data.lifetimes.remove(key);
+            data.deleted |= found == 1;
             Ok(Ok(Value::Integer(found)))
+        }
+        ("TYPE", held) => {
+            let table = lua.create_table()?;
+            let kind = match held {
+                None => "none",
+                Some(Held::Text(_)) => "string",
+                Some(Held::List(_)) => "list",
+            };
+            table.set("ok", kind)?;
+            Ok(Ok(Value::Table(table)))
         }
         ("EXISTS", held) => Ok(Ok(Value::Integer(held.is_some().into()))),
         ("PTTL", _) => {
@@ -256,15 +347,21 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
             assert!(held.is_some(), "PEXPIRE of nothing");
             assert!(integer(2) > 0);
             data.lifetimes.insert(key.clone(), integer(2).unsigned_abs());
+            data.written.insert(key.clone(), integer(2).unsigned_abs());
             Ok(Ok(Value::Integer(1)))
         }
         ("LRANGE", None) => Ok(Ok(Value::Table(lua.create_table()?))),
         ("LRANGE", Some(Held::List(list))) => {
             let table = lua.create_table()?;
-            let last =
-                if integer(3) < 0 { list.len() } else { usize::try_from(integer(3)).unwrap() + 1 };
-            for (i, row) in list.iter().take(last).enumerate() {
+            let (first, last) = (integer(2), integer(3));
+            let length = i64::try_from(list.len()).unwrap();
+            let first = if first < 0 { (length + first).max(0) } else { first };
+            let last = if last < 0 { length + last } else { last };
+            let count = usize::try_from((last - first + 1).max(0)).unwrap();
+            let rows = list.iter().skip(usize::try_from(first).unwrap()).take(count);
+            for (i, row) in rows.enumerate() {
                 table.raw_set(i + 1, lua.create_string(row)?)?;
+                data.rows += 1;
             }
             Ok(Ok(Value::Table(table)))
         }

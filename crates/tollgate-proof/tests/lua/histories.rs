@@ -1,12 +1,14 @@
 //! Random histories: what the scripts answer, and what the engine does.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Mode, Outcome};
-use tollgate::{Carried, LimitSet, Strategy, Subject, Time};
+use tollgate::strategy::Shape;
+use tollgate::{Carried, LimitSet, Place, Strategy, Subject, Time};
 use tollgate_redis::compose::{self, Check, Clock, Parts};
 use tollgate_redis::{Keys, Script};
 
@@ -58,6 +60,8 @@ pub(crate) struct Plan {
     pub(crate) sets: Vec<LimitSet>,
     pub(crate) period_us: u64,
     pub(crate) capacity: u64,
+    /// True to change the limits every other time, not every twentieth.
+    pub(crate) restless: bool,
 }
 
 /// Quotas that must be accepted and exact, and small ones that reach every branch.
@@ -139,7 +143,12 @@ impl Plan {
 
     pub(crate) fn new(sets: Vec<LimitSet>) -> Self {
         let limit = &sets[0].limits()[0];
-        Self { period_us: limit.quota().period.as_micros(), capacity: limit.capacity(), sets }
+        Self {
+            period_us: limit.quota().period.as_micros(),
+            capacity: limit.capacity(),
+            sets,
+            restless: false,
+        }
     }
 
     /// Several limits of any strategies for each of several subjects.
@@ -158,9 +167,29 @@ impl Plan {
     }
 }
 
+/// Changes the text of a script.
+pub(crate) type Edit = Rc<dyn Fn(&str) -> String>;
+
+/// What scripts are made of, and what is done to each of them once it is composed.
+#[derive(Clone, Default)]
+pub(crate) struct Texts {
+    pub(crate) parts: Parts,
+    pub(crate) edit: Option<Edit>,
+}
+
+impl Texts {
+    pub(crate) fn script(&self, script: Script) -> Script {
+        match &self.edit {
+            None => script,
+            Some(edit) => Script::new(edit(script.text())),
+        }
+    }
+}
+
 /// The scripts of one version of the texts.
 pub(crate) struct Scripts {
-    pub(crate) parts: Parts,
+    texts: Texts,
+    clock: Clock,
     checks: HashMap<(Vec<String>, u8), Script>,
     refund: Script,
     adjust: Script,
@@ -177,22 +206,26 @@ fn mode_number(mode: Mode) -> u8 {
 }
 
 impl Scripts {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(texts: Texts, clock: Clock) -> Self {
+        let parts = &texts.parts;
         Self {
             checks: HashMap::new(),
-            refund: compose::refund(Clock::Server, &parts),
-            adjust: compose::adjust(Clock::Server, &parts),
-            reset: compose::reset(Clock::Server, &parts),
-            parts,
+            refund: texts.script(compose::refund(clock, parts)),
+            adjust: texts.script(compose::adjust(clock, parts)),
+            reset: texts.script(compose::reset(clock, parts)),
+            texts,
+            clock,
         }
     }
 
     pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode) -> &Script {
         let key = (sets.iter().map(ToString::to_string).collect(), mode_number(mode));
-        let parts = &self.parts;
-        self.checks
-            .entry(key)
-            .or_insert_with(|| Check::new(mode).compose(sets, parts).expect("all are in Lua"))
+        let (texts, clock) = (&self.texts, self.clock);
+        self.checks.entry(key).or_insert_with(|| {
+            let mut check = Check::new(mode);
+            check.clock = clock;
+            texts.script(check.compose(sets, &texts.parts).expect("all are in Lua"))
+        })
     }
 
     fn forget(&mut self) {
@@ -216,10 +249,16 @@ pub(crate) struct Pair {
 pub(crate) type Difference = String;
 
 impl Pair {
-    pub(crate) fn new(parts: Parts) -> Self {
+    /// By the server's clock.
+    pub(crate) fn new(texts: Texts) -> Self {
+        Self::by(Clock::Server, texts)
+    }
+
+    /// By either clock.
+    pub(crate) fn by(clock: Clock, texts: Texts) -> Self {
         Self {
             fake: Fake::new(),
-            scripts: Scripts::new(parts),
+            scripts: Scripts::new(texts, clock),
             model: Model::default(),
             seen: Seen::default(),
             keys: Keys::new(),
@@ -244,6 +283,106 @@ impl Pair {
         }
     }
 
+    /// Sets the server's clock, or adds the time to the arguments and makes the clock useless.
+    fn clock(&self, now_us: u64, args: &mut Vec<String>) {
+        match self.scripts.clock {
+            Clock::Given => {
+                args.push(now_us.to_string());
+                self.fake.at(1);
+            }
+            _ => self.fake.at(now_us),
+        }
+    }
+
+    /// How long what counts so long lies: a second longer, in whole milliseconds.
+    fn lifetime(&self, reset_us: u64) -> u64 {
+        match self.scripts.clock {
+            Clock::Given => 3_600_000,
+            _ => reset_us.div_ceil(1000) + 1000,
+        }
+    }
+
+    /// Compares how long the keys of a subject lie with how long they count.
+    fn lifetimes(&self, state: &str, limits: &LimitSet, resets: &[u64]) -> Result<(), Difference> {
+        let (logs, written) = (Keys::logs(state, limits), self.fake.written());
+        let mut expected = HashMap::new();
+        if compose::has_state(limits) {
+            expected.insert(state.to_owned(), resets.iter().copied().max().unwrap_or_default());
+        }
+        for (i, key) in by_place(limits).into_iter().zip(logs) {
+            if limits.limits()[i].shape() == Shape::Log {
+                expected.insert(key, resets[i]);
+            }
+        }
+        for (key, reset) in expected {
+            let (found, wanted) = (written.get(key.as_bytes()), self.lifetime(reset));
+            if found.is_some_and(|found| *found != wanted) {
+                return Err(format!("{limits}: {key} lies {found:?} ms, not {wanted}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What an operation that is rare left: nothing where nothing counts, else for how long.
+    fn left(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        now_us: u64,
+        settled: bool,
+    ) -> Result<(), Difference> {
+        let (state, logs) = self.keys_of(subject, limits);
+        let Some(written) = self.model.limits(subject, limits) else {
+            // What counted nothing before may lie there still, and be written again by a refund.
+            let written = self.fake.written();
+            let mut keys = logs.iter().chain([&state]);
+            return match keys.find(|key| settled && written.contains_key(key.as_bytes())) {
+                Some(key) => Err(format!("{limits}: {key} is left with nothing in it")),
+                None => Ok(()),
+            };
+        };
+        let asked = [(subject.to_owned(), written.clone())];
+        let outcome = self.model.check(&asked, 1, Mode::Peek, Time::from_micros(now_us));
+        let resets: Vec<u64> = outcome.fields.iter().map(|f| f.reset_after_us).collect();
+        self.lifetimes(&state, &written, &resets)?;
+        self.states(subject, limits)
+    }
+
+    /// Compares what an operation wrote with how Rust writes what the engine holds; of a log the
+    /// times and the costs, since only differences of its totals count.
+    fn states(&self, subject: &str, limits: &LimitSet) -> Result<(), Difference> {
+        if !self.fake.wrote() {
+            return Ok(());
+        }
+        let Some((written, held)) = self.model.held(subject, limits) else { return Ok(()) };
+        let (state, logs) = self.keys_of(subject, limits);
+        let wrong = |key: &str| {
+            let found = self.fake.get(key);
+            Err(format!("{limits}: {key} is {found:?}, where Rust has {held:?}"))
+        };
+        let present = |key: &str| self.fake.written().contains_key(key.as_bytes());
+        if let Some(bytes) = tollgate_redis::encode(&written, &held) {
+            let found = self.fake.get(&state);
+            if present(&state) && found != Some(Held::Text(bytes)) {
+                return wrong(&state);
+            }
+        }
+        let is_log = |i: &usize| written.limits()[*i].shape() == Shape::Log;
+        let logs = by_place(&written).into_iter().zip(logs).filter(|(i, _)| is_log(i));
+        for (i, key) in logs {
+            let Place::Log(index) = written.places()[i] else { continue };
+            let rows = tollgate_redis::log_entries(&written.limits()[i], &held.logs[index]);
+            let found = self.fake.get(&key);
+            if let Some(Held::List(found)) = found.filter(|_| present(&key)) {
+                let found: Vec<Vec<u8>> = found.into();
+                if costs(&found) != costs(&rows) {
+                    return wrong(&key);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn keys_of(&self, subject: &str, limits: &LimitSet) -> (String, Vec<String>) {
         let subject = Subject::literal(subject).unwrap();
         let state = self.keys.state(&subject, limits);
@@ -265,10 +404,10 @@ impl Pair {
             let (state, logs) = self.keys_of(subject, limits);
             keys.extend(Keys::of_check(&state, &logs, limits));
         }
-        let args = [cost.to_string(), self.nonce.to_string()];
+        let mut args = vec![cost.to_string(), self.nonce.to_string()];
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
         let script = self.scripts.check(&sets, mode).clone();
-        self.fake.at(now_us);
+        self.clock(now_us, &mut args);
         let before = mode.is_peek().then(|| self.fake.keys());
         let answer = self.fake.call(&script, &keys, &args);
         let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
@@ -289,6 +428,11 @@ impl Pair {
         let mut expected = reply(&outcome);
         let mut integers = answer.integers();
         let usual = 2 + 3 * fresh.len();
+        let more = integers.get(usual..).unwrap_or_default();
+        let says = more.chunks(2).any(|pair| pair != [integers[1], 0]);
+        if says != (integers.len() > usual) {
+            return Err(format!("{sets:?} {mode:?}: says more than there is: {integers:?}"));
+        }
         if integers.len() == usual {
             for _ in &fresh {
                 integers.extend([integers[1], 0]);
@@ -297,7 +441,7 @@ impl Pair {
         for (i, fresh) in fresh.iter().enumerate() {
             // What became of a state that counts nothing is not to be known: it may be forgotten.
             let carried = usual + 2 * i + 1;
-            if *fresh && integers.len() == expected.len() {
+            if *fresh && integers.len() == expected.len() && integers[carried] <= 2 {
                 (integers[carried], expected[carried]) = (0, 0);
             }
         }
@@ -312,6 +456,19 @@ impl Pair {
         }
         if before.is_some_and(|before| before != self.fake.keys()) {
             return Err(format!("{sets:?}: a peek wrote"));
+        }
+        let mut resets = outcome.fields.iter().map(|fields| fields.reset_after_us);
+        for (subject, limits) in asked {
+            let resets: Vec<u64> = resets.by_ref().take(limits.limits().len()).collect();
+            self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets)?;
+        }
+        // What was carried over to nothing may be written or not.
+        for (subject, limits) in asked {
+            self.states(subject, limits)?;
+        }
+        if self.fake.wrote() != outcome.changed && !(says && self.fake.wrote()) {
+            let changed = outcome.changed;
+            return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: writes, not: {changed}"));
         }
         self.note(&outcome, mode, cost);
         Ok(outcome)
@@ -347,14 +504,15 @@ impl Pair {
         self.nonce += 1;
         self.seen.cases += 1;
         self.seen.saw("refund");
-        self.fake.at(now_us);
         let (first, _) = self.keys_of(&charge.parts[0].0, &charge.parts[0].1);
-        let mut keys = vec![Keys::mark(&first, charge.number)];
+        let mark = Keys::mark(&first, charge.number);
+        let mut keys = vec![mark.clone()];
+        let until_us = charge.at_us + 10_000_000;
         let mut args = vec![
             self.nonce.to_string(),
             charge.cost.to_string(),
             charge.at_us.to_string(),
-            (now_us + 1_000_000).to_string(),
+            until_us.to_string(),
             charge.number.to_string(),
         ];
         for (subject, limits, at_us) in &charge.parts {
@@ -366,6 +524,7 @@ impl Pair {
                 args.push(format!("{}{}", limits.limits()[i].strategy().code(), at_us[i]));
             }
         }
+        self.clock(now_us, &mut args);
         let script = self.scripts.refund.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let expected = match self.model.refund(charge, Time::from_micros(now_us)) {
@@ -376,7 +535,23 @@ impl Pair {
             }
         };
         self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
-        self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))
+        self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))?;
+        if expected == [1] {
+            return if self.fake.wrote() {
+                Err("a second refund writes".to_owned())
+            } else {
+                Ok(())
+            };
+        }
+        let lies = self.fake.written().get(mark.as_bytes()).copied();
+        let wanted = self.lifetime(until_us.saturating_sub(now_us));
+        if lies != Some(wanted) {
+            return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
+        }
+        for (subject, limits, _) in &charge.parts {
+            self.left(subject, limits, now_us, false)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn adjust(
@@ -389,21 +564,27 @@ impl Pair {
         self.nonce += 1;
         self.seen.cases += 1;
         self.seen.saw("adjust");
-        self.fake.at(now_us);
         let (state, logs) = self.keys_of(subject, limits);
         let mut keys = vec![state];
         keys.extend(logs);
-        let args = [
+        let mut args = vec![
             self.nonce.to_string(),
             delta.to_string(),
             compose::set_tag(limits),
             u8::from(compose::has_state(limits)).to_string(),
         ];
+        self.clock(now_us, &mut args);
         let script = self.scripts.adjust.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
         self.told(|| format!("{limits} {subject} adjust {delta} at {now_us}: {answer:?}"));
-        self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))
+        self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))?;
+        let (state, _) = self.keys_of(subject, limits);
+        let counts = self.model.limits(subject, limits).is_some();
+        if counts && compose::has_state(limits) && self.fake.get(&state).is_none() {
+            return Err(format!("{limits}: adjust {delta} at {now_us} leaves no state"));
+        }
+        self.left(subject, limits, now_us, true)
     }
 
     pub(crate) fn reset(
@@ -413,15 +594,29 @@ impl Pair {
         now_us: u64,
     ) -> Result<(), Difference> {
         self.nonce += 1;
-        self.fake.at(now_us);
         let (state, logs) = self.keys_of(subject, limits);
-        let mut keys = vec![state.clone(), Keys::reset(&state)];
+        let mark = Keys::reset(&state);
+        let mut keys = vec![state.clone(), mark.clone()];
         keys.extend(logs);
-        let args = [self.nonce.to_string(), "1000000".to_owned()];
+        let mut args = vec![self.nonce.to_string(), "1000000".to_owned()];
+        self.clock(now_us, &mut args);
+        let held = keys.iter().filter(|key| **key != mark);
+        let lives: Vec<u64> = held.filter_map(|key| self.fake.lifetime(key)).collect();
         let script = self.scripts.reset.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let Reply::List(list) = &answer else { return Err(format!("reset: {answer:?}")) };
         let found = list[1] == Reply::Int(1);
+        let longest = lives.iter().copied().max().map(|ms| ms.max(self.lifetime(1_000_000)));
+        let lies = self.fake.written().get(mark.as_bytes()).copied();
+        let shown = self.fake.get(&mark);
+        let nonce = Reply::Text(self.nonce.to_string().into_bytes());
+        let said = list.len() == 2 && list[0] == nonce && list[1] == Reply::Int(found.into());
+        if !said || found == lives.is_empty() || lies != longest {
+            return Err(format!("{limits}: reset at {now_us}: {answer:?}, {lies:?}, {longest:?}"));
+        }
+        if found && shown != Some(Held::Text(format!("{now_us}:{}", self.nonce).into_bytes())) {
+            return Err(format!("{limits}: reset at {now_us}: {shown:?}"));
+        }
         let now = Time::from_micros(now_us);
         // What counts nothing may have been forgotten by one and not yet by the other.
         if found == self.model.is_fresh(subject, limits, now) && !found {
@@ -441,6 +636,7 @@ impl Pair {
         match answer {
             Reply::List(list)
                 if list.len() == expected.len() + 1
+                    && list[0] == Reply::Text(self.nonce.to_string().into_bytes())
                     && list[1..].iter().zip(expected).all(|(a, b)| *a == Reply::Int(*b)) =>
             {
                 Ok(())
@@ -479,7 +675,7 @@ impl Pair {
             if now_us < earlier {
                 self.seen.saw("skew or step back");
             }
-            if rng.random_bool(0.05) {
+            if rng.random_bool(if plan.restless { 0.3 } else { 0.05 }) {
                 current = plan.sets.choose(rng).unwrap().clone();
             }
             match rng.random_range(0..40) {
@@ -522,6 +718,20 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// The head of a log without its base, and the times and the costs of its events.
+fn costs(rows: &[Vec<u8>]) -> (Vec<u8>, Vec<(Vec<u8>, u64)>) {
+    let number = |bytes: &[u8]| bytes.iter().fold(0_u64, |n, byte| n << 8 | u64::from(*byte));
+    let (head, base) = rows[0].split_at(rows[0].len() - 6);
+    let mut before = number(base);
+    let mut events = Vec::new();
+    for row in &rows[1..] {
+        let total = number(&row[7..]);
+        events.push((row[..7].to_vec(), total.wrapping_sub(before) % (1 << 48)));
+        before = total;
+    }
+    (head.to_vec(), events)
 }
 
 /// A state for people: what is text, and its integers.

@@ -58,6 +58,17 @@ impl Model {
         })
     }
 
+    /// The limits that a count was written under; none where nothing is counted.
+    pub(crate) fn limits(&self, subject: &str, limits: &LimitSet) -> Option<LimitSet> {
+        self.counts.get(&whose(subject, limits)).map(|count| count.limits.clone())
+    }
+
+    /// What is counted, with the limits that it was written under.
+    pub(crate) fn held(&self, subject: &str, limits: &LimitSet) -> Option<(LimitSet, Held)> {
+        let count = self.counts.get(&whose(subject, limits))?;
+        Some((count.limits.clone(), count.held.clone()))
+    }
+
     fn keep(&mut self, subject: &str, limits: &LimitSet, held: Held) {
         let key = whose(subject, limits);
         if held == Held::fresh(limits) {

@@ -14,7 +14,7 @@ local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
 for i, limit in ipairs(is) do
   local old = held[i]
   if limit.strategy == 'l' then
-    limit.log = {base = 0, times = {}, totals = {}}
+    limit.log = {times = {}, totals = {}}
     if old and old.log then
       repair(old)
       limit.log = old.log

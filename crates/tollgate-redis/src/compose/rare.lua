@@ -2,6 +2,9 @@
 -- that the state itself names.
 
 -- A limit as it counts now: its view, and what remains and how long until all is free.
+-- What remains does not depend on what is asked for.
+local any = 1
+
 local function judge(limit)
   local step, n = limit.step, limit.args
   if limit.log then
@@ -10,16 +13,16 @@ local function judge(limit)
     local first, before, used, at, back = log_view(log.event, log.base, log.times[1],
       log.times[newest], log.totals[newest], now, unpack(n))
     local remaining, _, reset = log_judge(log.event, first, before, used, at, back,
-      log.times[newest], now, 1, unpack(n))
+      log.times[newest], now, any, unpack(n))
     return remaining, reset, back, first, used
   end
   if #limit.words == 2 then
     local a, b, at, back = step.view(limit.words[1], limit.words[2], now, unpack(n))
-    local remaining, _, reset = step.judge(a, b, at, now, 1, unpack(n))
+    local remaining, _, reset = step.judge(a, b, at, now, any, unpack(n))
     return remaining, reset, back, a, b, at
   end
   local x, y, z, at, back = step.view(limit.words, now, unpack(n))
-  local remaining, _, reset = step.judge(limit.words, x, y, z, at, back, now, 1, unpack(n))
+  local remaining, _, reset = step.judge(limit.words, x, y, z, at, back, now, any, unpack(n))
   return remaining, reset, back, x, y, z, at
 end
 
@@ -68,13 +71,14 @@ local function charge(limit, units)
   if limit.log then
     local log = limit.log
     -- What no longer counts goes, as in a check.
-    for _ = 2, x or 1 do
-      log.base = table.remove(log.totals, 1)
-      table.remove(log.times, 1)
+    if x then
+      for _ = 2, x do
+        log.base = table.remove(log.totals, 1)
+        table.remove(log.times, 1)
+      end
     end
-    x = x and 1
     local newest = #log.times
-    at = math.max(now, log.times[newest] or 0)
+    at = math.max(now, log.times[newest] or now)
     local _, how, sum = log_charge(x, y, at, back, log.times[newest], log.totals[newest], now,
       units, unpack(limit.args))
     if how == 'anew' then
@@ -143,10 +147,10 @@ local function write_log(key, limit, reset)
   if #log.times == 0 then
     return
   end
-  redis.call('RPUSH', key, tag_of({limit}) .. struct.pack('>I6', log.base % 281474976710656))
+  redis.call('RPUSH', key, tag_of({limit}) .. struct.pack('>I6', log.base))
   local batch = {}
   for i = 1, #log.times do
-    batch[#batch + 1] = struct.pack('>I7I6', log.times[i], log.totals[i] % 281474976710656)
+    batch[#batch + 1] = struct.pack('>I7I6', log.times[i], log.totals[i])
     if #batch == 1000 or i == #log.times then
       redis.call('RPUSH', key, unpack(batch))
       batch = {}
@@ -162,7 +166,7 @@ local function settle(limit)
     return
   end
   if limit.log then
-    limit.log.times, limit.log.totals, limit.log.base = {}, {}, 0
+    limit.log.times, limit.log.totals = {}, {}
   else
     for i = 1, limit.count do
       limit.words[i] = 0
@@ -173,17 +177,21 @@ end
 -- Writes the logs that were changed, and the state where there is one: as long as something counts.
 local function write(key, logs, limits, count, has_state)
   local most, something, integers = 0, false, {}
+  for i = 1, count do
+    local limit = limits[i]
+    if limit and limit.log then
+      local _, reset = judge(limit)
+      if limit.changed then
+        write_log(logs[i], limit, reset)
+      end
+      most = math.max(most, reset)
+      something = something or #limit.log.times > 0
+    end
+  end
   for pass = 1, 2 do
     for i = 1, count do
       local limit = limits[i]
-      if limit and limit.log and pass == 1 then
-        local _, reset = judge(limit)
-        if limit.changed then
-          write_log(logs[i], limit, reset)
-        end
-        most = math.max(most, reset)
-        something = something or #limit.log.times > 0
-      elseif limit and limit.words and (limit.count == 2) == (pass == 1) then
+      if limit and limit.words and (limit.count == 2) == (pass == 1) then
         most = math.max(most, (select(2, judge(limit))))
         for j = 1, limit.count do
           something = something or limit.words[j] > 0
@@ -215,7 +223,7 @@ local function load(key, logs, count)
   local held, has_state = {}, false
   local v = redis.pcall('GET', key)
   if type(v) == 'table' then
-    if count > 1 or not string.find(v.err, 'WRONGTYPE', 1, true) then
+    if count > 1 or not string.match(v.err, 'WRONGTYPE') then
       return nil, v.err
     end
   elseif v then

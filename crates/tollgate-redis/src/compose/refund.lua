@@ -48,7 +48,7 @@ for _, subject in ipairs(subjects) do
       repair(limit)
       local before = judge(limit)
       give_back(limit, charged.at, cost)
-      given = math.max(0, judge(limit) - before)
+      given = judge(limit) - before
       settle(limit)
       limit.changed, subject.changed = true, true
     end

@@ -29,7 +29,7 @@ local function read_state(v)
   end
   local size = from - 1
   for _, limit in ipairs(limits) do
-    if limit.count > 0 then
+    if limit.count ~= 0 then
       size = size + 1 + 6 * limit.count
     end
   end
@@ -38,7 +38,7 @@ local function read_state(v)
   end
   for pass = 1, 2 do
     for _, limit in ipairs(limits) do
-      if limit.count > 0 and (limit.count == 2) == (pass == 1) then
+      if limit.count ~= 0 and (limit.count == 2) == (pass == 1) then
         limit.words = {}
         local format = '>I7'
         for i = 1, limit.count do
@@ -94,7 +94,7 @@ local function carry(old, is, steps, now)
   if units <= 0 then
     return 1, fresh
   end
-  local a, b, at = step.view(0, 0, now, step.numbers(unpack(is.numbers)))
+  local a, b, at = step.view(now, 0, now, step.numbers(unpack(is.numbers)))
   a, b = step.charge(a, b, at, now, units, step.numbers(unpack(is.numbers)))
   return 1, {a, b}
 end

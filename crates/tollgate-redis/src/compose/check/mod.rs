@@ -314,9 +314,9 @@ end
             let local = if self.local.is_empty() { "" } else { "local " };
             self.judge(slot, local, "1", &mut text);
             let left = self.name("left", slot);
-            let _ = write!(out, "  {text}  if {left} < cost then\n    cost = {left}\n  end\n");
+            let _ = write!(out, "  {text}  cost = math.min(cost, {left})\n");
         }
-        out.push_str("  if cost < 1 then\n    cost = 1\n  end\nend\n");
+        out.push_str("  cost = math.max(cost, 1)\nend\n");
     }
 
     fn decide(&self, out: &mut String) {
@@ -372,6 +372,8 @@ end
         }
         let remembers = self.check.answer == Answer::Remembered && granted != "0" && !self.peeks();
         let first = match self.check.answer {
+            // What is kept says which question it answers.
+            Answer::Remembered if remembers => "ARGV[3], ARGV[2]",
             Answer::Remembered => "ARGV[2], ARGV[2]",
             _ => "ARGV[2]",
         };
@@ -413,7 +415,6 @@ end
 {indent}if unusual then
 {indent}  reply = {{{fields}{more}}}
 {indent}end
-{indent}reply[1] = ARGV[3]
 {indent}redis.call('SET', KEYS[{key}], cmsgpack.pack(reply), 'PX', ARGV[4])
 {indent}reply[1] = ARGV[2]
 {indent}return reply

@@ -189,7 +189,7 @@ end
             out,
             "{local}{carried}, {mended} = 0, false
 {local}{ends} = redis.pcall('LRANGE', KEYS[{key}], 0, 1)
-{local}{base}, {oldest}, {newest}, {total} = 0, nil, nil, nil
+{local}{base}, {oldest}, {newest}, {total} = nil, nil, nil, nil
 {local}{event} = function(i)
   local event = redis.call('LINDEX', KEYS[{key}], i)
   if event then

@@ -39,15 +39,10 @@ impl Composer<'_> {
         // As long as a log: what it is counted under stands here too.
         let mut most = self.name("reset", first);
         if !others.is_empty() {
-            let _ = writeln!(out, "{indent}local most = {most}");
             for slot in others {
-                let reset = self.name("reset", slot);
-                let _ = writeln!(
-                    out,
-                    "{indent}if {reset} > most then\n{indent}  most = {reset}\n{indent}end"
-                );
+                let _ = write!(most, ", {}", self.name("reset", slot));
             }
-            "most".clone_into(&mut most);
+            most = format!("math.max({most})");
         }
         let tag = &part.tag;
         let mut format = format!(">c{}", tag.len());
@@ -60,11 +55,7 @@ impl Composer<'_> {
         for slot in &part.slots {
             let Form::Row(count) = slot.form else { continue };
             let row = self.name("row", slot);
-            let _ = write!(
-                state,
-                " .. struct.pack('{}', unpack({row}, 1, {count}))",
-                row_format(count)
-            );
+            let _ = write!(state, " .. struct.pack('{}', unpack({row}))", row_format(count));
         }
         let lifetime = self.lifetime(&most, indent, out);
         let _ = writeln!(out, "{indent}redis.call('SET', KEYS[{key}], {state}, 'PX', {lifetime})");
@@ -139,9 +130,6 @@ impl Composer<'_> {
         for slot in self.slots() {
             any.push(self.name("back", slot));
             any.push(format!("{} == 1", self.name("carried", slot)));
-            if slot.form == Form::Log {
-                any.push(self.name("mended", slot));
-            }
         }
         let _ = writeln!(out, "if {} then", any.join(" or "));
         for slot in self.slots() {

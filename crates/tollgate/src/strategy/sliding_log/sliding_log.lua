@@ -33,7 +33,7 @@ end
 -- The first event that counts and the total before it, what counts, and the time that counts.
 local function log_view(event, base, oldest, newest, total, now, units, period)
   if not newest then
-    return 1, base, 0, now, false
+    return nil, base, 0, now, false
   end
   local at = math.max(now, newest)
   local first, before = 1, base
@@ -47,7 +47,7 @@ local function log_view(event, base, oldest, newest, total, now, units, period)
   end
   local used = (total - before) % 281474976710656
   if newest - now > 1000000 then
-    return 1, base, math.min(used, units), now, true
+    return nil, base, math.min(used, units), now, true
   end
   return first, before, used, at, false
 end

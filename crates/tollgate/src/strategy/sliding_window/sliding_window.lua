@@ -1,6 +1,6 @@
 -- The twin of sliding_window/mod.rs.
 -- State: a row: the index of the newest bucket with a cost, then buckets + 1 counts; the count of
--- bucket i lies at 2 + i % (buckets + 1).
+-- bucket i lies at 2 + i % (buckets + 1), and what lies before bucket 0 counts nothing.
 -- Numbers: the units, the precision, the buckets, and the rounding: 0 conservative,
 -- 1 interpolate, 2 truncate.
 
@@ -27,7 +27,7 @@ local function window_at(row, at, precision, buckets)
   for i = 2, buckets + 2 do
     inside = inside + row[i]
   end
-  for left = math.max(0, newest - buckets), bucket - buckets do
+  for left = newest - buckets, bucket - buckets do
     straddling = row[2 + left % (buckets + 1)]
     inside = inside - straddling
   end
@@ -74,7 +74,7 @@ local function window_ready(row, bucket, inside, straddling, at, back, cost, uni
       if oldest == view then
         straddling = all
       end
-    elseif oldest >= 0 and oldest <= row[1] then
+    elseif oldest <= row[1] then
       straddling = row[2 + oldest % (buckets + 1)]
     end
     inside = inside - straddling
@@ -87,7 +87,7 @@ local function window_reset(newest, now, precision, buckets, rounding)
   if rounding ~= 2 then
     lifetime = lifetime + 1
   end
-  return math.max(0, (newest + lifetime) * precision - now)
+  return (newest + lifetime) * precision - now
 end
 
 local function window_judge(row, bucket, inside, straddling, at, back, now, cost, units, precision,
@@ -156,20 +156,19 @@ end
 -- The oldest bucket that counts while this one is the newest.
 local function window_oldest(bucket, buckets, rounding)
   if rounding == 2 then
-    return math.max(0, bucket + 1 - buckets)
+    return bucket + 1 - buckets
   end
-  return math.max(0, bucket - buckets)
+  return bucket - buckets
 end
 
 -- Makes the newest bucket with a cost the newest again, after counts were taken away.
 local function window_settle(row, buckets)
-  for bucket = row[1], math.max(0, row[1] - buckets), -1 do
+  for bucket = row[1], row[1] - buckets, -1 do
     if row[2 + bucket % (buckets + 1)] > 0 then
       row[1] = bucket
       return
     end
   end
-  row[1] = 0
 end
 
 -- Takes from a bucket that is held, and says how much.
