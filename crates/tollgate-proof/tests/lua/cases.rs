@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 16] = [
+pub(crate) const CASES: [(&str, Case); 18] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -30,6 +30,8 @@ pub(crate) const CASES: [(&str, Case); 16] = [
     ("totals that wrap around", wrapped),
     ("numbers of which some change", changed),
     ("refunds beside the skew", skewed),
+    ("a part of a unit that is scaled with a rest of one", scaled),
+    ("a refund that lets older counts count again", uncovered),
     ("a window from the future", stepped_back),
     ("a given clock, long logs and many limits", long),
 ];
@@ -644,6 +646,29 @@ fn skewed(texts: &Texts) -> Result<(), Difference> {
             pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
         }
     }
+    Ok(())
+}
+
+/// A third of a unit is left, and a third of seven microseconds is two and a rest of one.
+fn scaled(texts: &Texts) -> Result<(), Difference> {
+    let mut pair = Pair::new(texts.clone());
+    let [was, is] = ["x: 1/3us burst 9 via gcra", "x: 1/7us burst 9 via gcra"].map(set);
+    pair.check(&[("somebody".to_owned(), was)], 1, Mode::Whole, NOW_US)?;
+    pair.check(&[("somebody".to_owned(), is)], 1, Mode::Peek, NOW_US + 2)?;
+    Ok(())
+}
+
+/// The newest count lies within the skew ahead: without it the window is that of now, which holds
+/// what had left the other one.
+fn uncovered(texts: &Texts) -> Result<(), Difference> {
+    let mut pair = Pair::new(texts.clone());
+    let limits = set("x: 9/4s precision 1s rounding truncate via sliding_window");
+    let asked = [("somebody".to_owned(), limits.clone())];
+    pair.check(&asked, 3, Mode::Whole, 10_000_000)?;
+    pair.check(&asked, 1, Mode::Whole, 14_000_000)?;
+    let parts = vec![("somebody".to_owned(), limits, vec![14_000_000])];
+    let charge = Charge { number: 2, at_us: 14_000_000, cost: 1, parts };
+    pair.refund(&charge, 13_500_000)?;
     Ok(())
 }
 

@@ -48,7 +48,8 @@ for _, subject in ipairs(subjects) do
       repair(limit)
       local before = judge(limit)
       give_back(limit, charged.at, cost)
-      given = judge(limit) - before
+      -- Without its newest count a window may look at an earlier time, where older ones count again.
+      given = math.max(0, judge(limit) - before)
       settle(limit)
       limit.changed, subject.changed = true, true
     end
