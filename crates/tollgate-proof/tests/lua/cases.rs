@@ -340,6 +340,14 @@ fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
             fake.put(&place.state, Held::List(rows));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
+        // A head alone is no log: no script leaves one.
+        let mut fake = Fake::new().bounded();
+        fake.at(NOW_US);
+        fake.put(&place.state, Held::List([rows[0].clone()].into()));
+        let before = fake.keys();
+        let answer = fake.call(&script, &place.check, &args);
+        equal("a head alone", matches!(answer, Reply::Error(_)), true)?;
+        equal("a head alone", fake.keys(), before)?;
         for (state, wrong) in [("text", FOREIGN), ("2gg2:1,2,3;|0123456789012", NEWER)] {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US);
@@ -619,6 +627,26 @@ fn changed(texts: &Texts) -> Result<(), Difference> {
             pair.check(&asked, 2, Mode::Whole, now_us)?;
         }
     }
+    // A debt of one unit and a third, which is one and three sevenths, rounded up.
+    let asked = |text: &str| [("third".to_owned(), set(text))];
+    pair.check(&asked("x: 1/3us burst 5 via gcra"), 2, Mode::Whole, NOW_US)?;
+    pair.check(&asked("x: 1/7us burst 5 via gcra"), 1, Mode::Peek, NOW_US + 2)?;
+    // A denial of which only the log was counted under other numbers.
+    let several = |units: u64| {
+        let b = format!("b: {units}/6ms via sliding_log");
+        let text =
+            format!("a: 3/10ms burst 5 via gcra, {b}, c: 6/6ms precision 2ms via sliding_window");
+        [("denied".to_owned(), set(&text))]
+    };
+    pair.check(&several(6), 5, Mode::Whole, NOW_US)?;
+    pair.check(&several(5), 1, Mode::Whole, NOW_US + 1)?;
+    pair.check(&several(6), 1, Mode::Whole, NOW_US + 2)?;
+    // A denial of which only the window is from the future: the others start fresh.
+    let window = "c: 6/6ms precision 2ms via sliding_window";
+    let old = set(&format!("a: 30/10ms via fixed_window, b: 60/6ms via gcra, {window}"));
+    let new = set(&format!("a: 3/10ms burst 5 via gcra, b: 6/6ms via sliding_log, {window}"));
+    pair.check(&[("future".to_owned(), old)], 6, Mode::Whole, NOW_US)?;
+    pair.check(&[("future".to_owned(), new)], 1, Mode::Whole, NOW_US - 2_000_000)?;
     for (sets, seed) in CHANGES.into_iter().zip(100..) {
         let mut plan = Plan::new(sets.iter().map(|text| set(text)).collect());
         plan.restless = true;
