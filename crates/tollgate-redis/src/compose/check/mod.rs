@@ -314,7 +314,7 @@ end
             let local = if self.local.is_empty() { "" } else { "local " };
             self.judge(slot, local, "1", &mut text);
             let left = self.name("left", slot);
-            let _ = write!(out, "  {text}  cost = math.min(cost, {left})\n");
+            let _ = writeln!(out, "  {text}  cost = math.min(cost, {left})");
         }
         out.push_str("  cost = math.max(cost, 1)\nend\n");
     }
