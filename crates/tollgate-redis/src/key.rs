@@ -1,7 +1,7 @@
 //! Where a count lies: keys, version 1. `docs/keys.md` is the specification.
 
 use tollgate::strategy::Shape;
-use tollgate::{LimitSet, Subject};
+use tollgate::{Limit, LimitSet, Subject};
 
 use crate::compose::{by_place, has_state};
 
@@ -71,23 +71,14 @@ impl Keys {
     #[must_use]
     pub fn logs(state: &str, limits: &LimitSet) -> Vec<String> {
         let limits = by_place(limits);
-        match limits[..] {
-            [_] => vec![state.to_owned()],
-            _ => limits.iter().map(|(_, limit)| format!("{state}~{}", limit.identity())).collect(),
-        }
+        let single = limits.len() == 1;
+        limits.iter().map(|(_, limit)| format!("{state}{}", log_suffix(limit, single))).collect()
     }
 
     /// The keys that a check of this set takes, in the order in which its script takes them.
     #[must_use]
-    pub fn of_check(state: &str, logs: &[String], limits: &LimitSet) -> Vec<String> {
-        let mut keys = Vec::new();
-        if has_state(limits) {
-            keys.push(state.to_owned());
-        }
-        let each = by_place(limits).into_iter().zip(logs);
-        let logs = each.filter(|((_, limit), _)| limit.shape() == Shape::Log);
-        keys.extend(logs.map(|(_, key)| key.clone()));
-        keys
+    pub fn of_check(state: &str, limits: &LimitSet) -> Vec<String> {
+        check_suffixes(limits).iter().map(|suffix| format!("{state}{suffix}")).collect()
     }
 
     /// The mark of a charge that was given back.
@@ -107,6 +98,20 @@ impl Keys {
     pub fn request(state: &str, id: &str) -> String {
         format!("{state}?{}", escape(id))
     }
+}
+
+/// What the key of a log has after that of the state beside it.
+fn log_suffix(limit: &Limit, single: bool) -> String {
+    if single { String::new() } else { format!("~{}", limit.identity()) }
+}
+
+/// What the keys of a check have after that of the state, which is the first where there is one.
+pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
+    let single = limits.limits().len() == 1;
+    let state = has_state(limits).then(String::new);
+    let each = by_place(limits).into_iter().map(|(_, limit)| limit);
+    let logs = each.filter(|limit| limit.shape() == Shape::Log);
+    state.into_iter().chain(logs.map(|limit| log_suffix(limit, single))).collect()
 }
 
 /// Text within a key: braces, blanks and what is not printable ASCII as `%XX`. A subject's written

@@ -4,7 +4,7 @@ use core::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::StoreError;
+use tollgate::{StoreError, unescape_text};
 
 /// How long a question may take when nothing else is said.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
@@ -323,7 +323,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Options, String> {
                     `redis+unix:///run/redis.sock`"
             .to_owned());
     }
-    let path = unescape(path).ok_or("`%` begins a byte in hexadecimal, as `%3F` for `?`")?;
+    let path = unescape_text(path).ok_or("`%` begins a byte in hexadecimal, as `%3F` for `?`")?;
     Ok(login.apply(Options::new(Address::Unix(PathBuf::from(path)))))
 }
 
@@ -349,7 +349,7 @@ fn login(authority: &str) -> Result<(Login, &str), String> {
                     `redis://:PASSWORD@HOST` for the user `default`"
             .to_owned());
     };
-    let read = |part: &str| unescape(part).ok_or_else(|| ESCAPES.to_owned());
+    let read = |part: &str| unescape_text(part).ok_or_else(|| ESCAPES.to_owned());
     let user = if user.is_empty() { None } else { Some(read(user)?) };
     Ok((Login { user, password: Some(read(password)?) }, place))
 }
@@ -371,25 +371,6 @@ fn duration(text: &str) -> Option<Duration> {
     };
     let us = number::<u64>(count)?.checked_mul(us)?;
     (us > 0).then(|| Duration::from_micros(us))
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte != b'%' {
-            bytes.push(byte);
-            rest = after;
-            continue;
-        }
-        let (hex, after) = after.split_at_checked(2)?;
-        if !hex.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl Options {
         if path.is_empty() {
             return Err(wrong("the path is missing: write `sqlite://PATH`".to_owned()));
         }
-        let path = unescape(path).ok_or_else(|| {
+        let path = tollgate::unescape_text(path).ok_or_else(|| {
             wrong("`%` begins a byte in hexadecimal, as `%3F` for `?`; itself it is `%25`".into())
         })?;
         let mut options = Self::new(path);
@@ -148,25 +148,6 @@ fn duration(text: &str) -> Option<Duration> {
         _ => return None,
     };
     Some(Duration::from_micros(number.checked_mul(us)?))
-}
-
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        if byte != b'%' {
-            bytes.push(byte);
-            rest = after;
-            continue;
-        }
-        let (hex, after) = after.split_at_checked(2)?;
-        if !hex.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        bytes.push(u8::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -267,6 +267,14 @@ fn unescape(value: &str) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
+/// Text with `%XX` for some of its bytes, as in a subject, read; for the URLs of stores. None where
+/// a `%` begins no byte in hexadecimal, or the bytes are no UTF-8.
+#[doc(hidden)]
+#[must_use]
+pub fn unescape_text(text: &str) -> Option<String> {
+    String::from_utf8(unescape(text).ok()?).ok()
+}
+
 impl From<IpAddr> for Subject {
     /// The dimension `ip`. An IPv4 address in IPv6 clothes is the IPv4 address.
     fn from(ip: IpAddr) -> Self {

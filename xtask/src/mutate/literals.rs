@@ -77,8 +77,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     }
     let all = mutants.len();
     if let Some(shard) = options.shard {
-        let mut index = 0..;
-        mutants.retain(|_| index.next().is_some_and(|index| shard.holds(index)));
+        shard.retain(&mut mutants);
     }
     println!("{} of {all} mutants in {} files", mutants.len(), files.len());
     if options.list {

@@ -92,8 +92,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
         |mutant: &&Mutant| options.files.is_empty() || options.files.contains(&mutant.path);
     let mut mutants: Vec<Mutant> = all.iter().filter(wanted).cloned().collect();
     if let Some(shard) = options.shard {
-        let mut index = 0..;
-        mutants.retain(|_| index.next().is_some_and(|index| shard.holds(index)));
+        shard.retain(&mut mutants);
     }
     println!("{} of {} mutants", mutants.len(), all.len());
     if options.list {

@@ -78,6 +78,12 @@ impl Shard {
         }
     }
 
+    /// Keeps the mutants that are in the part.
+    pub(crate) fn retain<T>(self, mutants: &mut Vec<T>) {
+        let mut index = 0..;
+        mutants.retain(|_| index.next().is_some_and(|index| self.holds(index)));
+    }
+
     /// Whether the mutant of this index is in the part.
     pub(crate) fn holds(self, index: usize) -> bool {
         index % self.of == self.part

@@ -124,7 +124,7 @@ impl Call {
             let pattern = Subject::of("key", format!("SUBJECT{number}"))?;
             let of = |subject| {
                 let state = names.state(subject, limits);
-                Keys::of_check(&state, &Keys::logs(&state, limits), limits)
+                Keys::of_check(&state, limits)
             };
             let each = of(&pattern).into_iter().zip(of(subject));
             keys.extend(each.map(|(pattern, key)| Key { pattern, key }));

@@ -82,7 +82,7 @@ struct Place {
 fn place(limits: &LimitSet) -> Place {
     let state = Keys::new().state(&Subject::literal("somebody").unwrap(), limits);
     let logs = Keys::logs(&state, limits);
-    Place { check: Keys::of_check(&state, &logs, limits), state, logs }
+    Place { check: Keys::of_check(&state, limits), state, logs }
 }
 
 /// An error reply of these words, which change nothing.

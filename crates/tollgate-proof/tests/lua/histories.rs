@@ -401,8 +401,8 @@ impl Pair {
         self.seen.cases += 1;
         let mut keys = Vec::new();
         for (subject, limits) in asked {
-            let (state, logs) = self.keys_of(subject, limits);
-            keys.extend(Keys::of_check(&state, &logs, limits));
+            let (state, _) = self.keys_of(subject, limits);
+            keys.extend(Keys::of_check(&state, limits));
         }
         let mut args = vec![cost.to_string(), self.nonce.to_string()];
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();

@@ -240,7 +240,7 @@ impl Bench {
             .iter()
             .map(|subject| {
                 let state = self.server.keys.state(subject, limits);
-                Keys::of_check(&state, &Keys::logs(&state, limits), limits)
+                Keys::of_check(&state, limits)
             })
             .collect::<Vec<_>>();
         self.server.probe(

@@ -14,14 +14,10 @@ local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
 for i, limit in ipairs(is) do
   local old = held[i]
   if limit.strategy == 'l' then
-    limit.log = {times = {}, totals = {}}
+    limit.log = new_log()
     if old and old.log then
       repair(old)
       limit.log = old.log
-    end
-    local log = limit.log
-    log.event = function(j)
-      return log.times[j], log.totals[j]
     end
   else
     local _

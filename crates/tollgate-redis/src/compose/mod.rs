@@ -49,6 +49,7 @@ impl Default for Parts {
             ("clock_server.lua", include_str!("clock_server.lua")),
             ("clock_given.lua", include_str!("clock_given.lua")),
             ("state.lua", include_str!("state.lua")),
+            ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),
             ("refund.lua", include_str!("refund.lua")),
             ("adjust.lua", include_str!("adjust.lua")),

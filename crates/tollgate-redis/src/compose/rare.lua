@@ -1,10 +1,10 @@
 -- The operations that are rare enough to be written for any limits: they work on a list of limits
 -- that the state itself names.
 
--- A limit as it counts now: its view, and what remains and how long until all is free.
--- What remains does not depend on what is asked for.
+-- The cost in a judgement of what remains, which does not depend on it.
 local any = 1
 
+-- A limit as it counts now: what remains, how long until all is free, and its view.
 local function judge(limit)
   local step, n = limit.step, limit.args
   if limit.log then
@@ -96,6 +96,15 @@ local function charge(limit, units)
   end
 end
 
+-- A log without events.
+local function new_log()
+  local log = {times = {}, totals = {}}
+  log.event = function(i)
+    return log.times[i], log.totals[i]
+  end
+  return log
+end
+
 -- The log that lies at a key, with its limit; nothing when there is none.
 local function read_log(key)
   local rows = redis.call('LRANGE', key, 0, -1)
@@ -109,21 +118,13 @@ local function read_log(key)
   if limits[1].strategy ~= 'l' or #rows[1] ~= from + 5 then
     return nil, 'the key holds something that is no state of Tollgate'
   end
-  local log = {base = struct.unpack('>I6', rows[1], from), times = {}, totals = {}}
+  local log = new_log()
+  log.base = struct.unpack('>I6', rows[1], from)
   for i = 2, #rows do
     log.times[i - 1], log.totals[i - 1] = struct.unpack('>I7I6', rows[i])
   end
-  log.event = function(i)
-    return log.times[i], log.totals[i]
-  end
   limits[1].log = log
   return limits[1]
-end
-
--- How long a state may lie, in milliseconds: a second longer than it counts.
-local function lifetime(reset)
-  reset = reset + 1000999
-  return $LIFETIME
 end
 
 local function tag_of(limits)

@@ -19,12 +19,9 @@ pub fn adjust(clock: Clock, parts: &Parts) -> Script {
 /// Forgets a count.
 #[must_use]
 pub fn reset(clock: Clock, parts: &Parts) -> Script {
-    let lifetime = lifetime(clock);
-    let helper = format!(
-        "local function lifetime(reset)\n  reset = reset + 1000999\n  return {lifetime}\nend\n"
-    );
+    let lifetime = lifetime(clock, parts);
     let (now, body) = (parts.clock(clock), parts.driver("reset.lua"));
-    Script::new(format!("#!lua\n-- Tollgate: reset\n{now}{helper}{body}"))
+    Script::new(format!("#!lua\n-- Tollgate: reset\n{now}{lifetime}{body}"))
 }
 
 /// Shows what is held.
@@ -41,11 +38,13 @@ pub fn swap(parts: &Parts) -> Script {
     Script::new(format!("#!lua\n-- Tollgate: compare and swap\n{body}"))
 }
 
-fn lifetime(clock: Clock) -> String {
-    match clock {
+/// The function that says how long what is written lives.
+fn lifetime(clock: Clock, parts: &Parts) -> String {
+    let milliseconds = match clock {
         Clock::Server => "(reset - reset % 1000) / 1000".to_owned(),
         Clock::Given => GIVEN_LIFETIME_MS.to_string(),
-    }
+    };
+    parts.driver("lifetime.lua").replace("$LIFETIME", &milliseconds)
 }
 
 fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
@@ -63,7 +62,8 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
     text.push_str(&table);
     text.push_str(parts.clock(clock));
     text.push_str(parts.driver("state.lua"));
-    text.push_str(&parts.driver("rare.lua").replace("$LIFETIME", &lifetime(clock)));
+    text.push_str(&lifetime(clock, parts));
+    text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver(name));
     Script::new(text)
 }

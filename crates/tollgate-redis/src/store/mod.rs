@@ -234,24 +234,18 @@ impl RedisStore {
         }
         let plan = self.0.plans.of(question)?;
         let mut keys = Vec::with_capacity(plan.keys.len() + 1);
-        let mut first = None;
-        for (part, plan) in question.parts.iter().zip(&plan.keys) {
+        let mut beside = None;
+        for (part, suffixes) in question.parts.iter().zip(&plan.keys) {
             let state = self.0.keys.state(part.subject, part.limits);
-            keys.extend(plan.logs.iter().map(|suffix| format!("{state}{suffix}")));
-            if first.is_none() && question.request.is_some() {
-                first = Some(state.clone());
-            }
-            if plan.state {
-                let at = keys.len() - plan.logs.len();
-                keys.insert(at, state);
-            }
+            keys.extend(suffixes.iter().map(|suffix| format!("{state}{suffix}")));
+            beside = beside.or_else(|| Some(Keys::request(&state, question.request?)));
         }
         let nonce = self.next_nonce();
         let mut args = vec![question.cost.to_string(), nonce.to_string()];
-        if let (Some(id), Some(state)) = (question.request, first) {
+        if let Some(key) = beside {
             args.push(fingerprint(question));
             args.push(self.0.remember.as_millis().max(1).to_string());
-            keys.push(Keys::request(&state, id));
+            keys.push(key);
         }
         let answer = self.call(&plan.script, &keys, args, nonce, deadline).await?;
         read_outcome(answer, question, plan.limits, nonce)

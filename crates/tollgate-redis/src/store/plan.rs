@@ -6,10 +6,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use sha1::Digest as _;
 use smallvec::SmallVec;
 use tollgate::engine::Mode;
-use tollgate::strategy::Shape;
 use tollgate::{LimitSet, Question, StoreError};
 
-use crate::compose::{Answer, Check, Clock, Parts, by_place, has_state};
+use crate::compose::{Answer, Check, Clock, Parts};
+use crate::key::check_suffixes;
 use crate::script::Script;
 
 /// How many scripts a store keeps ready. One that is needed and not ready is composed again.
@@ -20,14 +20,9 @@ type PlanKey = (SmallVec<[u64; 2]>, u8);
 /// A composed script, and how the keys of its subjects are named.
 pub(super) struct Plan {
     pub(super) script: Script,
-    pub(super) keys: SmallVec<[KeyPlan; 1]>,
+    /// For each subject, what its keys have after that of its state.
+    pub(super) keys: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
-}
-
-/// Which keys a subject's state takes: itself, then its logs by what is added to its name.
-pub(super) struct KeyPlan {
-    pub(super) state: bool,
-    pub(super) logs: Vec<String>,
 }
 
 /// The plans that were made, each when it was needed first.
@@ -64,7 +59,7 @@ impl Plans {
         })?;
         let plan = Arc::new(Plan {
             script,
-            keys: sets.iter().map(|set| KeyPlan::of(set)).collect(),
+            keys: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
@@ -84,18 +79,6 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
         _ => 3,
     };
     number + if remembered { 4 } else { 0 }
-}
-
-impl KeyPlan {
-    fn of(limits: &LimitSet) -> Self {
-        let single = limits.limits().len() == 1;
-        let logs = by_place(limits).into_iter().filter(|(_, limit)| limit.shape() == Shape::Log);
-        let suffix = |identity: &str| if single { String::new() } else { format!("~{identity}") };
-        Self {
-            state: has_state(limits),
-            logs: logs.map(|(_, limit)| suffix(limit.identity())).collect(),
-        }
-    }
 }
 
 /// What makes a question the same as another: who is asked, under which limits, and how much.
