@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 18] = [
+pub(crate) const CASES: [(&str, Case); 19] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -30,6 +30,7 @@ pub(crate) const CASES: [(&str, Case); 18] = [
     ("totals that wrap around", wrapped),
     ("numbers of which some change", changed),
     ("refunds beside the skew", skewed),
+    ("refunds after a reset, by this client or another", forgotten),
     ("a part of a unit that is scaled with a rest of one", scaled),
     ("a refund that lets older counts count again", uncovered),
     ("a window from the future", stepped_back),
@@ -672,6 +673,36 @@ fn skewed(texts: &Texts) -> Result<(), Difference> {
             let charge = Charge { number: 1, at_us: NOW_US, cost: 2, parts };
             pair.refund(&charge, NOW_US - back_us)?;
             pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
+        }
+    }
+    Ok(())
+}
+
+/// A reset after the charge, by its number or by its time, where only one of them says so.
+fn forgotten(texts: &Texts) -> Result<(), Difference> {
+    const FAR: u64 = 1 << 40;
+    for limits in LIMITS.map(set) {
+        for (number, reset) in [
+            (FAR + 9, FAR + 10),
+            (FAR + 10, FAR + 9),
+            (FAR + 9, FAR + FAR + 8),
+            (FAR + 9, FAR + FAR + 9),
+            (FAR + FAR + 8, FAR + 9),
+            (FAR + FAR + 9, FAR + 9),
+        ] {
+            for reset_us in [NOW_US - 1, NOW_US, NOW_US + 1] {
+                let mut pair = Pair::new(texts.clone());
+                pair.fake = Fake::new().bounded();
+                let asked = [("somebody".to_owned(), limits.clone())];
+                pair.nonce = number - 1;
+                pair.check(&asked, 2, Mode::Whole, NOW_US)?;
+                pair.nonce = reset - 1;
+                pair.reset("somebody", &limits, reset_us)?;
+                pair.check(&asked, 2, Mode::Whole, NOW_US)?;
+                let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
+                let charge = Charge { number, at_us: NOW_US, cost: 2, parts };
+                pair.refund(&charge, NOW_US + 2)?;
+            }
         }
     }
     Ok(())

@@ -240,7 +240,7 @@ pub(crate) struct Pair {
     pub(crate) model: Model,
     pub(crate) seen: Seen,
     keys: Keys,
-    nonce: u64,
+    pub(crate) nonce: u64,
     /// What has happened, when somebody wants to know.
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -525,6 +525,8 @@ impl Pair {
             }
         }
         self.clock(now_us, &mut args);
+        let held = keys.iter().skip(1).filter(|key| !key.ends_with("!reset"));
+        let lives = held.filter_map(|key| self.fake.lifetime(key)).max();
         let script = self.scripts.refund.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let expected = match self.model.refund(charge, Time::from_micros(now_us)) {
@@ -544,7 +546,7 @@ impl Pair {
             };
         }
         let lies = self.fake.written().get(mark.as_bytes()).copied();
-        let wanted = self.lifetime(until_us.saturating_sub(now_us));
+        let wanted = self.lifetime(until_us.saturating_sub(now_us)).max(lives.unwrap_or_default());
         if lies != Some(wanted) {
             return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
         }
@@ -622,7 +624,7 @@ impl Pair {
         if found == self.model.is_fresh(subject, limits, now) && !found {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
         }
-        self.model.reset(subject, limits, found, self.nonce);
+        self.model.reset(subject, limits, found, self.nonce, now);
         self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
         Ok(())
     }

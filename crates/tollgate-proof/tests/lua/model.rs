@@ -18,8 +18,26 @@ pub(crate) type Whose = (String, String);
 #[derive(Default, Debug)]
 pub(crate) struct Model {
     pub(crate) counts: HashMap<Whose, Count>,
-    resets: HashMap<Whose, u64>,
+    resets: HashMap<Whose, Reset>,
     refunded: Vec<u64>,
+}
+
+/// The newest reset of a count.
+#[derive(Clone, Copy, Debug)]
+struct Reset {
+    nonce: u64,
+    at_us: u64,
+}
+
+impl Reset {
+    /// True when it came after the charge: by the numbers of one client, else by the times.
+    fn forgot(self, charge: &Charge) -> bool {
+        if charge.number.abs_diff(self.nonce) < 1 << 40 {
+            charge.number <= self.nonce
+        } else {
+            charge.at_us <= self.at_us
+        }
+    }
 }
 
 /// A charge that may be given back.
@@ -112,7 +130,7 @@ impl Model {
         let mut given = Vec::new();
         for (subject, limits, at_us) in &charge.parts {
             let key = whose(subject, limits);
-            let forgotten = self.resets.get(&key).is_some_and(|nonce| *nonce >= charge.number);
+            let forgotten = self.resets.get(&key).is_some_and(|reset| reset.forgot(charge));
             let Some(count) = self.counts.get_mut(&key).filter(|_| !forgotten) else {
                 given.extend(limits.limits().iter().map(|_| 0));
                 continue;
@@ -141,11 +159,18 @@ impl Model {
     }
 
     /// Forgets a count; receipts from before give nothing where there was one to forget.
-    pub(crate) fn reset(&mut self, subject: &str, limits: &LimitSet, found: bool, nonce: u64) {
+    pub(crate) fn reset(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        found: bool,
+        nonce: u64,
+        now: Time,
+    ) {
         let key = whose(subject, limits);
         self.counts.remove(&key);
         if found {
-            self.resets.insert(key, nonce);
+            self.resets.insert(key, Reset { nonce, at_us: now.as_micros() });
         }
     }
 }

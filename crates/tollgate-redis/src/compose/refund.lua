@@ -21,11 +21,15 @@ local function forgotten(reset)
   return receipt_at <= tonumber(at)
 end
 
+-- The mark lies as long as the charge may count, also under numbers that were raised since.
+local longest = lifetime(math.max(0, tonumber(ARGV[4]) - now))
 local subjects, k, a = {}, 2, 6
 while k <= #KEYS do
   local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
+  longest = math.max(longest, redis.call('PTTL', subject.key))
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
+    longest = math.max(longest, redis.call('PTTL', subject.logs[i]))
     local letter, at = string.match(ARGV[a + i], '^(%l)(%d+)$')
     subject.charged[i] = {letter = letter, at = tonumber(at)}
   end
@@ -39,7 +43,7 @@ while k <= #KEYS do
   k, a = k + 2 + subject.count, a + 1 + subject.count
 end
 local reply = {ARGV[1], 0}
-redis.call('SET', KEYS[1], '', 'PX', lifetime(math.max(0, tonumber(ARGV[4]) - now)))
+redis.call('SET', KEYS[1], '', 'PX', longest)
 for _, subject in ipairs(subjects) do
   for i = 1, subject.count do
     local limit, charged, given = subject.held[i], subject.charged[i], 0
