@@ -58,12 +58,26 @@ impl Keys {
     /// The key of a subject's state under a set of limits.
     #[must_use]
     pub fn state(&self, subject: &Subject, limits: &LimitSet) -> String {
-        let subject = escape(subject.as_str());
-        let (prefix, identity) = (&self.prefix, limits.identity());
-        match &self.shard {
-            None => format!("{prefix}:{{{subject}}}:{identity}"),
-            Some(shard) => format!("{prefix}:{{{shard}}}{{{subject}}}:{identity}"),
+        let mut key = String::new();
+        self.write_state(&mut key, subject, limits);
+        key
+    }
+
+    /// Writes [`Keys::state`] at the end of a text that is used again and again.
+    pub(crate) fn write_state(&self, key: &mut String, subject: &Subject, limits: &LimitSet) {
+        let (subject, identity) = (subject.as_str(), limits.identity());
+        key.reserve(self.prefix.len() + subject.len() + identity.len() + 64);
+        key.push_str(&self.prefix);
+        key.push(':');
+        if let Some(shard) = &self.shard {
+            key.push('{');
+            key.push_str(shard);
+            key.push('}');
         }
+        key.push('{');
+        write_escaped(key, subject);
+        key.push_str("}:");
+        key.push_str(identity);
     }
 
     /// The keys of the logs beside `state`, one for each limit in the order of their identities.
@@ -117,16 +131,24 @@ pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
 /// Text within a key: braces, blanks and what is not printable ASCII as `%XX`. A subject's written
 /// form has none but braces, and each percent sign in it begins an escape of its own.
 fn escape(text: &str) -> String {
-    use std::fmt::Write as _;
     let mut key = String::with_capacity(text.len());
+    write_escaped(&mut key, text);
+    key
+}
+
+fn write_escaped(key: &mut String, text: &str) {
+    use std::fmt::Write as _;
+    let is_plain = |byte: u8| !matches!(byte, b'{' | b'}' | 0..=b' ' | 0x7f..);
+    if text.bytes().all(is_plain) {
+        key.push_str(text);
+        return;
+    }
     for byte in text.bytes() {
-        match byte {
-            b'{' | b'}' | 0..=b' ' | 0x7f.. => {
-                // Writing to a string cannot fail.
-                let _ = write!(key, "%{byte:02X}");
-            }
-            _ => key.push(char::from(byte)),
+        if is_plain(byte) {
+            key.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(key, "%{byte:02X}");
         }
     }
-    key
 }

@@ -1,5 +1,7 @@
 //! The circuit breaker: a server that does not answer costs its callers nothing.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What a question showed about the server.
@@ -76,9 +78,62 @@ impl Breaker {
         }
     }
 
+    /// The epoch when it is closed without a failure, else [`TROUBLED`].
+    fn calm(&self) -> u64 {
+        match self.state {
+            State::Closed { failures: 0 } => self.epoch,
+            _ => TROUBLED,
+        }
+    }
+
     fn change(&mut self, state: State) {
         self.state = state;
         self.epoch = self.epoch.wrapping_add(1);
+    }
+}
+
+/// A breaker that many ask at once. While all is well nobody takes its lock.
+#[derive(Debug)]
+pub(super) struct SharedBreaker {
+    breaker: Mutex<Breaker>,
+    /// The epoch in which it is closed without a failure; else [`TROUBLED`].
+    calm: AtomicU64,
+}
+
+/// No epoch: they are counted from 0.
+const TROUBLED: u64 = u64::MAX;
+
+impl SharedBreaker {
+    pub(super) fn new(breaker: Breaker) -> Self {
+        let calm = AtomicU64::new(breaker.calm());
+        Self { breaker: Mutex::new(breaker), calm }
+    }
+
+    /// As [`Breaker::enter`].
+    pub(super) fn enter(&self, now: Instant) -> Result<Ticket, Duration> {
+        let epoch = self.calm.load(Ordering::Acquire);
+        if epoch != TROUBLED {
+            return Ok(Ticket { epoch });
+        }
+        self.locked(|breaker| breaker.enter(now))
+    }
+
+    /// As [`Breaker::leave`].
+    pub(super) fn leave(&self, ticket: Ticket, verdict: Verdict) {
+        // Then an answer, or nothing learned, changes nothing.
+        let calm = self.calm.load(Ordering::Acquire) == ticket.epoch;
+        if !calm || verdict == Verdict::Silent {
+            self.locked(|breaker| breaker.leave(ticket, verdict, Instant::now()));
+        }
+    }
+
+    fn locked<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
+        // A panic cannot leave it half-changed.
+        let mut breaker: MutexGuard<'_, Breaker> =
+            self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = change(&mut breaker);
+        self.calm.store(breaker.calm(), Ordering::Release);
+        answer
     }
 }
 
@@ -149,5 +204,24 @@ mod tests {
         breaker.leave(probe, Verdict::Answered, start + PAUSE);
         breaker.leave(early, Verdict::Silent, start + PAUSE);
         assert!(breaker.enter(start + PAUSE).is_ok());
+    }
+
+    #[test]
+    fn shared_it_opens_and_closes_as_alone() {
+        let start = Instant::now();
+        let shared = SharedBreaker::new(Breaker::new(2, Duration::ZERO));
+        let early = shared.enter(start).unwrap();
+        for verdict in [Verdict::Silent, Verdict::Answered, Verdict::Silent] {
+            shared.leave(shared.enter(start).unwrap(), verdict);
+        }
+        assert_ne!(shared.calm.load(Ordering::Relaxed), early.epoch, "a failure is counted");
+        shared.leave(early, Verdict::Silent);
+        let probe = shared.enter(Instant::now()).unwrap();
+        assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "one probe");
+        shared.leave(early, Verdict::Answered);
+        assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "still one");
+        shared.leave(probe, Verdict::Answered);
+        assert_eq!(shared.calm.load(Ordering::Relaxed), probe.epoch + 1);
+        assert!(shared.enter(Instant::now()).is_ok());
     }
 }

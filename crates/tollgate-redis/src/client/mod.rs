@@ -11,15 +11,15 @@
 //!   all that wait on it: no answer after it could be trusted.
 
 use core::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-use self::breaker::{Breaker, Ticket, Verdict};
+use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;
 use self::loads::Loads;
 use self::slot::{STABLE, Slot};
@@ -49,7 +49,7 @@ struct Shared {
     slots: Box<[Arc<Slot>]>,
     /// Whose turn it is.
     turn: AtomicUsize,
-    breaker: Mutex<Breaker>,
+    breaker: SharedBreaker,
     loads: Loads,
 }
 
@@ -69,7 +69,7 @@ impl Client {
         let client = Self(Arc::new(Shared {
             slots,
             turn: AtomicUsize::new(0),
-            breaker: Mutex::new(breaker),
+            breaker: SharedBreaker::new(breaker),
             loads: Loads::default(),
             door,
         }));
@@ -100,8 +100,7 @@ impl Client {
         self.0.slots.iter().map(|slot| slot.opened()).sum()
     }
 
-    /// Calls a script and gives its answer without the nonce. One of `args` is the nonce in
-    /// decimal digits, and the script answers with a list that begins with it.
+    /// Calls a script and gives its answer without the nonce.
     ///
     /// It returns by the deadline. When the future is dropped, the script may run all the same.
     ///
@@ -110,23 +109,12 @@ impl Client {
     /// may have run.
     pub(crate) async fn call(
         &self,
-        script: &Script,
-        keys: &[impl AsRef<[u8]>],
-        args: &[impl AsRef<[u8]>],
-        nonce: u64,
+        call: Call<'_>,
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.sha()).arg(keys.len());
-        for word in keys {
-            command.arg(word.as_ref());
-        }
-        for word in args {
-            command.arg(word.as_ref());
-        }
-        let entry = Entry::new(&self.0)?;
-        let answer = self.0.ask(script, &command, nonce, by).await;
+        let entry = Entry::new(&self.0, by.from.into_std())?;
+        let answer = self.0.ask(&call, by).await;
         entry.leave(match &answer {
             Ok(_) => Verdict::Answered,
             Err(fault) => verdict(fault),
@@ -168,6 +156,29 @@ impl Client {
     }
 }
 
+/// A script to be called, with its keys and arguments. One of these is the nonce in decimal digits,
+/// and the script answers with a list that begins with it.
+pub(crate) struct Call<'s> {
+    script: &'s Script,
+    nonce: u64,
+    command: Cmd,
+}
+
+impl<'s> Call<'s> {
+    /// A call without words yet: first come as many keys as it says.
+    pub(crate) fn new(script: &'s Script, nonce: u64, keys: usize) -> Self {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(script.sha()).arg(keys);
+        Self { script, nonce, command }
+    }
+
+    /// Adds a key or an argument.
+    pub(crate) fn word(&mut self, word: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(word);
+        self
+    }
+}
+
 /// One connection for a few commands, for who looks at a server whatever its state: any answer to
 /// the greeting will do, and it is not made anew.
 pub(crate) struct Line(Wire);
@@ -195,13 +206,7 @@ impl Line {
 }
 
 impl Shared {
-    async fn ask(
-        &self,
-        script: &Script,
-        command: &Cmd,
-        nonce: u64,
-        by: Deadline,
-    ) -> Result<Vec<Value>, Fault> {
+    async fn ask(&self, call: &Call<'_>, by: Deadline) -> Result<Vec<Value>, Fault> {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
             return Err(self.door.unreachable("there is no connection"));
@@ -209,10 +214,10 @@ impl Shared {
         for _ in 0..ROUNDS {
             let seen = self.loads.seen();
             let wire = slot.wire(by).await?;
-            let answer = wire.exchange(command, by).await.and_then(|answer| read(answer, nonce));
-            let missing = match answer {
+            let answer = wire.exchange(&call.command, by).await;
+            let missing = match answer.and_then(|answer| read(answer, call.nonce)) {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::NoScript) => self.loads.load(script, seen, &wire, by).await,
+                Err(Fault::NoScript) => self.loads.load(call.script, seen, &wire, by).await,
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = missing {
@@ -233,11 +238,17 @@ fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
         _ => return Err(garbled),
     };
     let ours = match list.next() {
-        Some(Value::BulkString(digits)) => digits == nonce.to_string().as_bytes(),
+        Some(Value::BulkString(digits)) => is_written(&digits, nonce),
         Some(Value::Int(number)) => u64::try_from(number) == Ok(nonce),
         _ => false,
     };
     if ours { Ok(list.collect()) } else { Err(garbled) }
+}
+
+/// True when these are the number's digits: without a sign, and without a zero before them.
+fn is_written(digits: &[u8], number: u64) -> bool {
+    let alone = digits == b"0" || !matches!(digits.first(), Some(b'+' | b'0'));
+    alone && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse() == Ok(number))
 }
 
 /// Does to a connection what a fault on it calls for.
@@ -271,15 +282,15 @@ fn verdict(fault: &Fault) -> Verdict {
 
 /// A pass of the breaker, handed back also when the question is dropped.
 struct Entry<'a> {
-    shared: &'a Shared,
+    breaker: &'a SharedBreaker,
     ticket: Ticket,
     verdict: Verdict,
 }
 
 impl<'a> Entry<'a> {
-    fn new(shared: &'a Shared) -> Result<Self, Fault> {
-        match shared.breaker().enter(Instant::now()) {
-            Ok(ticket) => Ok(Self { shared, ticket, verdict: Verdict::Unclear }),
+    fn new(shared: &'a Shared, now: Instant) -> Result<Self, Fault> {
+        match shared.breaker.enter(now) {
+            Ok(ticket) => Ok(Self { breaker: &shared.breaker, ticket, verdict: Verdict::Unclear }),
             Err(probe_in) => {
                 let failures = shared.door.options.breaker_failures;
                 Err(Fault::Breaker { failures, probe_in })
@@ -294,13 +305,6 @@ impl<'a> Entry<'a> {
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.shared.breaker().leave(self.ticket, self.verdict, Instant::now());
-    }
-}
-
-impl Shared {
-    fn breaker(&self) -> std::sync::MutexGuard<'_, Breaker> {
-        // A panic cannot leave it half-changed.
-        self.breaker.lock().unwrap_or_else(PoisonError::into_inner)
+        self.breaker.leave(self.ticket, self.verdict);
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerError, Value};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,6 +15,8 @@ use crate::fault::{Fault, Outcome};
 /// When an answer must be there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
+    /// When the question was asked.
+    pub(super) from: Instant,
     pub(super) at: Instant,
     pub(super) after: Duration,
 }
@@ -25,7 +26,7 @@ impl Deadline {
         let now = Instant::now();
         // A deadline beyond the end of time is one of thirty years, as tokio counts it.
         let far = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-        Self { at: now + after.min(far), after }
+        Self { from: now, at: now + after.min(far), after }
     }
 
     pub(super) fn passed(self, outcome: Outcome) -> Fault {
@@ -46,10 +47,11 @@ pub(super) struct Wire {
     driver: AbortHandle,
     ended: Arc<AtomicBool>,
     late: AtomicBool,
-    places: Semaphore,
+    /// Questions that were sent and not answered.
+    open: AtomicUsize,
     most: usize,
-    /// Questions that were dropped before their answer. Their places are not given back, for the
-    /// answers may still come, and a server that hangs would be sent more and more.
+    /// Questions that were dropped before their answer. They stay open, for the answers may still
+    /// come, and a server that hangs would be sent more and more.
     abandoned: AtomicUsize,
 }
 
@@ -76,7 +78,7 @@ impl Wire {
             driver: driver.abort_handle(),
             ended: flag,
             late: AtomicBool::new(false),
-            places: Semaphore::new(most),
+            open: AtomicUsize::new(0),
             most,
             abandoned: AtomicUsize::new(0),
         }
@@ -111,14 +113,11 @@ impl Wire {
         if self.has_ended() {
             return Err(Fault::Closed { outcome: Outcome::NotCharged });
         }
-        let Ok(permit) = self.places.try_acquire() else {
-            return Err(Fault::TooMany { limit: self.most });
-        };
-        let place = Place { wire: self, permit: Some(permit) };
+        let place = Place::take(self)?;
         let mut connection = self.connection.clone();
         match timeout_at(by.at, connection.send_packed_command(command)).await {
             Ok(answer) => {
-                place.give_back();
+                place.close();
                 // Whether it was sent before the connection broke is not known for sure.
                 answer.map_err(|error| lost(&error, Outcome::Unknown))
             }
@@ -159,22 +158,30 @@ impl<F: FnOnce(bool)> Drop for End<F> {
     }
 }
 
-/// One of the places on a connection.
+/// An open question on a connection: abandoned, unless it is closed.
 struct Place<'a> {
     wire: &'a Wire,
-    permit: Option<SemaphorePermit<'a>>,
+    closed: bool,
 }
 
-impl Place<'_> {
-    fn give_back(mut self) {
-        self.permit = None;
+impl<'a> Place<'a> {
+    fn take(wire: &'a Wire) -> Result<Self, Fault> {
+        if wire.open.fetch_add(1, Ordering::Relaxed) >= wire.most {
+            wire.open.fetch_sub(1, Ordering::Relaxed);
+            return Err(Fault::TooMany { limit: wire.most });
+        }
+        Ok(Self { wire, closed: false })
+    }
+
+    fn close(mut self) {
+        self.closed = true;
+        self.wire.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let Some(permit) = self.permit.take() {
-            permit.forget();
+        if !self.closed {
             self.wire.abandoned.fetch_add(1, Ordering::Relaxed);
         }
     }

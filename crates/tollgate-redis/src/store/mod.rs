@@ -22,7 +22,7 @@ use tollgate::{
 use self::answer::{Found, damaged, natural, read_outcome, read_states, unread};
 pub use self::builder::Builder;
 use self::plan::{Plans, fingerprint};
-use crate::client::Client;
+use crate::client::{Call, Client};
 use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
 use crate::key::Keys;
 use crate::options::Options;
@@ -204,23 +204,25 @@ impl RedisStore {
         self.0.nonce.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds what a script takes last, when the time is given.
-    fn time(&self, args: &mut Vec<String>) {
-        if let Some(clock) = &self.0.given {
-            args.push(clock.now().as_micros().to_string());
-        }
-    }
-
     async fn call(
         &self,
         script: &Script,
         keys: &[String],
-        mut args: Vec<String>,
+        args: Vec<String>,
         nonce: u64,
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
-        self.time(&mut args);
-        self.0.client.call(script, keys, &args, nonce, deadline).await
+        let mut call = Call::new(script, nonce, keys.len());
+        call.word(keys).word(args);
+        self.send(call, deadline).await
+    }
+
+    /// Calls, with the time at last when it is given.
+    async fn send(&self, mut call: Call<'_>, deadline: Duration) -> Result<Vec<Value>, StoreError> {
+        if let Some(clock) = &self.0.given {
+            call.word(clock.now().as_micros());
+        }
+        self.0.client.call(call, deadline).await
     }
 
     async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
@@ -233,21 +235,29 @@ impl RedisStore {
             return self.check_by_swapping(question, deadline).await;
         }
         let plan = self.0.plans.of(question)?;
-        let mut keys = Vec::with_capacity(plan.keys.len() + 1);
-        let mut beside = None;
-        for (part, suffixes) in question.parts.iter().zip(&plan.keys) {
-            let state = self.0.keys.state(part.subject, part.limits);
-            keys.extend(suffixes.iter().map(|suffix| format!("{state}{suffix}")));
-            beside = beside.or_else(|| Some(Keys::request(&state, question.request?)));
-        }
+        let once = question.request.is_some();
         let nonce = self.next_nonce();
-        let mut args = vec![question.cost.to_string(), nonce.to_string()];
-        if let Some(key) = beside {
-            args.push(fingerprint(question));
-            args.push(self.0.remember.as_millis().max(1).to_string());
-            keys.push(key);
+        let mut call = Call::new(&plan.script, nonce, plan.keys() + usize::from(once));
+        let mut key = String::new();
+        for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
+            key.clear();
+            self.0.keys.write_state(&mut key, part.subject, part.limits);
+            let state = key.len();
+            for suffix in suffixes {
+                key.truncate(state);
+                key.push_str(suffix);
+                call.word(key.as_str());
+            }
         }
-        let answer = self.call(&plan.script, &keys, args, nonce, deadline).await?;
+        if let (Some(id), Some(first)) = (question.request, question.parts.first()) {
+            let state = self.0.keys.state(first.subject, first.limits);
+            call.word(Keys::request(&state, id));
+        }
+        call.word(question.cost).word(nonce);
+        if once {
+            call.word(fingerprint(question)).word(self.0.remember.as_millis().max(1).to_string());
+        }
+        let answer = self.send(call, deadline).await?;
         read_outcome(answer, question, plan.limits, nonce)
     }
 
@@ -274,7 +284,10 @@ impl RedisStore {
             let nonce = self.next_nonce();
             let mut args = vec![nonce.to_string().into_bytes()];
             args.extend(writes);
-            let answer = self.0.client.call(&self.0.rare.swap, &keys, &args, nonce, left).await?;
+            let mut call = Call::new(&self.0.rare.swap, nonce, keys.len());
+            call.word(&keys).word(args);
+            // It writes times that were decided before, and takes none.
+            let answer = self.0.client.call(call, left).await?;
             if matches!(answer[..], [Value::Int(1)]) {
                 if outcome.granted > 0 && !question.mode.is_peek() {
                     outcome.receipt = nonce;

@@ -21,8 +21,15 @@ type PlanKey = (SmallVec<[u64; 2]>, u8);
 pub(super) struct Plan {
     pub(super) script: Script,
     /// For each subject, what its keys have after that of its state.
-    pub(super) keys: SmallVec<[Vec<String>; 1]>,
+    pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
+}
+
+impl Plan {
+    /// How many keys the states and logs of its subjects are.
+    pub(super) fn keys(&self) -> usize {
+        self.suffixes.iter().map(Vec::len).sum()
+    }
 }
 
 /// The plans that were made, each when it was needed first.
@@ -59,7 +66,7 @@ impl Plans {
         })?;
         let plan = Arc::new(Plan {
             script,
-            keys: sets.iter().map(|set| check_suffixes(set)).collect(),
+            suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
         });
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::server::{Server, until};
-use super::{call, connect, count, counting, fault, refusal};
+use super::{call, call_of, connect, count, counting, fault, refusal};
 use crate::client::Client;
 use crate::fault::{Fault, Outcome};
 use crate::options::Options;
@@ -47,7 +47,7 @@ async fn what_a_user_may_not_do_is_told_from_what_a_script_may_not() {
     assert_eq!(failure(&client).await, Fault::NoPermission { outcome: Outcome::Unknown });
     server.tell(&["ACL", "SETUSER", "t", "+incr"]).await;
     assert_eq!(count(&client).await, 1);
-    let other = client.call(&counting(), &["other"], &["7"], 7, LONG).await.unwrap_err();
+    let other = call_of(&client, &counting(), "other", 7, LONG).await.unwrap_err();
     assert_eq!(fault(&other), &before);
     assert_eq!(refusal(user.database(1)).await, before, "SELECT is not allowed");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::server::{Act, Fake, until};
-use super::{connect, counting, fault};
+use super::{call_of, connect, counting, fault};
 use crate::client::Client;
 use crate::client::wire::Deadline;
 use crate::fault::{Fault, Outcome};
@@ -20,7 +20,7 @@ fn answer(nonce: &str) -> Vec<u8> {
 }
 
 async fn ask(client: &Client, nonce: u64, deadline: Duration) -> Result<Vec<Value>, Fault> {
-    let answer = client.call(&counting(), &["k"], &[nonce.to_string()], nonce, deadline).await;
+    let answer = call_of(client, &counting(), "k", nonce, deadline).await;
     answer.map_err(|error| fault(&error).clone())
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::StoreError;
 
-use super::Client;
+use super::{Call, Client};
 use crate::fault::Fault;
 use crate::options::Options;
 use crate::script::Script;
@@ -24,11 +24,24 @@ fn counting() -> Script {
     Script::new("return {ARGV[1], redis.call('INCR', KEYS[1])}".to_owned())
 }
 
+/// Calls a script with this key and this nonce.
+async fn call_of(
+    client: &Client,
+    script: &Script,
+    key: &str,
+    nonce: u64,
+    deadline: Duration,
+) -> Result<Vec<Value>, StoreError> {
+    let mut call = Call::new(script, nonce, 1);
+    call.word(key).word(nonce);
+    client.call(call, deadline).await
+}
+
 /// Calls a script with one key and a nonce of its own.
 async fn call(client: &Client, script: &Script, deadline: Duration) -> Result<i64, StoreError> {
     static NONCE: AtomicU64 = AtomicU64::new(1);
     let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
-    let answer = client.call(script, &["k:1"], &[nonce.to_string()], nonce, deadline).await?;
+    let answer = call_of(client, script, "k:1", nonce, deadline).await?;
     let [Value::Int(count)] = answer[..] else { panic!("{answer:?}") };
     Ok(count)
 }
