@@ -87,9 +87,8 @@ fn main() {
         .body(())
         .unwrap();
     let head = Head::of(&request).with_peer("10.0.0.1".parse().unwrap()).with_route("/users/{id}");
-    let behind = |header| {
-        Identity::client(ClientAddress::behind("10.0.0.0/8".parse().unwrap(), header))
-    };
+    let behind =
+        |header| Identity::client(ClientAddress::behind("10.0.0.0/8".parse().unwrap(), header));
     let keyed = Hashing::keyed("0123456789abcdef").unwrap();
     for (name, identity) in [
         ("peer", Identity::client(ClientAddress::peer())),
@@ -97,7 +96,10 @@ fn main() {
         ("Forwarded, two hops", behind(AddressHeader::Forwarded)),
         ("header", Identity::header("x-user").unwrap()),
         ("bearer key, HMAC-SHA256", Identity::api_key(ApiKey::bearer(keyed))),
-        ("bearer key, SHA-256", Identity::api_key(ApiKey::bearer(Hashing::plain_for_random_keys()))),
+        (
+            "bearer key, SHA-256",
+            Identity::api_key(ApiKey::bearer(Hashing::plain_for_random_keys())),
+        ),
         ("route", Identity::route()),
         ("path", Identity::path(Case::Keep)),
     ] {

@@ -68,7 +68,11 @@ fn transcript(profile: Profile) -> String {
     admitted("10/s, 240/h: admitted", &[&card], &several.check_now("bob").unwrap());
     let (_, bucket) = limiter("100/s burst 200 via token_bucket");
     let tokens = Card::new("burst", bucket.limits()).unwrap();
-    admitted("100/s burst 200 via token_bucket: admitted", &[&tokens], &bucket.check_now("bob").unwrap());
+    admitted(
+        "100/s burst 200 via token_bucket: admitted",
+        &[&tokens],
+        &bucket.check_now("bob").unwrap(),
+    );
     let (_, short) = limiter("10/250ms");
     let quick = Card::new("quick", short.limits()).unwrap();
     admitted("10/250ms: admitted", &[&quick], &short.check_now("bob").unwrap());
@@ -76,12 +80,20 @@ fn transcript(profile: Profile) -> String {
     let pair = [Card::new("resource", &shared).unwrap(), Card::new("consumer", &own).unwrap()];
     let pair = [&pair[0], &pair[1]];
     let ask = || [("resource:12", &shared), ("consumer:1", &own)];
-    admitted("5/10s and 3/10s of another subject: admitted", &pair, &short.check_now(ask()).unwrap());
+    admitted(
+        "5/10s and 3/10s of another subject: admitted",
+        &pair,
+        &short.check_now(ask()).unwrap(),
+    );
 
     let denied = several.check_now(Ask::new("bob").cost(10)).unwrap();
     show(&mut out, "not yet", &answers.refused(Wire::Http, &[&card], &denied).unwrap());
     let denied = short.check_now(Ask::from(ask()).cost(3)).unwrap();
-    show(&mut out, "not yet, by the consumer", &answers.refused(Wire::Http, &pair, &denied).unwrap());
+    show(
+        &mut out,
+        "not yet, by the consumer",
+        &answers.refused(Wire::Http, &pair, &denied).unwrap(),
+    );
     let denied = several.check_now(Ask::new("bob").cost(11)).unwrap();
     show(&mut out, "never", &answers.refused(Wire::Http, &[&card], &denied).unwrap());
     let wait = Duration::from_millis(1_500);
@@ -308,10 +320,22 @@ fn grpc_clients_get_a_status_and_when_to_retry() {
     let exact = denied.retry_after();
     assert_eq!(exact, Some(Duration::from_micros(3_333_334)));
     for (response, code, retry) in [
-        (answers.refused(Wire::Grpc, &[&card], &denied).unwrap(), tonic::Code::ResourceExhausted, exact),
-        (answers.refused(Wire::Grpc, &[&card], &never).unwrap(), tonic::Code::InvalidArgument, None),
+        (
+            answers.refused(Wire::Grpc, &[&card], &denied).unwrap(),
+            tonic::Code::ResourceExhausted,
+            exact,
+        ),
+        (
+            answers.refused(Wire::Grpc, &[&card], &never).unwrap(),
+            tonic::Code::InvalidArgument,
+            None,
+        ),
         (answers.unavailable(Wire::Grpc, &["api"], minute), tonic::Code::Unavailable, Some(minute)),
-        (answers.unavailable(Wire::Grpc, &[], Duration::ZERO), tonic::Code::Unavailable, Some(Duration::ZERO)),
+        (
+            answers.unavailable(Wire::Grpc, &[], Duration::ZERO),
+            tonic::Code::Unavailable,
+            Some(Duration::ZERO),
+        ),
         (answers.banned(Wire::Grpc, "api"), tonic::Code::PermissionDenied, None),
     ] {
         assert_eq!((response.status().as_u16(), response.body().len()), (200, 0));

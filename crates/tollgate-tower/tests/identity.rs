@@ -104,8 +104,7 @@ fn a_proxy_that_sends_no_header_is_remarked() {
         let (text, remark) = found(&behind(header), PROXY, &[]);
         assert_eq!((text.as_str(), remark), (PROXY, Some(Remark::NoHeader)));
     }
-    let hops =
-        ClientAddress::behind_hops(1, Peers::Any, AddressHeader::XForwardedFor).unwrap();
+    let hops = ClientAddress::behind_hops(1, Peers::Any, AddressHeader::XForwardedFor).unwrap();
     assert_eq!(found(&hops, PROXY, &[]).1, Some(Remark::NoHeader));
 }
 
@@ -168,15 +167,26 @@ fn ipv4_mapped_in_any_notation_is_the_ipv4_address() {
     }
     let nat64 = way.nat64(true);
     assert_eq!(found(&nat64, PROXY, &[("x-forwarded-for", "64:ff9b::102:304")]).0, "1.2.3.4");
-    assert_eq!(found(&nat64, PROXY, &[("x-forwarded-for", "64:ff9b:1::102:304")]).0, "64:ff9b:1::/64");
+    assert_eq!(
+        found(&nat64, PROXY, &[("x-forwarded-for", "64:ff9b:1::102:304")]).0,
+        "64:ff9b:1::/64"
+    );
 }
 
 #[test]
 fn path_variants_are_one_path() {
     let path = Identity::path(Case::Fold);
     for uri in [
-        "/login", "//login", "/login/", "/Login", "/%6Cogin", "/./login", "/x/../login",
-        "/x/%2E%2e//login//", "/login?a=1", "http://example.org/login",
+        "/login",
+        "//login",
+        "/login/",
+        "/Login",
+        "/%6Cogin",
+        "/./login",
+        "/x/../login",
+        "/x/%2E%2e//login//",
+        "/login?a=1",
+        "http://example.org/login",
     ] {
         let request = Request::get(uri).body(()).unwrap();
         assert_eq!(value(&path, &request).as_deref(), Ok("/login"), "{uri}");
@@ -409,13 +419,25 @@ fn an_api_key_is_one_key_however_it_is_written_and_never_shown() {
     let hash = value(&bearer, &request(&[("authorization", "Bearer s3cr3t")])).unwrap();
     assert!(hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit()), "{hash}");
     for line in ["bearer s3cr3t", "BEARER  s3cr3t ", "Bearer\ts3cr3t"] {
-        assert_eq!(value(&bearer, &request(&[("authorization", line)])), Ok(hash.clone()), "{line}");
+        assert_eq!(
+            value(&bearer, &request(&[("authorization", line)])),
+            Ok(hash.clone()),
+            "{line}"
+        );
     }
     for line in ["Bearer S3cr3t", "Bearer s3cr3t x"] {
-        assert_ne!(value(&bearer, &request(&[("authorization", line)])), Ok(hash.clone()), "{line}");
+        assert_ne!(
+            value(&bearer, &request(&[("authorization", line)])),
+            Ok(hash.clone()),
+            "{line}"
+        );
     }
     for line in ["Basic s3cr3t", "Bearer", "Bearer ", "s3cr3t", "Bearers s3cr3t"] {
-        assert_eq!(value(&bearer, &request(&[("authorization", line)])), Err(Why::Absent), "{line}");
+        assert_eq!(
+            value(&bearer, &request(&[("authorization", line)])),
+            Err(Why::Absent),
+            "{line}"
+        );
     }
     let own = Identity::api_key(ApiKey::header("x-api-key", hashing.clone()).unwrap());
     assert_eq!(value(&own, &request(&[("x-api-key", " s3cr3t ")])), Ok(hash.clone()));

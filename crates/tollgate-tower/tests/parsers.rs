@@ -26,7 +26,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         "(for=|For=\"|by=|;|,|\"|\\\\|\\[|\\]|:|10\\.0\\.0\\.2|::1|unknown|_x| |\t){0,40}"
             .prop_map(String::into_bytes),
         prop::collection::vec(any::<u8>(), 0..80),
-        (prop::sample::select(&b",\"\\;:=[ 1\x80"[..]), 1usize..70_000).prop_map(|(b, n)| vec![b; n]),
+        (prop::sample::select(&b",\"\\;:=[ 1\x80"[..]), 1usize..70_000)
+            .prop_map(|(b, n)| vec![b; n]),
     ]
 }
 
@@ -64,19 +65,32 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
+/// A client that is no proxy.
+fn stranger() -> impl Strategy<Value = Ipv4Addr> {
+    any::<u32>().prop_map(Ipv4Addr::from).prop_filter("no proxy", |ip| ip.octets()[0] != 10)
+}
+
+/// The headers that parsers look at.
+const READ: [&str; 6] =
+    ["x-forwarded-for", "forwarded", "x-real-ip", "x-user", "authorization", "content-type"];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
     fn whatever_stands_left_of_the_proxys_entry_changes_nothing(
         left in prop::collection::vec(line(), 0..4),
-        client in any::<u32>().prop_map(Ipv4Addr::from).prop_filter("no proxy", |ip| ip.octets()[0] != 10),
+        client in stranger(),
         own_line in any::<bool>(),
     ) {
         let forwarded = [
             (AddressHeader::XForwardedFor, "x-forwarded-for", format!("{client}")),
             (AddressHeader::Forwarded, "forwarded", format!("for={client};proto=http")),
-            (AddressHeader::Forwarded, "forwarded", format!("by=x;for=\"{client}:80\";host=\"a,\\\"b\"")),
+            (
+                AddressHeader::Forwarded,
+                "forwarded",
+                format!("by=x;for=\"{client}:80\";host=\"a,\\\"b\""),
+            ),
         ];
         for (header, name, entry) in forwarded {
             let (mut headers, mut last) = (HeaderMap::new(), Vec::new());
@@ -119,10 +133,13 @@ proptest! {
     }
 
     #[test]
-    fn no_header_makes_a_parser_panic(lines in prop::collection::vec(line(), 0..4), peer in address()) {
+    fn no_header_makes_a_parser_panic(
+        lines in prop::collection::vec(line(), 0..4),
+        peer in address(),
+    ) {
         let mut request = Request::new(());
         for line in &lines {
-            for name in ["x-forwarded-for", "forwarded", "x-real-ip", "x-user", "authorization", "content-type"] {
+            for name in READ {
                 append(request.headers_mut(), name, line);
             }
         }
@@ -135,12 +152,15 @@ proptest! {
             Identity::api_key(ApiKey::bearer(hashing())),
             Identity::api_key(ApiKey::header("x-user", hashing()).unwrap()),
         ];
-        for header in [AddressHeader::XForwardedFor, AddressHeader::Forwarded, AddressHeader::XRealIp] {
+        for header in
+            [AddressHeader::XForwardedFor, AddressHeader::Forwarded, AddressHeader::XRealIp]
+        {
             identities.push(Identity::client(ClientAddress::behind(all.clone(), header)));
         }
         for identity in &identities {
             match identity.value(&head) {
-                Ok(value) => prop_assert!(!value.as_str().is_empty() && value.as_str().len() <= 1_024 * 3),
+                // Lower case may be longer than what it is of.
+                Ok(value) => prop_assert!((1..=3 * 1_024).contains(&value.as_str().len())),
                 Err(missing) => prop_assert!(!missing.to_string().is_empty()),
             }
         }

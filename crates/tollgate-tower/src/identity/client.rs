@@ -270,8 +270,8 @@ impl fmt::Display for Remark {
                  within the trusted networks?"
             }
             Self::TooFewHops => {
-                "the header has fewer entries than there should be proxies: the leftmost counts. Is \
-                 the number of proxies right?"
+                "the header has fewer entries than there should be proxies: the leftmost counts. \
+                 Is the number of proxies right?"
             }
             Self::TooManyHops => {
                 "the header has more than 32 trusted entries: the last that was read counts. Is \
