@@ -99,6 +99,28 @@ fn a_denial_leaves_the_state_as_it_is() {
     });
 }
 
+/// A window that every hit makes longer never ends for whoever keeps asking: hits move neither its
+/// end nor, with it, the time at which its key expires.
+#[test]
+fn a_window_ends_though_it_is_hit_all_the_time() {
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let set = limits("100/h anchor first-hit via fixed_window");
+        let limiter = Limiter::new(set, connect(&server).await);
+        let key = Keys::new().state(&Subject::of("key", "bob").unwrap(), limiter.limits());
+        let expires = || server.command(&[b"PEXPIRETIME", key.as_bytes()]).int().unwrap();
+        let first = limiter.check("bob").await.unwrap();
+        let (end, expiry) = (first.at().plus(first.reset_after()), expires());
+        for hit in 0..150 {
+            let decision = limiter.check("bob").await.unwrap();
+            assert_eq!(decision.is_allowed(), hit < 99);
+            assert_eq!(decision.at().plus(decision.reset_after()), end);
+        }
+        // Each is rounded up to a millisecond from its own now.
+        assert!((expires() - expiry).abs() <= 1, "{} is not {expiry}", expires());
+    });
+}
+
 /// Lists and rows longer than Lua's stack takes at once.
 #[test]
 fn long_logs_and_wide_windows_fit() {

@@ -8,10 +8,11 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
+    ("tollgate-tower", &["tollgate"]),
     ("tollgate-lab", &["tollgate"]),
     ("tollgate-cli", &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-lab"]),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.

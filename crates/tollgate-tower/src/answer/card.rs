@@ -1,0 +1,243 @@
+//! What is constant in the answers about a set of limits: names, quotas, windows.
+
+use core::fmt::Write as _;
+
+use http::HeaderValue;
+use tollgate::{Decision, Limit, LimitSet, ParseError, Refill, Report};
+
+/// The longest name, in bytes as it is written, quotes included.
+pub const MAX_NAME_BYTES: usize = 160;
+
+/// The most limits that `RateLimit-Policy` lists; with more it has the one that binds.
+pub const MAX_LISTED: usize = 16;
+
+/// The largest integer of a structured field (RFC 9651).
+const MAX_INTEGER: u128 = 999_999_999_999_999;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// A set of limits as answers show it: made once, when the limits are.
+///
+/// A decision over several subjects has one card for each, in their order.
+///
+/// ```
+/// use tollgate_tower::answer::Card;
+/// let card = Card::new("api", &"10/s, 240/h".parse()?)?;
+/// assert_eq!(card.policy(), r#""api/1s";q=10;w=1, "api/1h";q=240;w=3600"#);
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Card {
+    items: Vec<Item>,
+    policy: HeaderValue,
+}
+
+/// One limit of a card.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// The name as a structured field writes it, which is as JSON does: `"api"`.
+    pub(super) name: String,
+    /// `"api";q=10;w=1`.
+    pub(super) policy: HeaderValue,
+    /// Units and microseconds of the rate, for a bucket that refills steadily: where `r/t` could
+    /// promise more than the rate.
+    pub(super) rate: Option<Rate>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    units: u64,
+    period_us: u64,
+}
+
+impl Rate {
+    /// The time in which so many units come back, rounded up.
+    pub(super) fn us_of(self, units: u64) -> u64 {
+        match units.checked_mul(self.period_us) {
+            Some(product) => product.div_ceil(self.units.max(1)),
+            None => {
+                let product = u128::from(units) * u128::from(self.period_us);
+                u64::try_from(product.div_ceil(u128::from(self.units.max(1)))).unwrap_or(u64::MAX)
+            }
+        }
+    }
+
+    /// The units that come back within a time, rounded down.
+    pub(super) fn units_in(self, us: u64) -> u64 {
+        let product = u128::from(us) * u128::from(self.units);
+        u64::try_from(product / u128::from(self.period_us.max(1))).unwrap_or(u64::MAX)
+    }
+}
+
+impl Card {
+    /// The card of `limits` under the name of their policy. Cards that are shown together need
+    /// different names, as `api/ip` and `api/user`.
+    ///
+    /// # Errors
+    /// An empty name, or one that is longer than [`MAX_NAME_BYTES`] with what tells its limits
+    /// apart.
+    pub fn new(name: &str, limits: &LimitSet) -> Result<Self, ParseError> {
+        if name.is_empty() {
+            return Err(ParseError::whole(
+                "",
+                "a policy needs a name to be shown under",
+                "give one of letters and digits, as `api`",
+            ));
+        }
+        let set = limits.limits();
+        let mut items = Vec::with_capacity(set.len());
+        for limit in set {
+            let name = quoted(&item_name(name, limit, set));
+            if name.len() > MAX_NAME_BYTES {
+                return Err(ParseError::whole(
+                    &name,
+                    format!("the name in `RateLimit-Policy` has {} bytes", name.len()),
+                    format!("at most {MAX_NAME_BYTES}: shorten the name of the policy"),
+                ));
+            }
+            let (quota, window) = quota_and_window(limit);
+            let policy = value(format!("{name};q={quota};w={window}"))?;
+            items.push(Item { policy, rate: rate(limit), name });
+        }
+        let whole = join(items.iter().take(MAX_LISTED));
+        Ok(Self { policy: value(whole)?, items })
+    }
+
+    /// The text of `RateLimit-Policy` for this card alone.
+    #[must_use]
+    pub fn policy(&self) -> &str {
+        self.policy.to_str().unwrap_or_default()
+    }
+}
+
+/// Everything that is listed, in its order.
+fn join<'c>(items: impl Iterator<Item = &'c Item>) -> String {
+    let mut out = String::new();
+    for item in items {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        out.push_str(item.policy.to_str().unwrap_or_default());
+    }
+    out
+}
+
+fn value(text: String) -> Result<HeaderValue, ParseError> {
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).map_err(|_| {
+        ParseError::whole("", "this name cannot stand in a header", "use printable ASCII")
+    })
+}
+
+/// The policy's name alone, or with what tells the limit from the others of its set.
+fn item_name(policy: &str, limit: &Limit, set: &[Limit]) -> String {
+    if set.len() == 1 {
+        return policy.to_owned();
+    }
+    if let Some(name) = limit.name() {
+        return format!("{policy}/{name}");
+    }
+    let period = limit.quota().period;
+    let same = |other: &&Limit| other.name().is_none() && other.quota().period == period;
+    if set.iter().filter(same).count() == 1 {
+        return format!("{policy}/{period}");
+    }
+    format!("{policy}/{}", limit.identity())
+}
+
+/// A name as a string of RFC 9651. What such a string cannot hold is escaped as in a URI; so is
+/// `%`, so that two names stay two.
+pub(super) fn quoted(name: &str) -> String {
+    let mut out = String::with_capacity(name.len() + 2);
+    out.push('"');
+    for byte in name.bytes() {
+        match byte {
+            b'"' | b'\\' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
+            _ => {
+                // Writing to a string does not fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// `q` and `w`: the window, or for a bucket the time in which its burst comes back, rounded up to
+/// seconds; and the units that come back in that time, rounded down.
+fn quota_and_window(limit: &Limit) -> (u128, u128) {
+    let quota = limit.quota();
+    let (units, period_us) = (u128::from(quota.units.max(1)), u128::from(quota.period.as_micros()));
+    let whole = u128::from(quota.burst.unwrap_or(quota.units));
+    let second_us = u128::from(SECOND_US);
+    let window = (whole * period_us).div_ceil(units * second_us).max(1);
+    let quota = window * second_us * units / period_us;
+    (quota.min(MAX_INTEGER), window)
+}
+
+fn rate(limit: &Limit) -> Option<Rate> {
+    let quota = limit.quota();
+    let steady = quota.burst.is_some() && quota.refill != Some(Refill::Interval);
+    steady.then(|| Rate { units: quota.units, period_us: quota.period.as_micros() })
+}
+
+/// The limit that binds, with its item.
+pub(super) struct Bound<'d> {
+    pub(super) item: &'d Item,
+    pub(super) report: Report<'d>,
+}
+
+/// The limit that binds a decision; none when the cards are not those of the decision.
+pub(super) fn bound<'d>(cards: &'d [&Card], decision: &'d Decision<'_>) -> Option<Bound<'d>> {
+    if let [card] = cards
+        && let [item] = card.items.as_slice()
+    {
+        return Some(Bound { item, report: decision.binding() });
+    }
+    // The rule of `Decision::binding`, which tells the limit but not its place.
+    let mut best: Option<Bound<'d>> = None;
+    for (item, report) in items(cards).zip(decision.reports()) {
+        let better = best.as_ref().is_none_or(|best| {
+            if decision.is_allowed() {
+                report.remaining() < best.report.remaining()
+            } else {
+                let wait =
+                    |report: &Report<'_>| report.retry_after().unwrap_or(core::time::Duration::MAX);
+                wait(&report) > wait(&best.report)
+            }
+        });
+        if better {
+            best = Some(Bound { item, report });
+        }
+    }
+    best
+}
+
+/// The items of all cards, as a decision has its reports.
+pub(super) fn items<'c>(cards: &'c [&Card]) -> impl Iterator<Item = &'c Item> {
+    cards.iter().flat_map(|card| &card.items)
+}
+
+/// The value of `RateLimit-Policy`.
+pub(super) fn policy(cards: &[&Card], bound: &Bound<'_>) -> Option<HeaderValue> {
+    if let [card] = cards
+        && card.items.len() <= MAX_LISTED
+    {
+        return Some(card.policy.clone());
+    }
+    if items(cards).count() > MAX_LISTED {
+        return Some(bound.item.policy.clone());
+    }
+    let length: usize = items(cards).map(|item| item.policy.len() + 2).sum();
+    let mut out = Vec::with_capacity(length.saturating_sub(2));
+    for card in cards {
+        if !out.is_empty() {
+            out.extend_from_slice(b", ");
+        }
+        out.extend_from_slice(card.policy.as_bytes());
+    }
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).ok()
+}

@@ -1,0 +1,275 @@
+//! What the answers say: headers on what was limited, and whole answers where it was refused.
+//!
+//! The fields and their numbers are in `docs/headers.md`.
+
+mod card;
+mod grpc;
+mod line;
+mod numbers;
+mod problem;
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tollgate::{Decision, Verdict};
+
+use crate::identity::Missing;
+
+use card::Bound;
+pub use card::{Card, MAX_LISTED, MAX_NAME_BYTES};
+use grpc::Code;
+pub use grpc::Wire;
+use line::Line;
+use numbers::Numbers;
+pub use numbers::retry_seconds;
+use problem::Problem;
+
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+
+/// What `X-RateLimit-Reset` is: the field has had both meanings for years.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reset {
+    /// Seconds from now.
+    Delta,
+    /// Seconds since 1970, by the store's clock.
+    Epoch,
+}
+
+/// Which headers tell a client about its limits. `Retry-After` is part of every denial.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Profile {
+    /// `RateLimit-Policy` and `RateLimit`, as revisions 08 to 11 of the IETF's draft have them.
+    #[default]
+    Draft,
+    /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
+    Legacy(Reset),
+    /// All five.
+    Both(Reset),
+    /// None.
+    None,
+}
+
+impl Profile {
+    fn draft(self) -> bool {
+        matches!(self, Self::Draft | Self::Both(_))
+    }
+
+    fn legacy(self) -> Option<Reset> {
+        match self {
+            Self::Legacy(reset) | Self::Both(reset) => Some(reset),
+            Self::Draft | Self::None => None,
+        }
+    }
+
+    /// What `Access-Control-Expose-Headers` must list for pages to see them.
+    fn exposed(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Self::Draft => "RateLimit-Policy, RateLimit, Retry-After",
+            Self::Legacy(_) => {
+                "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, Retry-After"
+            }
+            Self::Both(_) => {
+                "RateLimit-Policy, RateLimit, X-RateLimit-Limit, X-RateLimit-Remaining, \
+                 X-RateLimit-Reset, Retry-After"
+            }
+            Self::None => "Retry-After",
+        })
+    }
+}
+
+/// How decisions become answers.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate::Limiter;
+/// use tollgate_tower::answer::{Answers, Card, Profile, Wire};
+///
+/// let limiter = Limiter::memory("1/m via gcra".parse()?);
+/// let card = Card::new("api", limiter.limits())?;
+/// let answers = Answers::new(Profile::Draft);
+///
+/// let mut headers = HeaderMap::new();
+/// answers.mark(&mut headers, &[&card], &limiter.check_now("ip:192.0.2.7")?);
+/// assert_eq!(headers["ratelimit-policy"], r#""api";q=1;w=60"#);
+/// assert_eq!(headers["ratelimit"], r#""api";r=0;t=60"#);
+///
+/// let denied = limiter.check_now("ip:192.0.2.7")?;
+/// let response = answers.refused(Wire::Http, &[&card], &denied).ok_or("admitted")?;
+/// assert_eq!(response.status().as_u16(), 429);
+/// assert_eq!(response.headers()["retry-after"], "60");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Answers {
+    profile: Profile,
+    expose: bool,
+}
+
+impl Answers {
+    /// Answers with the headers of `profile`.
+    #[must_use]
+    pub fn new(profile: Profile) -> Self {
+        Self { profile, expose: false }
+    }
+
+    /// Whether `Access-Control-Expose-Headers` lists the headers of the profile, beside what it
+    /// lists already: no unless said otherwise.
+    #[must_use]
+    pub fn expose(self, expose: bool) -> Self {
+        Self { expose, ..self }
+    }
+
+    /// Writes what a decision says into the headers of a response.
+    ///
+    /// `cards` are those of the decision's subjects, in their order; with others, nothing is
+    /// written that would be wrong.
+    pub fn mark(&self, headers: &mut HeaderMap, cards: &[&Card], decision: &Decision<'_>) {
+        if self.profile != Profile::None
+            && let Some(bound) = card::bound(cards, decision)
+        {
+            self.write(headers, cards, decision, &bound);
+        }
+        self.list_exposed(headers);
+    }
+
+    fn write(
+        &self,
+        headers: &mut HeaderMap,
+        cards: &[&Card],
+        decision: &Decision<'_>,
+        bound: &Bound<'_>,
+    ) {
+        let numbers = Numbers::of(decision, bound);
+        if self.profile.draft() {
+            // Lists: what an inner server said of its own limits stays.
+            if let Some(value) = card::policy(cards, bound) {
+                headers.append(RATE_LIMIT_POLICY, value);
+            }
+            let line = Line::new().text(&bound.item.name).text(";r=").number(numbers.remaining);
+            if let Some(value) = line.text(";t=").number(numbers.seconds()).value() {
+                headers.append(RATE_LIMIT, value);
+            }
+        }
+        if let Some(reset) = self.profile.legacy() {
+            let reset = match reset {
+                Reset::Delta => numbers.seconds(),
+                Reset::Epoch => numbers.epoch_seconds(),
+            };
+            headers.insert(X_LIMIT, HeaderValue::from(bound.report.limit().capacity()));
+            headers.insert(X_REMAINING, HeaderValue::from(numbers.remaining));
+            headers.insert(X_RESET, HeaderValue::from(reset));
+        }
+    }
+
+    fn list_exposed(&self, headers: &mut HeaderMap) {
+        if !self.expose {
+            return;
+        }
+        let value = self.profile.exposed();
+        if !headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == value) {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, value);
+        }
+    }
+
+    /// The answer to a denied request: 429 when waiting helps, 422 when the cost is above what a
+    /// limit ever admits. None for a decision that admits.
+    #[must_use]
+    pub fn refused(
+        &self,
+        wire: Wire,
+        cards: &[&Card],
+        decision: &Decision<'_>,
+    ) -> Option<Response<Bytes>> {
+        let (problem, code, wait) = match decision.verdict() {
+            Verdict::Allow => return None,
+            Verdict::NotYet(wait) => {
+                (problem::quota_exceeded(retry_seconds(wait)), Code::RESOURCE_EXHAUSTED, Some(wait))
+            }
+            Verdict::Never => (problem::too_costly(decision.limit()), Code::INVALID_ARGUMENT, None),
+        };
+        if wire != Wire::Http {
+            return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
+        }
+        let never = wait.is_none();
+        let violated = card::items(cards).zip(decision.reports()).filter_map(|(item, report)| {
+            // Beside a limit that never admits, those that would after a while are not the reason.
+            let blames = if never { report.retry_after().is_none() } else { !report.admits() };
+            blames.then_some(item.name.as_str())
+        });
+        let mut response = problem.response(violated);
+        if let Some(wait) = wait {
+            let value = HeaderValue::from(retry_seconds(wait));
+            response.headers_mut().insert(RETRY_AFTER, value);
+        }
+        self.mark(response.headers_mut(), cards, decision);
+        Some(response)
+    }
+
+    /// The answer where the store did not answer and a policy's rule for that is to deny: 503, to
+    /// be asked again after `retry_after`, rounded up to seconds.
+    #[must_use]
+    pub fn unavailable(
+        &self,
+        wire: Wire,
+        policies: &[&str],
+        retry_after: Duration,
+    ) -> Response<Bytes> {
+        let problem = problem::reduced_capacity();
+        if wire != Wire::Http {
+            let (code, wait) = (Code::UNAVAILABLE, Some(retry_after));
+            return grpc::refusal(wire, code, &problem.detail, wait, self.expose);
+        }
+        let names: Vec<String> = policies.iter().map(|name| card::quoted(name)).collect();
+        let mut response = problem.response(names.iter().map(String::as_str));
+        let value = HeaderValue::from(retry_seconds(retry_after));
+        response.headers_mut().insert(RETRY_AFTER, value);
+        self.list_exposed(response.headers_mut());
+        response
+    }
+
+    /// The answer to a client that a policy bans: 403. Waiting does not help.
+    #[must_use]
+    pub fn banned(&self, wire: Wire, policy: &str) -> Response<Bytes> {
+        let problem = problem::banned();
+        if wire != Wire::Http {
+            return grpc::refusal(
+                wire,
+                Code::PERMISSION_DENIED,
+                &problem.detail,
+                None,
+                self.expose,
+            );
+        }
+        problem.response([card::quoted(policy).as_str()].into_iter())
+    }
+
+    /// The answer to a request without the identity that its policy demands: the status is
+    /// [`Missing::status`], the reason stands in the body. A 401 says how to authenticate.
+    #[must_use]
+    pub fn missing(&self, wire: Wire, missing: &Missing<'_>) -> Response<Bytes> {
+        let status = missing.status();
+        let problem = Problem::plain(status, missing.to_string());
+        if wire != Wire::Http {
+            let code = match status {
+                StatusCode::UNAUTHORIZED => Code::UNAUTHENTICATED,
+                StatusCode::NOT_FOUND => Code::UNIMPLEMENTED,
+                StatusCode::INTERNAL_SERVER_ERROR => Code::INTERNAL,
+                _ => Code::INVALID_ARGUMENT,
+            };
+            return grpc::refusal(wire, code, &problem.detail, None, self.expose);
+        }
+        let mut response = problem.response([].into_iter());
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

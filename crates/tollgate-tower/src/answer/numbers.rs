@@ -1,0 +1,58 @@
+//! The numbers of a decision as headers show them: rounded, and never more than the limit gives.
+
+use core::time::Duration;
+
+use tollgate::{Decision, Verdict};
+
+use super::card::Bound;
+
+const SECOND_US: u64 = 1_000_000;
+
+/// What is shown of the limit that binds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Numbers {
+    /// `r`.
+    pub(super) remaining: u64,
+    /// What `t` says, in microseconds.
+    wait_us: u64,
+    /// The store's time.
+    at_us: u64,
+}
+
+impl Numbers {
+    pub(super) fn of(decision: &Decision<'_>, bound: &Bound<'_>) -> Self {
+        let (rate, remaining) = (bound.item.rate, bound.report.remaining());
+        let at_us = decision.at().as_micros();
+        if let Verdict::NotYet(wait) = decision.verdict() {
+            // `t` is `Retry-After`; so `r` is cut to what comes back until then.
+            let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
+            let most = rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
+            return Self { remaining: remaining.min(most), wait_us, at_us };
+        }
+        let reset_us = micros(bound.report.reset_after());
+        // A bucket that is nearly full is full in no time: `r/t` would be any rate.
+        let least_us = rate.map_or(0, |rate| rate.us_of(remaining));
+        Self { remaining, wait_us: reset_us.max(least_us), at_us }
+    }
+
+    /// `t`.
+    pub(super) fn seconds(self) -> u64 {
+        self.wait_us.div_ceil(SECOND_US)
+    }
+
+    /// `t` as a time: seconds since 1970.
+    pub(super) fn epoch_seconds(self) -> u64 {
+        self.at_us.saturating_add(self.wait_us).div_ceil(SECOND_US)
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// `Retry-After`: seconds, rounded up, at least 1. 0 would say *come back now*.
+#[must_use]
+pub fn retry_seconds(wait: Duration) -> u64 {
+    let whole = wait.as_secs();
+    if wait.subsec_nanos() == 0 { whole.max(1) } else { whole.saturating_add(1) }
+}

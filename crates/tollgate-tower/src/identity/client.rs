@@ -1,0 +1,332 @@
+//! The client's address: the peer, or what trusted proxies say of it, walked from the right.
+
+use core::fmt;
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::{FORWARDED, HeaderName};
+use tollgate::ParseError;
+
+use super::address::{self, Ipv6Prefix};
+use super::hops::{self, Syntax};
+use super::network::Networks;
+use super::text::{Inline, Value};
+
+/// The most proxies that can be counted.
+pub const MAX_HOPS: u8 = 32;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const CF_CONNECTING_IP: HeaderName = HeaderName::from_static("cf-connecting-ip");
+
+/// The one header in which proxies write the client's address.
+///
+/// One, and not several in order: a proxy writes one of them, and the client the others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressHeader {
+    name: HeaderName,
+    /// None for a header that holds one address.
+    list: Option<Syntax>,
+}
+
+#[expect(non_upper_case_globals, reason = "they read as the headers they are")]
+impl AddressHeader {
+    /// `X-Forwarded-For: client, proxy`: each proxy adds the address it sees.
+    pub const XForwardedFor: Self = Self { name: X_FORWARDED_FOR, list: Some(Syntax::Plain) };
+    /// `Forwarded: for=client, for=proxy` (RFC 7239).
+    pub const Forwarded: Self = Self { name: FORWARDED, list: Some(Syntax::Forwarded) };
+    /// `X-Real-IP: client`: set by the proxy.
+    pub const XRealIp: Self = Self { name: X_REAL_IP, list: None };
+    /// `CF-Connecting-IP: client`: set by the proxy.
+    pub const CfConnectingIp: Self = Self { name: CF_CONNECTING_IP, list: None };
+
+    /// Another header that is written as `X-Forwarded-For`.
+    ///
+    /// # Errors
+    /// What is no name of a header.
+    pub fn list(name: &str) -> Result<Self, ParseError> {
+        Ok(Self { name: super::header_name(name)?, list: Some(Syntax::Plain) })
+    }
+
+    /// Another header that holds one address, as `X-Real-IP` does: the proxy must set it, and not
+    /// pass on what it got.
+    ///
+    /// # Errors
+    /// What is no name of a header.
+    pub fn single(name: &str) -> Result<Self, ParseError> {
+        Ok(Self { name: super::header_name(name)?, list: None })
+    }
+}
+
+/// Whose header counts, when proxies are counted and not named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Peers {
+    /// Everybody's: nobody but your proxies may be able to reach the server.
+    Any,
+    /// That of these peers.
+    Networks(Networks),
+}
+
+/// How the client's address is found, and what counts as one client. See `docs/identity.md`.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate_tower::identity::{AddressHeader, ClientAddress};
+///
+/// let found = ClientAddress::behind("10.0.0.0/8".parse()?, AddressHeader::XForwardedFor);
+/// let mut headers = HeaderMap::new();
+/// headers.insert("x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.1.1.1".parse()?);
+/// assert_eq!(found.client("10.0.0.1".parse()?, &headers).text(), "192.0.2.7");
+/// // A stranger's header counts for nothing.
+/// assert_eq!(found.client("198.51.100.1".parse()?, &headers).text(), "198.51.100.1");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientAddress {
+    way: Way,
+    prefix: Ipv6Prefix,
+    nat64: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Way {
+    Peer,
+    Networks(Networks, AddressHeader),
+    Hops { hops: u8, peers: Peers, name: HeaderName, syntax: Syntax },
+}
+
+impl ClientAddress {
+    /// The other end of the connection: nothing that a client writes can change it.
+    #[must_use]
+    pub fn peer() -> Self {
+        Self::of(Way::Peer)
+    }
+
+    /// Behind `proxies`: the first address from the right of the header that is none of them.
+    #[must_use]
+    pub fn behind(proxies: Networks, header: AddressHeader) -> Self {
+        Self::of(Way::Networks(proxies, header))
+    }
+
+    /// Behind `hops` proxies: the address that stands so many places from the right of the header.
+    ///
+    /// # Errors
+    /// A number of 0 or over [`MAX_HOPS`], or a header that is no list.
+    pub fn behind_hops(hops: u8, peers: Peers, header: AddressHeader) -> Result<Self, ParseError> {
+        let AddressHeader { name, list } = header;
+        if hops == 0 || hops > MAX_HOPS {
+            return Err(ParseError::whole(
+                &hops.to_string(),
+                "this is no number of proxies",
+                format!("count 1 to {MAX_HOPS} of them, or take `ClientAddress::peer()`"),
+            ));
+        }
+        let Some(syntax) = list else {
+            return Err(ParseError::whole(
+                name.as_str(),
+                "this header holds one address: no proxies can be counted in it",
+                "name the proxies by their networks, with `ClientAddress::behind`",
+            ));
+        };
+        Ok(Self::of(Way::Hops { hops, peers, name, syntax }))
+    }
+
+    fn of(way: Way) -> Self {
+        Self { way, prefix: Ipv6Prefix::default(), nat64: false }
+    }
+
+    /// How much of an IPv6 address tells clients apart: a `/64` unless said otherwise.
+    #[must_use]
+    pub fn ipv6_prefix(self, prefix: Ipv6Prefix) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// Whether addresses in `64:ff9b::/96` are the IPv4 addresses within: no unless said otherwise.
+    #[must_use]
+    pub fn nat64(self, unmap: bool) -> Self {
+        Self { nat64: unmap, ..self }
+    }
+
+    /// Who sent a request with these headers from `peer`. It reads at most 32 entries of the
+    /// header, of at most 512 bytes each.
+    #[must_use]
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        let peer = address::canonical(peer, self.nat64);
+        let (address, remark) = match &self.way {
+            Way::Peer => {
+                let unread =
+                    headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED);
+                (peer, unread.then_some(Remark::HeaderFromStranger))
+            }
+            Way::Networks(proxies, header) if !proxies.contains(peer) => {
+                (peer, stranger(headers, &header.name))
+            }
+            Way::Networks(_, AddressHeader { name, list: None }) => {
+                self.single(peer, headers, name)
+            }
+            Way::Networks(proxies, AddressHeader { name, list: Some(syntax) }) => {
+                let entries = hops::from_right(headers, name, *syntax);
+                self.walk(peer, entries, |address, _| !proxies.contains(address))
+            }
+            Way::Hops { peers: Peers::Networks(peers), name, .. } if !peers.contains(peer) => {
+                (peer, stranger(headers, name))
+            }
+            Way::Hops { hops, name, syntax, .. } => {
+                let entries = hops::from_right(headers, name, *syntax);
+                let place = usize::from(*hops) - 1;
+                let (address, remark) = self.walk(peer, entries, |_, at| at == place);
+                let few = remark == Some(Remark::OnlyProxies);
+                (address, if few { Some(Remark::TooFewHops) } else { remark })
+            }
+        };
+        Client { address, remark, prefix: self.prefix }
+    }
+
+    /// Goes from proxy to proxy until `is_client` says so of an address and its place.
+    fn walk(
+        &self,
+        peer: IpAddr,
+        mut entries: impl Iterator<Item = Option<IpAddr>>,
+        is_client: impl Fn(IpAddr, usize) -> bool,
+    ) -> (IpAddr, Option<Remark>) {
+        let mut last = peer;
+        for place in 0..hops::MAX_ENTRIES {
+            match entries.next() {
+                None if place == 0 => return (last, Some(Remark::NoHeader)),
+                None => return (last, Some(Remark::OnlyProxies)),
+                Some(None) => return (last, Some(Remark::Unreadable)),
+                Some(Some(address)) => last = address::canonical(address, self.nat64),
+            }
+            if is_client(last, place) {
+                return (last, None);
+            }
+        }
+        (last, Some(Remark::TooManyHops))
+    }
+
+    /// The address of a header that a trusted peer sets.
+    fn single(
+        &self,
+        peer: IpAddr,
+        headers: &HeaderMap,
+        name: &HeaderName,
+    ) -> (IpAddr, Option<Remark>) {
+        let mut lines = headers.get_all(name).iter();
+        let Some(line) = lines.next() else { return (peer, Some(Remark::NoHeader)) };
+        let short = line.len() <= hops::MAX_ENTRY_BYTES && lines.next().is_none();
+        match short.then(|| address::parse(line.as_bytes())).flatten() {
+            Some(address) => (address::canonical(address, self.nat64), None),
+            None => (peer, Some(Remark::Unreadable)),
+        }
+    }
+}
+
+impl Default for ClientAddress {
+    fn default() -> Self {
+        Self::peer()
+    }
+}
+
+fn stranger(headers: &HeaderMap, name: &HeaderName) -> Option<Remark> {
+    headers.contains_key(name).then_some(Remark::HeaderFromStranger)
+}
+
+/// What was odd about the way to an address: worth one line in a log, since the set-up is likely
+/// wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Remark {
+    /// There is a header, but the peer is not trusted: the peer counts.
+    HeaderFromStranger,
+    /// The peer is trusted and sent no header: the peer counts.
+    NoHeader,
+    /// An entry is no address: the last one before it counts.
+    Unreadable,
+    /// All entries are trusted: the leftmost counts.
+    OnlyProxies,
+    /// There are fewer entries than proxies: the leftmost counts.
+    TooFewHops,
+    /// There are more than 32 trusted entries: the last that was read counts.
+    TooManyHops,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HeaderFromStranger => {
+                "a request names its client in a header, but its peer is no trusted proxy: the \
+                 peer's address counts. Is a proxy missing from the trusted networks?"
+            }
+            Self::NoHeader => {
+                "a trusted proxy sent no header with its client's address: all who come through it \
+                 share one count. Does it write another header?"
+            }
+            Self::Unreadable => {
+                "an entry of the header is no address: the last proxy before it counts"
+            }
+            Self::OnlyProxies => {
+                "all entries of the header are trusted proxies: the leftmost counts. Are clients \
+                 within the trusted networks?"
+            }
+            Self::TooFewHops => {
+                "the header has fewer entries than there should be proxies: the leftmost counts. \
+                 Is the number of proxies right?"
+            }
+            Self::TooManyHops => {
+                "the header has more than 32 trusted entries: the last that was read counts. Is \
+                 there a loop of proxies?"
+            }
+        })
+    }
+}
+
+/// Who a client is. Its `Debug` shows no address: addresses are personal data.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Client {
+    address: IpAddr,
+    remark: Option<Remark>,
+    prefix: Ipv6Prefix,
+}
+
+impl Client {
+    /// The whole address, in one form: never IPv4 that is mapped into IPv6.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// What it counts as: `192.0.2.7`, `2001:db8:0:1::/64`.
+    #[must_use]
+    pub fn value(&self) -> Value<'static> {
+        self.group(self.prefix)
+    }
+
+    /// What it counts as in networks of another size, for a limit on `/48` beside one on `/64`.
+    #[must_use]
+    pub fn group(&self, prefix: Ipv6Prefix) -> Value<'static> {
+        Value::inline(self.inline(prefix))
+    }
+
+    /// [`Client::value`] as a string.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.inline(self.prefix).as_str().to_owned()
+    }
+
+    /// What was odd about finding it.
+    #[must_use]
+    pub fn remark(&self) -> Option<Remark> {
+        self.remark
+    }
+
+    fn inline(&self, prefix: Ipv6Prefix) -> Inline {
+        address::group(self.address, prefix)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client(remark {:?})", self.remark)
+    }
+}

@@ -1,0 +1,197 @@
+//! API keys: found in a header, counted and shown only as a hash.
+
+use core::fmt::{self, Write as _};
+
+use hmac::{Hmac, KeyInit, Mac};
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, HeaderName};
+use sha2::{Digest, Sha256};
+use tollgate::ParseError;
+
+use super::Why;
+use super::text::{Inline, Value};
+
+/// The longest key, in bytes: signed tokens are some kilobytes, and servers take few more.
+pub const MAX_KEY_BYTES: usize = 8_192;
+
+/// The shortest secret of [`Hashing::keyed`], in bytes.
+pub const MIN_SECRET_BYTES: usize = 16;
+
+/// The bytes of a hash that are kept: 128 bits tell all keys apart.
+const KEPT_BYTES: usize = 16;
+
+/// How a key is hashed. There is no default: which one is right depends on the keys.
+#[derive(Clone)]
+pub struct Hashing(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Keyed(Box<Hmac<Sha256>>),
+    Plain,
+}
+
+impl Hashing {
+    /// HMAC-SHA256 with a secret of yours: for keys that somebody could guess, and for all others.
+    /// Processes that count together need the same secret.
+    ///
+    /// # Errors
+    /// A secret of fewer than [`MIN_SECRET_BYTES`].
+    pub fn keyed(secret: impl AsRef<[u8]>) -> Result<Self, ParseError> {
+        let secret = secret.as_ref();
+        // The text of the error must not be the secret.
+        let refused = |what: String| {
+            Err(ParseError::whole("", what, "32 random bytes are right, kept where keys are kept"))
+        };
+        if secret.len() < MIN_SECRET_BYTES {
+            return refused(format!(
+                "a secret of {} bytes is too short: {MIN_SECRET_BYTES} at least",
+                secret.len()
+            ));
+        }
+        match Hmac::<Sha256>::new_from_slice(secret) {
+            Ok(mac) => Ok(Self(Kind::Keyed(Box::new(mac)))),
+            Err(_) => refused("this secret cannot be used".to_owned()),
+        }
+    }
+
+    /// SHA-256 alone: only for keys with at least 128 random bits. Whoever sees the hash of
+    /// something that can be guessed finds it by guessing.
+    #[must_use]
+    pub fn plain_for_random_keys() -> Self {
+        Self(Kind::Plain)
+    }
+
+    /// The first 128 bits of the hash, as 32 hexadecimal digits.
+    fn hash(&self, key: &[u8]) -> Inline {
+        let hash: [u8; 32] = match &self.0 {
+            Kind::Keyed(mac) => {
+                let mut mac = Hmac::clone(mac);
+                mac.update(key);
+                mac.finalize().into_bytes().into()
+            }
+            Kind::Plain => Sha256::digest(key).into(),
+        };
+        let mut text = Inline::default();
+        for byte in hash.iter().take(KEPT_BYTES) {
+            for nibble in [byte >> 4, byte & 15] {
+                let digit = char::from(b"0123456789abcdef"[usize::from(nibble)]);
+                // 32 characters fit.
+                let _ = text.write_char(digit);
+            }
+        }
+        text
+    }
+}
+
+impl fmt::Debug for Hashing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Keyed(_) => "Hashing(keyed)",
+            Kind::Plain => "Hashing(plain)",
+        })
+    }
+}
+
+/// Where a request's API key stands, and how it is hashed.
+///
+/// A key is not checked here: put the layer behind what checks it, or a caller makes up a new key
+/// for each request.
+///
+/// ```
+/// use http::HeaderMap;
+/// use tollgate_tower::identity::{ApiKey, Hashing};
+/// let key = ApiKey::bearer(Hashing::keyed("a secret of 32 bytes, out of a file")?);
+/// let mut headers = HeaderMap::new();
+/// headers.insert("authorization", "Bearer 8d4f1c".parse()?);
+/// let value = key.value(&headers).map_err(|_| "absent")?;
+/// assert_eq!(value.as_str().len(), 32);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct ApiKey {
+    header: HeaderName,
+    scheme: Option<&'static str>,
+    hashing: Hashing,
+}
+
+impl ApiKey {
+    /// The key of `Authorization: Bearer KEY`. The scheme is read in any case, with any number of
+    /// blanks after it.
+    #[must_use]
+    pub fn bearer(hashing: Hashing) -> Self {
+        Self { header: AUTHORIZATION, scheme: Some("Bearer"), hashing }
+    }
+
+    /// The whole value of a header, as `x-api-key`.
+    ///
+    /// # Errors
+    /// What is no name of a header, and `authorization`: there a scheme stands before the key, and
+    /// `bearer KEY` would be another client than `Bearer KEY`.
+    pub fn header(name: &str, hashing: Hashing) -> Result<Self, ParseError> {
+        let header = super::header_name(name)?;
+        if header == AUTHORIZATION {
+            return Err(ParseError::whole(
+                name,
+                "this header has a scheme before the key",
+                "read it with `ApiKey::bearer`, or with a function of yours",
+            ));
+        }
+        Ok(Self { header, scheme: None, hashing })
+    }
+
+    /// True when the key comes in the way that `WWW-Authenticate: Bearer` asks for.
+    pub(super) fn is_bearer(&self) -> bool {
+        self.scheme.is_some()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        if self.is_bearer() { "bearer key" } else { self.header.as_str() }
+    }
+
+    /// The hash of the request's key: 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// Why there is none: absent or empty, another scheme, several lines, over [`MAX_KEY_BYTES`].
+    pub fn value(&self, headers: &HeaderMap) -> Result<Value<'static>, Why> {
+        let line = super::one_line(headers, &self.header, MAX_KEY_BYTES)?;
+        let key = match self.scheme {
+            None => line,
+            Some(scheme) => after_scheme(line, scheme).ok_or(Why::Absent)?,
+        };
+        if key.is_empty() {
+            return Err(Why::Absent);
+        }
+        Ok(Value::inline(self.hashing.hash(key)))
+    }
+}
+
+/// What follows the scheme, without blanks around it.
+fn after_scheme<'l>(line: &'l [u8], scheme: &str) -> Option<&'l [u8]> {
+    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
+    let (found, key) = line.split_at(end);
+    found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| key.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, test case 2 (its key is 4 bytes, so the check is of the function below the
+    /// bound), and FIPS 180-2, appendix B.1.
+    #[test]
+    fn hashes_are_what_the_standards_say() {
+        let jefe = Hashing(Kind::Keyed(Box::new(Hmac::new_from_slice(b"Jefe").unwrap())));
+        let hash = jefe.hash(b"what do ya want for nothing?");
+        assert_eq!(hash.as_str(), "5bdcc146bf60754e6a042426089575c7");
+        let hash = Hashing::plain_for_random_keys().hash(b"abc");
+        assert_eq!(hash.as_str(), "ba7816bf8f01cfea414140de5dae2223");
+    }
+
+    #[test]
+    fn short_secrets_are_refused_and_not_shown() {
+        let error = Hashing::keyed("hunter2").unwrap_err().to_string();
+        assert!(error.contains("7 bytes") && !error.contains("hunter2"), "{error}");
+        let hashing = Hashing::keyed("0123456789abcdef").unwrap();
+        assert_eq!(format!("{hashing:?}"), "Hashing(keyed)");
+    }
+}

@@ -1,0 +1,92 @@
+//! Why a request has no identity, and which status says so.
+
+use core::fmt;
+
+use http::StatusCode;
+
+use super::Identity;
+
+/// Why there is no value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Why {
+    /// There is nothing, or something empty.
+    Absent,
+    /// No route was matched, or the layer does not see it.
+    NoRoute,
+    /// The header has several lines.
+    Repeated,
+    /// The value is longer than a value may be.
+    TooLong {
+        /// Its length, in bytes.
+        bytes: usize,
+        /// The bound, in bytes.
+        most: usize,
+    },
+    /// The value is not UTF-8.
+    NotText,
+    /// The server gave no address of the peer.
+    NoPeer,
+}
+
+/// An identity that a request does not have, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Missing<'i> {
+    pub(super) identity: &'i Identity,
+    pub(super) why: Why,
+}
+
+impl Missing<'_> {
+    /// Why.
+    #[must_use]
+    pub fn why(&self) -> Why {
+        self.why
+    }
+
+    /// True when there is just nothing, which a policy may answer by skipping a limit. All else is
+    /// malformed: skipping a limit for it would make it the way around the limit.
+    #[must_use]
+    pub fn is_absent(&self) -> bool {
+        matches!(self.why, Why::Absent | Why::NoRoute)
+    }
+
+    /// The status that says so: 401 where a bearer key is absent, 404 where no route was matched,
+    /// 500 where the server gave no peer, else 400.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        match self.why {
+            Why::Absent if self.identity.is_bearer() => StatusCode::UNAUTHORIZED,
+            Why::NoRoute => StatusCode::NOT_FOUND,
+            Why::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl PartialEq for Missing<'_> {
+    /// Two are equal when they say the same of the same identity.
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq(self.identity, other.identity) && self.why == other.why
+    }
+}
+
+impl Eq for Missing<'_> {}
+
+impl fmt::Display for Missing<'_> {
+    /// A sentence for the caller; it shows nothing of the value.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let identity = self.identity;
+        match self.why {
+            Why::Absent => write!(f, "{identity} is missing"),
+            Why::NoRoute => f.write_str("no route matches this request"),
+            Why::Repeated => write!(f, "{identity} is given several times: give it once"),
+            Why::TooLong { bytes, most } => {
+                write!(f, "{identity} has {bytes} bytes: at most {most}")
+            }
+            Why::NotText => write!(f, "{identity} is not UTF-8"),
+            Why::NoPeer => write!(f, "{identity} is not known to the server"),
+        }
+    }
+}
+
+impl std::error::Error for Missing<'_> {}

@@ -1,0 +1,328 @@
+//! Who a client is: an address, a header, an API key, a route, or what a function says.
+//!
+//! Each [`Identity`] gives a [`Value`] or says why there is none: there is no value that callers
+//! share because they have none. The rules are in `docs/identity.md`.
+
+mod address;
+mod client;
+mod hops;
+mod key;
+mod missing;
+mod network;
+mod path;
+mod text;
+
+use core::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
+use http::{Extensions, HeaderMap, Method, Request, Uri};
+use tollgate::ParseError;
+
+pub use address::Ipv6Prefix;
+pub use client::{AddressHeader, Client, ClientAddress, MAX_HOPS, Peers, Remark};
+pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
+pub use missing::{Missing, Why};
+pub use network::{MAX_NETWORKS, Networks};
+pub use path::{Case, normal_path};
+pub use text::Value;
+
+/// The longest value of an identity other than a key, in bytes: a subject holds it as it is.
+pub const MAX_VALUE_BYTES: usize = 1_024;
+
+/// What of a request an identity is found in: all but its body.
+///
+/// Its `Debug` shows the method alone: the rest holds secrets and personal data.
+#[derive(Clone, Copy)]
+pub struct Head<'r> {
+    method: &'r Method,
+    uri: &'r Uri,
+    headers: &'r HeaderMap,
+    extensions: &'r Extensions,
+    peer: Option<IpAddr>,
+    route: Option<&'r str>,
+}
+
+impl<'r> Head<'r> {
+    /// The head of a request, without a peer and without a route.
+    #[must_use]
+    pub fn of<Body>(request: &'r Request<Body>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+            peer: None,
+            route: None,
+        }
+    }
+
+    /// With the address of the other end of the connection.
+    #[must_use]
+    pub fn with_peer(self, peer: IpAddr) -> Self {
+        Self { peer: Some(peer), ..self }
+    }
+
+    /// With the template that the router matched, as `/users/{id}`.
+    #[must_use]
+    pub fn with_route(self, route: &'r str) -> Self {
+        Self { route: Some(route), ..self }
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> &'r Method {
+        self.method
+    }
+
+    /// The URI as it was asked for; [`normal_path`] brings its path into one form.
+    #[must_use]
+    pub fn uri(&self) -> &'r Uri {
+        self.uri
+    }
+
+    /// The headers.
+    #[must_use]
+    pub fn headers(&self) -> &'r HeaderMap {
+        self.headers
+    }
+
+    /// What layers before this one have attached, as the user who was authenticated.
+    #[must_use]
+    pub fn extensions(&self) -> &'r Extensions {
+        self.extensions
+    }
+
+    /// The other end of the connection.
+    #[must_use]
+    pub fn peer(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    /// The template that the router matched.
+    #[must_use]
+    pub fn route(&self) -> Option<&'r str> {
+        self.route
+    }
+}
+
+impl fmt::Debug for Head<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Head({})", self.method)
+    }
+}
+
+/// One way to say whose request it is. Cheap to clone.
+///
+/// ```
+/// use http::Request;
+/// use tollgate_tower::identity::{Head, Identity};
+///
+/// let user = Identity::header("x-user")?;
+/// let request = Request::get("/").header("x-user", "42").body(())?;
+/// assert_eq!(user.value(&Head::of(&request)).map(|v| v.as_str().to_owned()), Ok("42".to_owned()));
+///
+/// let nobody = Request::get("/").body(())?;
+/// let missing = user.value(&Head::of(&nobody)).unwrap_err();
+/// assert_eq!(missing.to_string(), "the header `x-user` is missing");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Identity(Way);
+
+#[derive(Clone)]
+enum Way {
+    Client(ClientAddress),
+    Header { name: HeaderName, lowercase: bool },
+    Key(ApiKey),
+    Route,
+    Path(Case),
+    Own { name: Arc<str>, function: OwnFunction },
+}
+
+type OwnFunction = Arc<dyn Fn(&Head<'_>) -> Option<String> + Send + Sync>;
+
+impl Identity {
+    /// The client's address.
+    #[must_use]
+    pub fn client(address: ClientAddress) -> Self {
+        Self(Way::Client(address))
+    }
+
+    /// A header's value, taken as it is. Only for headers that something before this has checked
+    /// or set: what a client writes into it otherwise is a name that it gives itself.
+    ///
+    /// # Errors
+    /// What is no name of a header, and headers that hold secrets (`authorization`,
+    /// `proxy-authorization`, `cookie`): see [`Identity::api_key`].
+    pub fn header(name: &str) -> Result<Self, ParseError> {
+        let header = header_name(name)?;
+        if [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(&header) {
+            return Err(ParseError::whole(
+                name,
+                "this header holds a secret, and counts must not hold it",
+                "use `ApiKey`, which hashes it, or a function of yours",
+            ));
+        }
+        Ok(Self(Way::Header { name: header, lowercase: false }))
+    }
+
+    /// For a header: its value in lower case, as a login may read it. The others stay as they are.
+    #[must_use]
+    pub fn lowercase(self) -> Self {
+        match self.0 {
+            Way::Header { name, .. } => Self(Way::Header { name, lowercase: true }),
+            other => Self(other),
+        }
+    }
+
+    /// An API key, as its hash.
+    #[must_use]
+    pub fn api_key(key: ApiKey) -> Self {
+        Self(Way::Key(key))
+    }
+
+    /// The template that the router matched.
+    #[must_use]
+    pub fn route() -> Self {
+        Self(Way::Route)
+    }
+
+    /// The path in one form. A caller can think of any number of paths: prefer
+    /// [`Identity::route`].
+    #[must_use]
+    pub fn path(case: Case) -> Self {
+        Self(Way::Path(case))
+    }
+
+    /// What `function` says; `name` stands in errors.
+    #[must_use]
+    pub fn own(
+        name: &str,
+        function: impl Fn(&Head<'_>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Way::Own { name: name.into(), function: Arc::new(function) })
+    }
+
+    /// Whose request this is.
+    ///
+    /// # Errors
+    /// Why that cannot be said; only [`Missing::is_absent`] is the same as nobody.
+    pub fn value<'r>(&self, head: &Head<'r>) -> Result<Value<'r>, Missing<'_>> {
+        let found = match &self.0 {
+            Way::Client(address) => {
+                head.peer.ok_or(Why::NoPeer).map(|peer| address.client(peer, head.headers).value())
+            }
+            Way::Header { name, lowercase } => header_value(head.headers, name, *lowercase),
+            Way::Key(key) => key.value(head.headers),
+            Way::Route => match head.route {
+                Some(route) if !route.is_empty() => bounded(route).map(Value::borrowed),
+                _ => Err(Why::NoRoute),
+            },
+            Way::Path(case) => path_value(head.uri.path(), *case),
+            Way::Own { function, .. } => match function(head) {
+                Some(text) if !text.is_empty() => bounded(&text).map(|_| ()).map(|()| text),
+                _ => Err(Why::Absent),
+            }
+            .map(Value::owned),
+        };
+        found.map_err(|why| Missing { identity: self, why })
+    }
+
+    /// True when the identity is a bearer key, which a 401 can ask for.
+    fn is_bearer(&self) -> bool {
+        matches!(&self.0, Way::Key(key) if key.is_bearer())
+    }
+}
+
+impl fmt::Display for Identity {
+    /// What it is, for people: `the header `x-user``.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Way::Client(_) => f.write_str("the client's address"),
+            Way::Header { name, .. } => write!(f, "the header `{name}`"),
+            Way::Key(key) if key.is_bearer() => write!(f, "the {}", key.name()),
+            Way::Key(key) => write!(f, "the API key in `{}`", key.name()),
+            Way::Route => f.write_str("the route"),
+            Way::Path(_) => f.write_str("the path"),
+            Way::Own { name, .. } => write!(f, "`{name}`"),
+        }
+    }
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(address) => address.fmt(f),
+            Self::Header { name, lowercase } => {
+                f.debug_struct("Header").field("name", name).field("lowercase", lowercase).finish()
+            }
+            Self::Key(key) => key.fmt(f),
+            Self::Route => f.write_str("Route"),
+            Self::Path(case) => f.debug_tuple("Path").field(case).finish(),
+            Self::Own { name, .. } => f.debug_tuple("Own").field(name).finish(),
+        }
+    }
+}
+
+/// The name of a header, or what is wrong with it.
+fn header_name(name: &str) -> Result<HeaderName, ParseError> {
+    name.parse().map_err(|_| {
+        ParseError::whole(
+            name,
+            "this is no name of a header",
+            "use letters, digits and `-`, as in `x-user`",
+        )
+    })
+}
+
+/// The only line of a header, without blanks around it.
+fn one_line<'h>(headers: &'h HeaderMap, name: &HeaderName, most: usize) -> Result<&'h [u8], Why> {
+    let mut lines = headers.get_all(name).iter();
+    let line = lines.next().ok_or(Why::Absent)?.as_bytes();
+    if lines.next().is_some() {
+        return Err(Why::Repeated);
+    }
+    if line.len() > most {
+        return Err(Why::TooLong { bytes: line.len(), most });
+    }
+    match line.trim_ascii() {
+        b"" => Err(Why::Absent),
+        line => Ok(line),
+    }
+}
+
+fn header_value<'r>(
+    headers: &'r HeaderMap,
+    name: &HeaderName,
+    lowercase: bool,
+) -> Result<Value<'r>, Why> {
+    let line = one_line(headers, name, MAX_VALUE_BYTES)?;
+    let text = core::str::from_utf8(line).map_err(|_| Why::NotText)?;
+    if !lowercase {
+        return Ok(Value::borrowed(text));
+    }
+    // Blanks other than ASCII ones are trimmed too, as logins do; what is left may be nothing.
+    match text.trim().to_lowercase() {
+        text if text.is_empty() => Err(Why::Absent),
+        text => Ok(Value::owned(text)),
+    }
+}
+
+fn path_value(path: &str, case: Case) -> Result<Value<'_>, Why> {
+    bounded(path)?;
+    let form = normal_path(path, case);
+    bounded(&form)?;
+    Ok(match form {
+        std::borrow::Cow::Borrowed(text) => Value::borrowed(text),
+        std::borrow::Cow::Owned(text) => Value::owned(text),
+    })
+}
+
+fn bounded(text: &str) -> Result<&str, Why> {
+    if text.len() > MAX_VALUE_BYTES {
+        return Err(Why::TooLong { bytes: text.len(), most: MAX_VALUE_BYTES });
+    }
+    Ok(text)
+}
