@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn any_name_can_be_read_back(name in ".{1,40}") {
+    fn any_name_can_be_read_back(name in ".{1,12}") {
         let set: LimitSet = "1/h via gcra".parse().unwrap();
         let card = Card::new(&name, &set).unwrap();
         let policies = read(&card.policy().parse().unwrap());
