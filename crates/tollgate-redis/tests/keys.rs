@@ -65,7 +65,15 @@ fn keys_are_named_as_the_page_says() {
             "" => Keys::new(),
             shard => Keys::new().sharded(shard),
         };
-        assert_eq!(keys.state(&subject, &plain(limits).parse().unwrap()), plain(key));
+        let (policy, limits) = match plain(limits).split_once('>') {
+            Some((policy, limits)) => (Some(policy), limits),
+            None => (None, plain(limits)),
+        };
+        let mut limits: LimitSet = limits.parse().unwrap();
+        if let Some(policy) = policy {
+            limits = limits.in_policy(policy).unwrap();
+        }
+        assert_eq!(keys.state(&subject, &limits), plain(key));
     }
 }
 

@@ -22,8 +22,11 @@ const MAX_CACHED: usize = 1 << 12;
 pub(crate) struct Cache {
     /// Numbers that are this process's to hand out.
     numbers: Range<u64>,
-    /// By the full form of a set: the ids of its identity and of the full form itself.
-    ids: HashMap<String, Ids>,
+    /// By the identity of a set and its full form: the ids of both. The full form alone says not
+    /// whose count it is, since it is the same within a policy and without.
+    ids: HashMap<String, HashMap<String, Ids>>,
+    /// How many full forms are in `ids`.
+    sets_known: usize,
     /// The sets that states were written under, by id.
     sets: HashMap<i64, LimitSet>,
     /// How much is to be looked at for expired rows: writes add to it, sweeping pays it.
@@ -34,6 +37,10 @@ impl Cache {
     /// A cache that knows nothing, with rows to be looked at: so many shares.
     pub(crate) fn owing(shares: u32) -> Self {
         Self { owed: shares, ..Self::default() }
+    }
+
+    fn known(&self, limits: &LimitSet) -> Option<Ids> {
+        self.ids.get(limits.identity())?.get(limits.full_text()).copied()
     }
 }
 
@@ -157,8 +164,8 @@ impl<'c> Context<'c> {
 
     /// The ids of a set, when the file knows its identity, and 0 for a full form unknown to it.
     pub(crate) fn ids(&self, limits: &LimitSet) -> Result<Option<Ids>, StoreError> {
-        if let Some(ids) = self.cache.borrow().ids.get(limits.full_text()) {
-            return Ok(Some(*ids));
+        if let Some(ids) = self.cache.borrow().known(limits) {
+            return Ok(Some(ids));
         }
         let Some(counted) = self.text_id(limits.identity())? else { return Ok(None) };
         let Some(written) = self.text_id(limits.full_text())? else {
@@ -169,8 +176,8 @@ impl<'c> Context<'c> {
 
     /// The ids of a set, written down if the file does not know it yet.
     pub(crate) fn make_ids(&self, limits: &LimitSet) -> Result<Ids, StoreError> {
-        if let Some(ids) = self.cache.borrow().ids.get(limits.full_text()) {
-            return Ok(*ids);
+        if let Some(ids) = self.cache.borrow().known(limits) {
+            return Ok(ids);
         }
         let counted = self.make_text_id(limits.identity())?;
         let written = self.make_text_id(limits.full_text())?;
@@ -179,10 +186,14 @@ impl<'c> Context<'c> {
 
     fn cache_ids(&self, limits: &LimitSet, ids: Ids) -> Ids {
         let mut cache = self.cache.borrow_mut();
-        if cache.ids.len() >= MAX_CACHED {
+        if cache.sets_known >= MAX_CACHED {
             cache.ids.clear();
+            cache.sets_known = 0;
         }
-        cache.ids.insert(limits.full_text().to_owned(), ids);
+        let same = cache.ids.entry(limits.identity().to_owned()).or_default();
+        if same.insert(limits.full_text().to_owned(), ids).is_none() {
+            cache.sets_known += 1;
+        }
         ids
     }
 

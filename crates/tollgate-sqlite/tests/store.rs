@@ -93,6 +93,22 @@ fn denials_and_looks_write_nothing() {
 }
 
 #[test]
+fn the_same_limits_count_apart_in_each_policy() {
+    let kit = Kit::new();
+    let limiter = kit.limiter("1/h via gcra");
+    let sets = ["one", "two"].map(|name| limiter.limits().clone().in_policy(name).expect("a name"));
+    for set in std::iter::once(limiter.limits()).chain(&sets) {
+        let ask = || block_on(limiter.check(Ask::new("bob").under(set))).expect("a decision");
+        let first = ask();
+        assert!(first.is_allowed(), "{}", set.identity());
+        assert!(!ask().is_allowed(), "{}", set.identity());
+        let receipt = first.receipt().expect("charged");
+        assert_eq!(block_on(limiter.refund(&receipt)).expect("an answer").given, [1]);
+        assert!(ask().is_allowed(), "{}", set.identity());
+    }
+}
+
+#[test]
 fn writes_take_expired_rows_away_and_their_events() {
     let kit = Kit::new();
     let limiter = kit.limiter("3/10s via sliding_log, 100/m via gcra");

@@ -449,11 +449,46 @@ impl LimitSet {
             places,
             words,
             logs,
-            identity_hash: BuildHasherDefault::<DefaultHasher>::default().hash_one(&identity),
+            identity_hash: hash_of(&identity),
             identity,
             full_text,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             greedy,
+        })))
+    }
+
+    /// The same limits within a policy: they count apart from those of every other policy and from
+    /// those of none. The identity begins with `NAME>`; the full form stays as it is. A set that
+    /// is in a policy already moves to this one.
+    ///
+    /// ```
+    /// use tollgate::LimitSet;
+    /// let set: LimitSet = "10/s, 240/h".parse()?;
+    /// let api = set.clone().in_policy("api")?;
+    /// assert_eq!(api.identity(), "api>sliding_log/1h,sliding_log/1s");
+    /// assert_eq!((api.full_text(), api.to_string()), (set.full_text(), set.to_string()));
+    /// assert!(!api.counts_as(&set));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
+    pub fn in_policy(self, name: &str) -> Result<Self, ParseError> {
+        notation::check_policy(name)?;
+        let Inner { limits, places, words, logs, identity, full_text, greedy, .. } = &*self.0;
+        // No identity of a limit has a `>`, so that the policy can be told from what follows.
+        let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
+        let identity = format!("{name}>{bare}");
+        Ok(Self(Arc::new(Inner {
+            limits: limits.clone(),
+            places: places.clone(),
+            words: *words,
+            logs: *logs,
+            identity_hash: hash_of(&identity),
+            identity,
+            full_text: full_text.clone(),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            greedy: *greedy,
         })))
     }
 
@@ -463,7 +498,8 @@ impl LimitSet {
         &self.0.limits
     }
 
-    /// What a count belongs to: the sorted identities of the limits, joined by `,`.
+    /// What a count belongs to: the sorted identities of the limits, joined by `,`; within a policy
+    /// its name and `>` before them.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.0.identity
@@ -499,7 +535,8 @@ impl LimitSet {
     #[must_use]
     #[inline]
     pub fn counts_as(&self, other: &Self) -> bool {
-        self.0.serial == other.0.serial || self.0.full_text == other.0.full_text
+        self.0.serial == other.0.serial
+            || (self.0.full_text == other.0.full_text && self.0.identity == other.0.identity)
     }
 
     /// A hash of the identity, the same in every process.
@@ -540,6 +577,11 @@ impl LimitSet {
     }
 }
 
+/// The same in every process.
+fn hash_of(identity: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(identity)
+}
+
 impl FromStr for LimitSet {
     type Err = ParseError;
 
@@ -557,7 +599,8 @@ impl From<Limit> for LimitSet {
 
 impl PartialEq for LimitSet {
     fn eq(&self, other: &Self) -> bool {
-        self.0.serial == other.0.serial || self.0.limits == other.0.limits
+        self.0.serial == other.0.serial
+            || (self.0.limits == other.0.limits && self.0.identity == other.0.identity)
     }
 }
 
@@ -578,5 +621,42 @@ impl fmt::Display for LimitSet {
 impl fmt::Debug for LimitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "LimitSet({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_part_of_the_identity_and_of_nothing_else() {
+        let set: LimitSet = "api: 5/10s, 20/10s".parse().unwrap();
+        let one = set.clone().in_policy("a-1_b.C").unwrap();
+        let two = set.clone().in_policy("9").unwrap();
+        assert_eq!(one.identity(), "a-1_b.C>api,sliding_log/10s");
+        assert_eq!(one.clone().in_policy("9").unwrap(), two);
+        assert_ne!(one, two);
+        assert!(!one.counts_as(&two) && !one.counts_as(&set));
+        assert_eq!((one.places(), one.full_text()), (set.places(), set.full_text()));
+        for name in ["", "a>b", "a b", "ä", &"x".repeat(65)] {
+            let error = set.clone().in_policy(name).unwrap_err().to_string();
+            assert!(error.contains("no name of a policy"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn policies_do_not_share_counts_in_memory() {
+        let limiter = crate::Limiter::memory("1/h via gcra".parse().unwrap());
+        let one = limiter.limits().clone().in_policy("one").unwrap();
+        let two = limiter.limits().clone().in_policy("two").unwrap();
+        for set in [limiter.limits(), &one, &two] {
+            let ask = || crate::Ask::new("bob").under(set);
+            assert!(limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
+            assert!(!limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
+        }
+        // Parsed anew, as a reload does, it is the same count.
+        let again: LimitSet = "1/h via gcra".parse().unwrap();
+        let again = again.in_policy("two").unwrap();
+        assert!(!limiter.check_now(crate::Ask::new("bob").under(&again)).unwrap().is_allowed());
     }
 }

@@ -419,6 +419,19 @@ pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(),
     ))
 }
 
+/// Refuses what is no name of a policy: it becomes a part of keys.
+pub(crate) fn check_policy(name: &str) -> Result<(), ParseError> {
+    let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+    if !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.bytes().all(sound) {
+        return Ok(());
+    }
+    Err(ParseError::whole(
+        name,
+        "this is no name of a policy",
+        format!("a name is 1 to {MAX_NAME_CHARS} letters, digits, `_`, `-` or `.`"),
+    ))
+}
+
 /// `did you mean `x`? ` when a name is near, else nothing.
 fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     names

@@ -93,7 +93,13 @@ pub(super) fn fingerprint(question: &Question<'_>) -> String {
     let mut digest = sha1::Sha1::new();
     digest.update(format!("{} {}", question.cost, mode_number(question.mode, false)));
     for part in &question.parts {
-        digest.update(format!("\n{} {}", part.subject, part.limits.full_text()));
+        // The full form says how it counts, the identity whose count it is.
+        let limits = part.limits;
+        let (identity, full) = (limits.identity(), limits.full_text());
+        digest.update(format!("\n{} {full}", part.subject));
+        if identity.contains('>') {
+            digest.update(format!(" {identity}"));
+        }
     }
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
