@@ -17,7 +17,9 @@ impl Line {
         Self { bytes: [0; ROOM], len: 0, full: false }
     }
 
-    pub(super) fn text(mut self, text: &str) -> Self {
+    // By reference: moving the room along cost more than all else.
+    #[inline]
+    pub(super) fn text(&mut self, text: &str) -> &mut Self {
         let end = self.len + text.len();
         match self.bytes.get_mut(self.len..end) {
             Some(room) => {
@@ -29,7 +31,8 @@ impl Line {
         self
     }
 
-    pub(super) fn number(self, number: u64) -> Self {
+    #[inline]
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
         // 20 digits are the most that 64 bits have.
         let mut digits = [b'0'; 20];
         let mut start = digits.len();

@@ -153,7 +153,8 @@ impl Answers {
             if let Some(value) = card::policy(cards, bound) {
                 headers.append(RATE_LIMIT_POLICY, value);
             }
-            let line = Line::new().text(&bound.item.name).text(";r=").number(numbers.remaining);
+            let mut line = Line::new();
+            line.text(&bound.item.name).text(";r=").number(numbers.remaining);
             if let Some(value) = line.text(";t=").number(numbers.seconds()).value() {
                 headers.append(RATE_LIMIT, value);
             }
