@@ -88,6 +88,12 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 type Side<'a> = (String, Box<dyn FnMut(usize) + 'a>);
 
 fn main() {
+    let one = policies(1, "first");
+    let limits = one.policies()[0].entries[0].limits.clone();
+    let all = requests(1);
+    let texts: Vec<String> = all.iter().map(|request| format!("ip:{}", request.ip)).collect();
+    let limiter = Limiter::new(limits.clone(), MemoryStore::new());
+    let future = Limiter::new(limits, MemoryStore::new());
     let mut sides: Vec<Side<'_>> = Vec::new();
     for combine in ["first", "all"] {
         for count in [1, 100, 10_000] {
@@ -99,12 +105,6 @@ fn main() {
             sides.push((format!("match {combine}, {count} policies"), Box::new(side)));
         }
     }
-    let one = policies(1, "first");
-    let limits = one.policies()[0].entries[0].limits.clone();
-    let all = requests(1);
-    let texts: Vec<String> = all.iter().map(|request| format!("ip:{}", request.ip)).collect();
-    let limiter = Limiter::new(limits.clone(), MemoryStore::new());
-    let future = Limiter::new(limits, MemoryStore::new());
     let side = |i: usize| {
         let text = texts[i % texts.len()].as_str();
         black_box(limiter.check_now(text).unwrap().is_allowed());

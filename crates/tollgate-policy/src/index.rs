@@ -50,30 +50,12 @@ struct PrefixOf {
 impl Index {
     /// Files the lists under their numbers, which are their places.
     pub(crate) fn new(lists: Vec<Vec<Condition>>) -> Self {
-        let mut shared: HashMap<(&Field, &Pattern), u32, Hash> = HashMap::default();
-        for condition in lists.iter().flatten() {
-            for pattern in &condition.any_of {
-                *shared.entry((&condition.field, pattern)).or_default() += 1;
-            }
-        }
-        let rank = |condition: &Condition| {
-            let weak = |pattern: &Pattern| match pattern {
-                Pattern::Exact(_) => 0,
-                Pattern::Prefix(_) | Pattern::Below(_) => 1,
-                Pattern::Any => 2,
-            };
-            let worst = condition.any_of.iter().map(|pattern| {
-                (shared.get(&(&condition.field, pattern)).copied().unwrap_or(0), weak(pattern))
-            });
-            // `Any` leads everywhere, however few write it.
-            let any = condition.any_of.contains(&Pattern::Any);
-            (any, worst.max(), condition.any_of.len())
-        };
+        let anchors = anchors(&lists);
         let mut index = Self { lists: Vec::new(), always: Vec::new(), fields: Vec::new() };
         let mut begins: HashMap<(usize, Vec<u8>), Vec<u32>, Hash> = HashMap::default();
         let mut ends: HashMap<(usize, Vec<u8>), Vec<u32>, Hash> = HashMap::default();
-        for (number, list) in (0..).zip(&lists) {
-            let Some(anchor) = list.iter().min_by_key(|condition| rank(condition)) else {
+        for ((number, list), anchor) in (0..).zip(&lists).zip(anchors) {
+            let Some(anchor) = anchor.and_then(|at| list.get(at)) else {
                 index.always.push(number);
                 continue;
             };
@@ -164,6 +146,36 @@ impl Index {
     pub(crate) fn first<F: Fields + ?Sized>(&self, fields: &F) -> Option<u32> {
         self.candidates(fields).into_iter().find(|number| self.holds(*number, fields))
     }
+}
+
+/// For each list the place of the condition it is filed under: the one that the fewest share.
+fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
+    let mut shared: HashMap<(&Field, &Pattern), u32, Hash> = HashMap::default();
+    for condition in lists.iter().flatten() {
+        for pattern in &condition.any_of {
+            *shared.entry((&condition.field, pattern)).or_default() += 1;
+        }
+    }
+    let rank = |condition: &Condition| {
+        let weak = |pattern: &Pattern| match pattern {
+            Pattern::Exact(_) => 0,
+            Pattern::Prefix(_) | Pattern::Below(_) => 1,
+            Pattern::Any => 2,
+        };
+        let worst = condition.any_of.iter().map(|pattern| {
+            (shared.get(&(&condition.field, pattern)).copied().unwrap_or(0), weak(pattern))
+        });
+        // `Any` leads everywhere, however few write it.
+        let any = condition.any_of.contains(&Pattern::Any);
+        (any, worst.max(), condition.any_of.len())
+    };
+    lists
+        .iter()
+        .map(|list| {
+            let each = list.iter().enumerate();
+            each.min_by_key(|(_, condition)| rank(condition)).map(|(at, _)| at)
+        })
+        .collect()
 }
 
 /// A value as patterns are written: hosts in lower case.

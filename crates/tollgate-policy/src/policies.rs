@@ -66,8 +66,7 @@ impl Policies {
     /// As [`Policies::parse`].
     pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
         let read = read(text, format);
-        let (mut policies, mut places, mut problems) =
-            (read.policies, read.places, read.problems);
+        let (mut policies, mut places, mut problems) = (read.policies, read.places, read.problems);
         if !policies.is_empty() {
             problems.extend(check(read.combine, &mut policies, &mut places));
         }
@@ -154,7 +153,8 @@ impl Policies {
         for number in index.candidates(fields) {
             let shadow = self.ready(number).is_some_and(|ready| ready.shadow);
             // With `first`, one shadow is asked: the one that would count, were it none.
-            let of_no_interest = *combine == Combine::First && shadow && !matched.shadows.is_empty();
+            let of_no_interest =
+                *combine == Combine::First && shadow && !matched.shadows.is_empty();
             if of_no_interest || !index.holds(number, fields) {
                 continue;
             }

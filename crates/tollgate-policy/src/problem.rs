@@ -226,9 +226,8 @@ impl Problems {
         let (shown, from) = self.shown(at);
         if shown.trim().is_empty() {
             // There is no word to point at: an empty file, or its end.
-            let origin = annotate_snippets::Origin::path(self.file.as_str())
-                .line(line)
-                .char_column(column);
+            let origin =
+                annotate_snippets::Origin::path(self.file.as_str()).line(line).char_column(column);
             return renderer.render(&[title.element(origin).element(remedy)]);
         }
         let end = (at.end - from.min(at.end)).min(shown.len()).max(at.start - from);

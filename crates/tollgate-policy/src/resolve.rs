@@ -70,12 +70,22 @@ pub(crate) struct Plan {
 /// Why a request is denied before anybody is asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    Banned { policy: u32 },
-    Missing { policy: u32, field: Field },
+    Banned {
+        policy: u32,
+    },
+    Missing {
+        policy: u32,
+        field: Field,
+    },
     /// Its cost is above the bound.
-    Cost { policy: u32 },
+    Cost {
+        policy: u32,
+    },
     /// It would take more subjects than one check has.
-    Parts { policy: u32, on_failure: OnFailure },
+    Parts {
+        policy: u32,
+        on_failure: OnFailure,
+    },
 }
 
 /// What becomes of one entry.
@@ -195,7 +205,7 @@ impl ReadyEntry {
 
 /// A subject of one dimension: made on the stack first, since most values are short and plain.
 fn single(name: &str, value: &str) -> Option<Subject> {
-    let mut text: SmallVec<[u8; 120]> = SmallVec::new();
+    let mut text: SmallVec<[u8; 128]> = SmallVec::new();
     if name.len() + value.len() >= text.inline_size() {
         return Subject::of(name, value).ok();
     }

@@ -129,9 +129,8 @@ fn a_pair_of_caller_and_resource_is_one_subject() {
 
 #[test]
 fn what_stands_in_counts_as_what_it_is() {
-    let (gate, _) = gate(&one(
-        r#"limits = [{ subject = ["user", "ip"], limit = "1/h", absent = "ip" }]"#,
-    ));
+    let (gate, _) =
+        gate(&one(r#"limits = [{ subject = ["user", "ip"], limit = "1/h", absent = "ip" }]"#));
     let subject = |fields: &[(&str, &str)]| {
         let answer = ask(&gate, fields);
         let (_, report) = answer.reports().next().unwrap();
@@ -148,8 +147,7 @@ fn what_stands_in_counts_as_what_it_is() {
 
 #[test]
 fn overrides_take_the_place_of_a_limit() {
-    let (gate, _) = gate(&one(
-        r#"
+    let (gate, _) = gate(&one(r#"
         [[policies.limits]]
         subject = "user"
         limit = "2/h"
@@ -163,8 +161,7 @@ fn overrides_take_the_place_of_a_limit() {
         [[policies.limits.overrides]]
         when = { user = "root*" }
         limit = "unlimited"
-        "#,
-    ));
+        "#));
     assert_eq!(admitted(&asked(&gate, 9, &[("user", "ann")])), 2);
     // The identity of the limits is the same, and so is the count.
     assert_eq!(admitted(&asked(&gate, 9, &[("user", "ann"), ("field.plan", "pro")])), 3);
@@ -359,17 +356,20 @@ fn an_observer_is_told_of_each_policy_and_of_no_subject() {
         let _ = ask(&gate, &[("ip", "1.1.1.1"), ("path", "/api/x")]);
     }
     let _ = ask(&gate, &[]);
-    assert_eq!(*seen.lock().unwrap(), [
-        "narrow allowed store 2",
-        "wide allowed store 0",
-        "trial allowed shadow 1",
-        "narrow allowed store 2",
-        "wide allowed store 0",
-        "trial denied shadow 1",
-        "narrow denied store 2",
-        "wide withheld store 0",
-        "- no_policy policy 0",
-    ]);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            "narrow allowed store 2",
+            "wide allowed store 0",
+            "trial allowed shadow 1",
+            "narrow allowed store 2",
+            "wide allowed store 0",
+            "trial denied shadow 1",
+            "narrow denied store 2",
+            "wide withheld store 0",
+            "- no_policy policy 0",
+        ]
+    );
     assert_eq!(gate.unmatched(), 1);
 }
 
@@ -415,7 +415,9 @@ fn a_live_limit_is_raised_and_lowered_and_keeps_its_count() {
     let counts: HashMap<String, _> = gate.counters().into_iter().collect();
     assert_eq!(counts["p"].total(Outcome::Allowed), 9);
     // Another name is another count.
-    gate.replace(parse(&one("limits = [{ subject = \"ip\", limit = \"5/h\" }]").replace("\"p\"", "\"q\"")));
+    gate.replace(parse(
+        &one("limits = [{ subject = \"ip\", limit = \"5/h\" }]").replace("\"p\"", "\"q\""),
+    ));
     assert!(ask(&gate, &call).is_allowed());
 }
 

@@ -236,7 +236,8 @@ impl ProblemJson {
 
 impl PolicyJson {
     fn of(policy: &Policy) -> Self {
-        let texts = |all: &[tollgate_policy::Condition]| all.iter().map(ToString::to_string).collect();
+        let texts =
+            |all: &[tollgate_policy::Condition]| all.iter().map(ToString::to_string).collect();
         let entry = |entry: &Entry| EntryJson {
             subject: entry.subject.iter().map(Dimension::to_string).collect(),
             limits: entry

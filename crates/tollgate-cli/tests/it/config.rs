@@ -43,7 +43,7 @@ fn the_examples_are_fine_and_explained() {
     for says in [
         "0 warnings",
         "to every request",
-        "240/1h via sliding_log: 240 at once, at most 240 in any 1h",
+        "240/h via sliding_log: 240 at once, at most 240 in any 1h",
         "without user: skip",
         "field.weight, at most 50, otherwise 1",
         "allow, after 0.05s at most",
@@ -62,7 +62,7 @@ fn exit_codes_tell_errors_from_warnings() {
     let (broken, warned) = (broken.to_str().unwrap(), warned.to_str().unwrap());
     let (code, out, _) = place.run(&["config", "check", warned]);
     assert_eq!(code, 0);
-    assert!(out.contains("warning: `36000/1h via sliding_log` never binds"), "{out}");
+    assert!(out.contains("warning: `36000/h via sliding_log` never binds"), "{out}");
     assert_eq!(place.run(&["config", "check", warned, "--deny-warnings"]).0, 1);
     let (code, out, _) = place.run(&["config", "check", warned, broken, "--deny-warnings"]);
     assert_eq!(code, 2);

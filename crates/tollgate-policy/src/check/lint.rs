@@ -176,7 +176,10 @@ fn across(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
             // One is enough to know of it.
             return problems.push(Problem::warning(
                 place.name,
-                format!("a check of `{}` and `{}` may cross slots on a cluster", other.name, policy.name),
+                format!(
+                    "a check of `{}` and `{}` may cross slots on a cluster",
+                    other.name, policy.name
+                ),
                 "give both the same `shard`, or write `shard = \"never\"` when they are not for a \
                  cluster",
             ));

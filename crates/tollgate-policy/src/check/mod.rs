@@ -20,7 +20,11 @@ mod subjects;
 const MAX_PAIRS: usize = 4_000_000;
 
 /// Says what is wrong, and joins the entries of a policy that have the same subject.
-pub(crate) fn check(combine: Combine, policies: &mut [Policy], places: &mut Places) -> Vec<Problem> {
+pub(crate) fn check(
+    combine: Combine,
+    policies: &mut [Policy],
+    places: &mut Places,
+) -> Vec<Problem> {
     let mut problems = Vec::new();
     if policies.is_empty() || policies.len() > MAX_POLICIES {
         problems.push(Problem::error(
@@ -185,7 +189,9 @@ fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
         problems.push(Problem::error(
             None.or(places.policies.first().and_then(|place| place.whole)),
             format!("the policies without conditions count {every} subjects together"),
-            format!("one check has at most {MAX_PARTS}: give them conditions, or `match = \"first\"`"),
+            format!(
+                "one check has at most {MAX_PARTS}: give them conditions, or `match = \"first\"`"
+            ),
         ));
     }
     let Some((first, _)) = enforced.first() else { return };

@@ -149,11 +149,7 @@ fn ways(entry: &Entry) -> Option<BTreeSet<BTreeSet<Dimension>>> {
 }
 
 /// Two constants of one name and different values are no subject.
-fn twice_named(
-    ways: &BTreeSet<BTreeSet<Dimension>>,
-    at: &EntryPlace,
-    problems: &mut Vec<Problem>,
-) {
+fn twice_named(ways: &BTreeSet<BTreeSet<Dimension>>, at: &EntryPlace, problems: &mut Vec<Problem>) {
     let clash = ways.iter().find_map(|way| {
         let names: Vec<String> = way.iter().map(Dimension::name).collect();
         names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())

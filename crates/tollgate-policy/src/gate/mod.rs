@@ -197,11 +197,8 @@ impl<S: Store> Gate<S> {
         let matched = live.policies.matched(fields);
         let next = live.next(&matched.enforced, fields);
         // Planned now, since the fields are there only now; asked when the others admit.
-        let shadows: SmallVec<[(u32, Next); 1]> = matched
-            .shadows
-            .iter()
-            .map(|number| (*number, live.next(&[*number], fields)))
-            .collect();
+        let shadows: SmallVec<[(u32, Next); 1]> =
+            matched.shadows.iter().map(|number| (*number, live.next(&[*number], fields))).collect();
         let enforced = matched.enforced;
         async move {
             let (asked, authority) = inner.perform(&live, next).await;
@@ -255,7 +252,8 @@ impl<S: Store> Gate<S> {
         }
         for shadowed in &answer.shadows {
             if let Some(receipt) = shadowed.0.decision.as_ref().and_then(Decision::receipt) {
-                self.charge(&receipt, units, answer).await?;
+                // What a shadow grants has no effect.
+                let _ = self.charge(&receipt, units, answer).await?;
             }
         }
         let Some(receipt) = answer.decision().and_then(Decision::receipt) else { return Ok(None) };
@@ -287,9 +285,10 @@ impl<S: Store> Inner<S> {
             Next::Ask(plan) => plan,
         };
         let parts: SmallVec<[u32; 4]> = plan.parts.iter().map(|(_, at)| at.policy).collect();
-        let mut each = plan.parts.into_iter().filter_map(|(subject, at)| {
-            Some((subject, live.policies.set_at(at)?))
-        });
+        let mut each = plan
+            .parts
+            .into_iter()
+            .filter_map(|(subject, at)| Some((subject, live.policies.set_at(at)?)));
         let Some((subject, limits)) = each.next() else {
             return (Asked::alone(Outcome::Unlimited, parts.first().copied()), Authority::Policy);
         };

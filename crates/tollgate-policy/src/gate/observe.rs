@@ -100,7 +100,10 @@ const MAX_KEPT: usize = 2 * crate::read::MAX_POLICIES;
 
 impl Registry {
     /// The counters of these policies, in their order.
-    pub(crate) fn of<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Vec<Arc<Counters>> {
+    pub(crate) fn of<'n>(
+        &self,
+        names: impl Iterator<Item = &'n str> + Clone,
+    ) -> Vec<Arc<Counters>> {
         let mut known = self.0.lock();
         if known.len() > MAX_KEPT {
             let live: std::collections::BTreeSet<&str> = names.clone().collect();

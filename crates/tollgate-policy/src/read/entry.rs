@@ -196,17 +196,15 @@ fn overrides(
             continue;
         };
         let remedy = "say for whom, as `when = { user = \"alice\" }`";
-        let conditions = reader
-            .required(&keys, keys.at, "when", remedy)
-            .and_then(|node| when(reader, node));
+        let conditions =
+            reader.required(&keys, keys.at, "when", remedy).and_then(|node| when(reader, node));
         let remedy = "say how much, as `limit = \"100/s\"`, `\"unlimited\"` or `\"banned\"`";
-        let rule = reader.required(&keys, keys.at, "limit", remedy).and_then(|node| {
-            match &node.value {
+        let rule =
+            reader.required(&keys, keys.at, "limit", remedy).and_then(|node| match &node.value {
                 Value::Text(word) if word == "unlimited" => Some(Rule::Unlimited),
                 Value::Text(word) if word == "banned" => Some(Rule::Banned),
                 _ => limits(reader, node, "limit").map(Rule::Limits),
-            }
-        });
+            });
         match (conditions, rule) {
             (Some(when), Some(rule)) => {
                 place.overrides.push(Some(node.at));
@@ -253,6 +251,8 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
             None => sound = false,
         }
     }
+    // TOML's tables have no order: one order for one meaning.
+    conditions.sort_by(|a, b| a.field.cmp(&b.field));
     sound.then_some(conditions)
 }
 
@@ -298,11 +298,8 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
 fn flat(pairs: &[(Key, Node)]) -> Vec<(Key, &Node)> {
     fn add<'n>(prefix: &str, pairs: &'n [(Key, Node)], into: &mut Vec<(Key, &'n Node)>) {
         for (key, node) in pairs {
-            let text = if prefix.is_empty() {
-                key.text.clone()
-            } else {
-                format!("{prefix}.{}", key.text)
-            };
+            let text =
+                if prefix.is_empty() { key.text.clone() } else { format!("{prefix}.{}", key.text) };
             let named = ["header", "field"].iter().any(|kind| {
                 text == *kind || text.strip_prefix(kind).is_some_and(|t| t.starts_with('.'))
             });

@@ -19,21 +19,11 @@ impl<'s> Reader<'s> {
         Self { source, problems: Vec::new() }
     }
 
-    pub(super) fn error(
-        &mut self,
-        at: Span,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) {
+    pub(super) fn error(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {
         self.problems.push(Problem::error(Some(at), what, remedy));
     }
 
-    pub(super) fn warning(
-        &mut self,
-        at: Span,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) {
+    pub(super) fn warning(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {
         self.problems.push(Problem::warning(Some(at), what, remedy));
     }
 

@@ -160,7 +160,8 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
     });
     let shard = keys.get("shard").map_or(Some(Shard::Unsaid), |node| {
         place.shard = Some(node.at);
-        let text = reader.text(node, "shard", "a field, as `\"field.resource\"`, or `\"never\"`")?;
+        let text =
+            reader.text(node, "shard", "a field, as `\"field.resource\"`, or `\"never\"`")?;
         if text == "never" {
             return Some(Shard::Never);
         }

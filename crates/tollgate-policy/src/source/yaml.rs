@@ -41,7 +41,7 @@ fn options() -> serde_saphyr::Options {
         max_depth: 64,
     };
     serde_saphyr::options! {
-        budget: Some(budget),
+        budget: budget,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
         // Ours to report, with both places.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
