@@ -8,13 +8,17 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
     ("tollgate-tower", &["tollgate"]),
     ("tollgate-lab", &["tollgate"]),
-    ("tollgate-cli", &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-lab"]),
+    ("tollgate-policy", &["tollgate"]),
+    (
+        "tollgate-cli",
+        &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-lab", "tollgate-policy"],
+    ),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),
     // The tables in the documents come from the registry.

@@ -3,11 +3,12 @@
 use anyhow::Result;
 use clap::CommandFactory as _;
 
-use crate::args::{Bench, Cli, Command};
+use crate::args::{Bench, Cli, Command, Config};
 use crate::show::Output;
 
 mod bench;
 mod check;
+mod config;
 mod count;
 mod doctor;
 mod explain;
@@ -28,6 +29,8 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Replay(args) => replay::replay(&args, out),
         Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),
+        Command::Config(Config::Check(args)) => config::check(&args, out),
+        Command::Config(Config::Schema) => config::print_schema(out),
         Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
         Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
         Command::Bench(Bench::Redis(args)) => bench::redis(&args, out),

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod benching;
+mod config;
 mod counting;
 mod doctor;
 mod examples;

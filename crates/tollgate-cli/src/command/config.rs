@@ -1,0 +1,275 @@
+//! `config`: whether policy files are right, and the schema for editors.
+
+use std::path::Path;
+
+use anyhow::Result;
+use serde::Serialize;
+use tollgate_policy::{
+    Combine, Dimension, Entry, Level, Policies, Policy, Problem, Problems, Rule, Shard, schema,
+};
+
+use crate::args::ConfigCheck;
+use crate::show::{Output, count, duration, wrapped};
+
+/// The exit code of a file that cannot be taken.
+const BROKEN: u8 = 2;
+
+/// The exit code of warnings, where they are to be denied.
+const WARNED: u8 = 1;
+
+#[derive(Debug, Serialize)]
+struct FileJson {
+    file: String,
+    fine: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    combine: Option<&'static str>,
+    problems: Vec<ProblemJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problems_not_shown: Option<usize>,
+    policies: Vec<PolicyJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProblemJson {
+    level: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    what: String,
+    remedy: String,
+}
+
+#[derive(Debug, Serialize)]
+struct PolicyJson {
+    name: String,
+    when: Vec<String>,
+    limits: Vec<EntryJson>,
+    on_failure: &'static str,
+    deadline: String,
+    cost: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<String>,
+    shadow: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct EntryJson {
+    subject: Vec<String>,
+    limits: Vec<LimitJson>,
+    absent: std::collections::BTreeMap<String, String>,
+    overrides: Vec<OverrideJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitJson {
+    limit: String,
+    worst_window: u64,
+    window: String,
+}
+
+#[derive(Debug, Serialize)]
+struct OverrideJson {
+    when: Vec<String>,
+    limit: String,
+}
+
+/// Reads every file, whatever is wrong with those before it.
+pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
+    let mut code = 0;
+    let mut all = Vec::new();
+    for (number, path) in args.files.iter().enumerate() {
+        let read = Policies::load(path);
+        let problems = match &read {
+            Ok(policies) => policies.warnings(),
+            Err(problems) => problems,
+        };
+        let worst = match &read {
+            Err(_) => BROKEN,
+            Ok(_) if !problems.is_empty() && args.deny_warnings => WARNED,
+            Ok(_) => 0,
+        };
+        code = code.max(worst);
+        if args.json {
+            all.push(FileJson::of(path, &read));
+            continue;
+        }
+        if number > 0 {
+            out.line("")?;
+        }
+        if !problems.is_empty() {
+            out.line(problems.render(true))?;
+            out.line("")?;
+        }
+        out.text(&text(path, &read)?)?;
+    }
+    if args.json {
+        out.json(&all)?;
+    }
+    Ok(code)
+}
+
+/// Prints the schema of policy files.
+pub(crate) fn print_schema(out: &mut Output) -> Result<u8> {
+    out.line(serde_json::to_string_pretty(schema().as_value())?)?;
+    Ok(0)
+}
+
+/// The verdict, and what each policy means.
+fn text(path: &Path, read: &Result<Policies, Problems>) -> Result<String> {
+    let bold = anstyle::Style::new().bold();
+    let file = path.display();
+    let of = |problems: &Problems, level| problems.iter().filter(|p| p.level() == level).count();
+    let policies = match read {
+        Ok(policies) => policies,
+        Err(problems) => {
+            let errors = counted(of(problems, Level::Error), "error")?;
+            return Ok(format!("{bold}{file} is broken{bold:#}: {errors}\n"));
+        }
+    };
+    let list = policies.policies();
+    let number = u64::try_from(list.len())?;
+    let number = if number == 1 { "1 policy".to_owned() } else { format!("{number} policies") };
+    let warnings = counted(of(policies.warnings(), Level::Warning), "warning")?;
+    let mut text = format!("{bold}{file} is fine{bold:#}: {number}, {warnings}, ");
+    text.push_str(&format!("hash {}", policies.hash()));
+    if list.len() > 1 {
+        text.push_str(match policies.combine() {
+            Combine::First => ", the first that applies counts",
+            Combine::All => ", every one that applies counts",
+        });
+    }
+    text.push('\n');
+    for policy in list {
+        policy_text(policy, &mut text);
+    }
+    Ok(text)
+}
+
+fn policy_text(policy: &Policy, text: &mut String) {
+    const INDENT: usize = 16;
+    let bold = anstyle::Style::new().bold();
+    let mut row = |name: &str, what: &str| {
+        text.push_str(&format!("  {name:<12}  {}\n", wrapped(what, INDENT)));
+    };
+    let shadow = if policy.shadow { " (in shadow: counts, and denies nobody)" } else { "" };
+    row("policy", &format!("{bold}{}{bold:#}{shadow}", policy.name));
+    row("applies", &joined(&policy.when, " and ").unwrap_or_else(|| "to every request".to_owned()));
+    for entry in &policy.entries {
+        row("counts", &subject(entry));
+        for limit in entry.limits.limits() {
+            let worst = limit.strategy().traits(limit.quota()).worst_window;
+            let (window, burst) = (limit.quota().period, limit.capacity());
+            row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
+        }
+        for (field, what) in &entry.absent {
+            row("", &format!("without {field}: {what}"));
+        }
+        for other in &entry.overrides {
+            let when = joined(&other.when, " and ").unwrap_or_default();
+            row("", &format!("where {when}: {}", rule(&other.rule)));
+        }
+    }
+    row("cost", &policy.cost.to_string());
+    let deadline = duration(policy.deadline);
+    row("on failure", &format!("{}, after {deadline} at most", policy.on_failure.name()));
+    match &policy.shard {
+        Shard::By(field) => row("shard", &field.to_string()),
+        Shard::Never => row("shard", "never: not for a cluster"),
+        _ => {}
+    }
+}
+
+fn subject(entry: &Entry) -> String {
+    joined(&entry.subject, " with ").unwrap_or_default()
+}
+
+fn rule(rule: &Rule) -> String {
+    match rule {
+        Rule::Limits(limits) => limits.to_string(),
+        Rule::Unlimited => "unlimited".to_owned(),
+        Rule::Banned => "banned".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn joined<T: ToString>(all: &[T], between: &str) -> Option<String> {
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    (!all.is_empty()).then(|| all.join(between))
+}
+
+fn counted(number: usize, one: &str) -> Result<String> {
+    Ok(count(u64::try_from(number)?, one))
+}
+
+impl FileJson {
+    fn of(path: &Path, read: &Result<Policies, Problems>) -> Self {
+        let (policies, problems) = match read {
+            Ok(policies) => (Some(policies), policies.warnings()),
+            Err(problems) => (None, problems),
+        };
+        let list = policies.map_or(&[][..], Policies::policies);
+        Self {
+            file: path.display().to_string(),
+            fine: policies.is_some(),
+            hash: policies.map(|policies| policies.hash().to_owned()),
+            combine: policies.filter(|_| list.len() > 1).map(|p| match p.combine() {
+                Combine::First => "first",
+                Combine::All => "all",
+            }),
+            problems: problems.iter().map(|problem| ProblemJson::of(problem, problems)).collect(),
+            problems_not_shown: Some(problems.more()).filter(|more| *more > 0),
+            policies: list.iter().map(PolicyJson::of).collect(),
+        }
+    }
+}
+
+impl ProblemJson {
+    fn of(problem: &Problem, problems: &Problems) -> Self {
+        let (line, column) = problems.place(problem).unzip();
+        let (what, remedy) = (problem.what().to_owned(), problem.remedy().to_owned());
+        Self { level: problem.level().name(), line, column, what, remedy }
+    }
+}
+
+impl PolicyJson {
+    fn of(policy: &Policy) -> Self {
+        let texts =
+            |all: &[tollgate_policy::Condition]| all.iter().map(ToString::to_string).collect();
+        let entry = |entry: &Entry| EntryJson {
+            subject: entry.subject.iter().map(Dimension::to_string).collect(),
+            limits: entry
+                .limits
+                .limits()
+                .iter()
+                .map(|limit| LimitJson {
+                    limit: limit.to_string(),
+                    worst_window: limit.strategy().traits(limit.quota()).worst_window,
+                    window: limit.quota().period.to_string(),
+                })
+                .collect(),
+            absent: entry.absent.iter().map(|(f, w)| (f.to_string(), w.to_string())).collect(),
+            overrides: entry
+                .overrides
+                .iter()
+                .map(|other| OverrideJson { when: texts(&other.when), limit: rule(&other.rule) })
+                .collect(),
+        };
+        Self {
+            name: policy.name.clone(),
+            when: texts(&policy.when),
+            limits: policy.entries.iter().map(entry).collect(),
+            on_failure: policy.on_failure.name(),
+            deadline: duration(policy.deadline),
+            cost: policy.cost.to_string(),
+            shard: match &policy.shard {
+                Shard::By(field) => Some(field.to_string()),
+                Shard::Never => Some("never".to_owned()),
+                _ => None,
+            },
+            shadow: policy.shadow,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `config`: the examples are fine, a broken file says all that is wrong, and the schema agrees.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::Place;
+
+fn examples() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies");
+    let mut all: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    all.sort();
+    assert_eq!(all.len(), 5);
+    all
+}
+
+const BROKEN: &str = r#"version = 1
+[[policies]]
+name = "a"
+on_failure = "alow"
+limits = [{ subjct = "ip", limit = "10/s via gcr" }]
+"#;
+
+const WARNED: &str = r#"version = 1
+[[policies]]
+name = "a"
+on_failure = "allow"
+limits = [{ subject = "ip", limit = "10/s, 36000/h via sliding_log" }]
+"#;
+
+#[test]
+fn the_examples_are_fine_and_explained() {
+    let place = Place::new();
+    for path in examples() {
+        let path = path.to_str().unwrap();
+        let (code, out, err) = place.run(&["config", "check", path]);
+        assert_eq!((code, err.as_str()), (0, ""), "{out}");
+        assert!(out.contains("is fine: 1 policy, "), "{out}");
+    }
+    let api = examples().into_iter().find(|path| path.ends_with("api.toml")).unwrap();
+    let (_, out, _) = place.run(&["config", "check", api.to_str().unwrap(), "--deny-warnings"]);
+    for says in [
+        "0 warnings",
+        "to every request",
+        "240/h via sliding_log: 240 at once, at most 240 in any 1h",
+        "without user: skip",
+        "field.weight, at most 50, otherwise 1",
+        "allow, after 0.05s at most",
+        "never: not for a cluster",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+}
+
+#[test]
+fn exit_codes_tell_errors_from_warnings() {
+    let place = Place::new();
+    let (broken, warned) = (place.path().join("broken.toml"), place.path().join("warned.toml"));
+    std::fs::write(&broken, BROKEN).unwrap();
+    std::fs::write(&warned, WARNED).unwrap();
+    let (broken, warned) = (broken.to_str().unwrap(), warned.to_str().unwrap());
+    let (code, out, _) = place.run(&["config", "check", warned]);
+    assert_eq!(code, 0);
+    assert!(out.contains("warning: `36000/h via sliding_log` never binds"), "{out}");
+    assert_eq!(place.run(&["config", "check", warned, "--deny-warnings"]).0, 1);
+    let (code, out, _) = place.run(&["config", "check", warned, broken, "--deny-warnings"]);
+    assert_eq!(code, 2);
+    for says in [
+        "broken.toml:4:14",
+        "`on_failure` is neither `allow` nor `deny`",
+        "unknown key `subjct`",
+        "did you mean `subject`?",
+        "unknown strategy `gcr`",
+        "did you mean `gcra`?",
+        "broken.toml is broken: 4 errors",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    assert_eq!(place.run(&["config", "check", "nowhere.toml"]).0, 2);
+    assert_eq!(place.run(&["config", "check"]).0, 2);
+}
+
+#[test]
+fn machines_read_the_same() {
+    let place = Place::new();
+    let broken = place.path().join("broken.toml");
+    std::fs::write(&broken, BROKEN).unwrap();
+    let api = examples().into_iter().find(|path| path.ends_with("api.yaml")).unwrap();
+    let args = ["config", "check", api.to_str().unwrap(), broken.to_str().unwrap(), "--json"];
+    let (code, out, _) = place.run(&args);
+    assert_eq!(code, 2);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json[0]["fine"], true);
+    assert_eq!(json[0]["policies"][0]["deadline"], "0.05s");
+    assert_eq!(json[0]["policies"][0]["limits"][1]["absent"]["user"], "skip");
+    assert_eq!(json[0]["policies"][0]["limits"][0]["limits"][2]["worst_window"], 240);
+    assert_eq!(json[1]["fine"], false);
+    let problems = json[1]["problems"].as_array().unwrap();
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    assert_eq!((&problems[0]["line"], &problems[0]["column"]), (&4.into(), &14.into()));
+}
+
+#[test]
+fn the_schema_takes_the_examples_and_no_broken_file() {
+    let place = Place::new();
+    let (code, out, _) = place.run(&["config", "schema"]);
+    assert_eq!(code, 0);
+    let schema: Value = serde_json::from_str(&out).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let json = |text: &str| -> Value { toml::from_str(text).unwrap() };
+    let mut seen = 0;
+    for path in examples().iter().filter(|path| path.extension().unwrap() == "toml") {
+        let file = json(&std::fs::read_to_string(path).unwrap());
+        let wrong: Vec<String> = validator.iter_errors(&file).map(|e| e.to_string()).collect();
+        assert!(wrong.is_empty(), "{}: {wrong:?}", path.display());
+        seen += 1;
+    }
+    assert_eq!(seen, 4);
+    assert!(validator.is_valid(&json(WARNED)));
+    for broken in [
+        BROKEN.to_owned(),
+        WARNED.replace("version = 1", "version = 2"),
+        WARNED.replace("subject", "subjct"),
+        WARNED.replace("\"ip\"", "[]"),
+        WARNED.replace("name = \"a\"", "name = \"a b\""),
+        WARNED.replace("name = \"a\"", ""),
+        WARNED.replace("name", "cost = { from = \"field.x\" }\nname"),
+        WARNED.replace("\"allow\"", "\"maybe\""),
+    ] {
+        assert!(!validator.is_valid(&json(&broken)), "{broken}");
+    }
+}

@@ -1,0 +1,143 @@
+//! How long finding the policies of a request takes, and the whole gate beside the limiter alone.
+//! All sides take turns in one process; each figure is the median of the rounds.
+//!
+//! `cargo bench -p tollgate-policy --bench policies`
+
+#![allow(clippy::unwrap_used)] // a benchmark that cannot be set up has no figures
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use tollgate::{Ask, Limiter, MemoryStore};
+use tollgate_policy::{Field, Fields, Format, Gate, Policies};
+
+const ROUNDS: usize = 31;
+const CALLS: usize = 20_000;
+
+/// A request as a front of HTTP has it.
+struct Request {
+    ip: String,
+    host: &'static str,
+    method: &'static str,
+    path: String,
+}
+
+impl Fields for Request {
+    #[inline]
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        Some(Cow::Borrowed(match field {
+            Field::Ip => &self.ip,
+            Field::Host => self.host,
+            Field::Method => self.method,
+            Field::Path => &self.path,
+            _ => return None,
+        }))
+    }
+}
+
+/// `count` policies: a third by exact path, a third by prefix, a third by host and method; the last
+/// takes every request.
+fn policies(count: usize, combine: &str) -> Policies {
+    let mut text = format!("version = 1\nmatch = \"{combine}\"\n");
+    for i in 0..count {
+        let when = match i {
+            _ if i + 1 == count => String::new(),
+            _ if i % 3 == 0 => format!("when = {{ path = \"/v1/items/{i}\", method = \"GET\" }}"),
+            _ if i % 3 == 1 => format!("when = {{ path = \"/v1/groups/{i}/*\" }}"),
+            _ => format!("when = {{ host = \"h{i}.example.com\", method = [\"GET\", \"PUT\"] }}"),
+        };
+        text.push_str(&format!(
+            "[[policies]]\nname = \"p{i}\"\non_failure = \"allow\"\nshard = \"never\"\n{when}\n\
+             limits = [{{ subject = \"ip\", limit = \"1000000000/s via gcra\" }}]\n"
+        ));
+    }
+    Policies::parse(&text, Format::Toml).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+fn requests(count: usize) -> Vec<Request> {
+    let request = |i: usize| {
+        let at = i * 7 % count.max(1);
+        let at = at - at % 3;
+        Request {
+            ip: format!("10.0.{}.{}", i / 250 % 250, i % 250),
+            host: "api.example.com",
+            method: "GET",
+            // Found exactly, found by prefix, and found by nothing but the last.
+            path: match i % 3 {
+                0 => format!("/v1/items/{at}"),
+                1 => format!("/v1/groups/{}/members/{i}", at + 1),
+                _ => format!("/v2/other/{i}"),
+            },
+        }
+    };
+    (0..1_024).map(request).collect()
+}
+
+/// The memory store answers at once: no runtime is measured.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("the memory store waited"),
+    }
+}
+
+type Side<'a> = (String, Box<dyn FnMut(usize) + 'a>);
+
+fn main() {
+    let one = policies(1, "first");
+    let limits = one.policies()[0].entries[0].limits.clone();
+    let all = requests(1);
+    let texts: Vec<String> = all.iter().map(|request| format!("ip:{}", request.ip)).collect();
+    let limiter = Limiter::new(limits.clone(), MemoryStore::new());
+    let future = Limiter::new(limits, MemoryStore::new());
+    let mut sides: Vec<Side<'_>> = Vec::new();
+    for combine in ["first", "all"] {
+        for count in [1, 100, 10_000] {
+            let (policies, requests) = (policies(count, combine), requests(count));
+            let side = move |i: usize| {
+                let request = &requests[i % requests.len()];
+                black_box(policies.count_matching(black_box(request)));
+            };
+            sides.push((format!("match {combine}, {count} policies"), Box::new(side)));
+        }
+    }
+    let side = |i: usize| {
+        let text = texts[i % texts.len()].as_str();
+        black_box(limiter.check_now(text).unwrap().is_allowed());
+    };
+    sides.push(("limiter alone, check_now".to_owned(), Box::new(side)));
+    let side = |i: usize| {
+        let ask = Ask::new(texts[i % texts.len()].as_str());
+        black_box(now(future.check(ask)).unwrap().is_allowed());
+    };
+    sides.push(("limiter alone, check".to_owned(), Box::new(side)));
+    for count in [1, 100, 10_000] {
+        let gate = Gate::new(policies(count, "first"), MemoryStore::new()).unwrap();
+        let requests = requests(count);
+        let side = move |i: usize| {
+            let request = &requests[i % requests.len()];
+            black_box(now(gate.check(request)).is_allowed());
+        };
+        sides.push((format!("gate, {count} policies"), Box::new(side)));
+    }
+    let mut times = vec![Vec::new(); sides.len()];
+    for round in 0..=ROUNDS {
+        for (times, (_, side)) in times.iter_mut().zip(&mut sides) {
+            let start = Instant::now();
+            (0..CALLS).for_each(&mut *side);
+            // The first round warms up.
+            if round > 0 {
+                times.push(start.elapsed().as_nanos() / CALLS as u128);
+            }
+        }
+    }
+    for (mut times, (name, _)) in times.into_iter().zip(sides) {
+        times.sort_unstable();
+        let at = |part: usize| times[(times.len() - 1) * part / 10];
+        println!("{name:<28} {:>5} ns   ({} to {})", at(5), at(1), at(9));
+    }
+}

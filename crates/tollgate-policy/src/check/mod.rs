@@ -1,0 +1,247 @@
+//! What makes sense as text and not as policies: names that clash, subjects that cannot be made.
+
+use std::collections::HashMap;
+
+use tollgate::{LimitSet, MAX_COST, MAX_DIMENSIONS, MAX_LIMITS, MAX_PARTS};
+
+use crate::field::Field;
+use crate::model::{
+    Combine, Cost, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard,
+};
+use crate::place::{EntryPlace, Place, Places};
+use crate::problem::Problem;
+use crate::read::MAX_POLICIES;
+
+mod lint;
+mod subjects;
+
+/// How many pairs of policies are looked at for what only pairs can have: 10,000 policies have 50
+/// million, and a file must be read in a moment.
+const MAX_PAIRS: usize = 4_000_000;
+
+/// Says what is wrong, and joins the entries of a policy that have the same subject.
+pub(crate) fn check(
+    combine: Combine,
+    policies: &mut [Policy],
+    places: &mut Places,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if policies.is_empty() || policies.len() > MAX_POLICIES {
+        problems.push(Problem::error(
+            None,
+            format!("there are {} policies", policies.len()),
+            format!("give 1 to {MAX_POLICIES}"),
+        ));
+    }
+    names(policies, places, &mut problems);
+    for (policy, place) in policies.iter_mut().zip(&mut places.policies) {
+        numbers(policy, place, &mut problems);
+        join(policy, place, &mut problems);
+        subjects::check(policy, place, &mut problems);
+        shard(policy, place, &mut problems);
+        lint::limits(policy, place, &mut problems);
+    }
+    if combine == Combine::All {
+        together(policies, places, &mut problems);
+    }
+    lint::policies(combine, policies, places, &mut problems);
+    problems
+}
+
+fn names(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+    let mut known: HashMap<&str, usize> = HashMap::new();
+    for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
+        // Of a file it was looked at already, where its characters are.
+        let probe = "1/s".parse::<LimitSet>().and_then(|set| set.in_policy(&policy.name));
+        if let (Err(error), None) = (probe, place.name) {
+            problems.push(Problem::error(None, error.what(), error.remedy()));
+        }
+        if let Some(first) = known.insert(&policy.name, number) {
+            let at = places.policies.get(first).and_then(|place| place.name);
+            let also = if at.is_some() { " above" } else { "" };
+            problems.push(Problem::error(
+                place.name,
+                format!("a policy{also} is named `{}` too", policy.name),
+                "counts belong to the name: give each policy its own",
+            ));
+        }
+    }
+}
+
+/// What a program may have set to anything.
+fn numbers(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+    let name = &policy.name;
+    let mut error = |at, what: String, remedy: &str| {
+        problems.push(Problem::error(at, what, remedy));
+    };
+    if !(MIN_DEADLINE..=MAX_DEADLINE).contains(&policy.deadline) {
+        error(place.whole, format!("`{name}` has no sound deadline"), "give 1ms to 1m");
+    }
+    let in_range = |units: u64| (1..=MAX_COST).contains(&units);
+    let sound = match &policy.cost {
+        Cost::Fixed(units) => in_range(*units),
+        Cost::From { field, max, otherwise } => {
+            let readable = matches!(field, Field::Header(_) | Field::Custom(_));
+            readable && in_range(*max) && otherwise.is_none_or(|o| (1..=*max).contains(&o))
+        }
+    };
+    if !sound {
+        let remedy = "a cost is 1 to 2^40; one from a field has its `otherwise` within its `max`";
+        error(place.cost.or(place.whole), format!("`{name}` has no sound cost"), remedy);
+    }
+    if policy.entries.is_empty() {
+        let remedy = "say whose counts are kept, under which limits";
+        error(place.whole, format!("`{name}` limits nothing"), remedy);
+    }
+    let overrides = policy.entries.iter().flat_map(|entry| &entry.overrides);
+    let each = overrides.clone().map(|other| &other.when).chain([&policy.when]);
+    if each.flatten().any(|condition| condition.any_of.is_empty()) {
+        let remedy = "write what the field may be";
+        error(place.when, format!("a condition of `{name}` can never hold"), remedy);
+    }
+    if overrides.clone().any(|other| other.when.is_empty()) {
+        let remedy = "without a condition it is no override: make it the limit of the entry";
+        error(place.whole, format!("an override of `{name}` has no condition"), remedy);
+    }
+}
+
+/// Entries with the same subject become one set of limits, which is one state in the store.
+fn join(policy: &mut Policy, place: &mut Place, problems: &mut Vec<Problem>) {
+    let mut kept: Vec<(Entry, EntryPlace)> = Vec::new();
+    let places = std::mem::take(&mut place.entries);
+    for (entry, at) in std::mem::take(&mut policy.entries).into_iter().zip(places) {
+        let same = |kept: &&mut (Entry, EntryPlace)| same_subject(&kept.0.subject, &entry.subject);
+        let Some((first, first_at)) = kept.iter_mut().find(same) else {
+            kept.push((entry, at));
+            continue;
+        };
+        if first.absent != entry.absent {
+            problems.push(Problem::error(
+                at.absent.or(at.subject),
+                "an entry with the same subject has another `absent`",
+                "they are one set of limits: say the same in both",
+            ));
+        }
+        if !first.overrides.is_empty() && !entry.overrides.is_empty() {
+            problems.push(Problem::error(
+                at.subject,
+                "an entry with the same subject has overrides too",
+                "they are one set of limits, which an override takes the place of: write all \
+                 overrides in one of them",
+            ));
+        }
+        let both = first.limits.limits().iter().chain(entry.limits.limits()).cloned().collect();
+        match LimitSet::new(both) {
+            Ok(set) => first.limits = set,
+            Err(error) => {
+                let what = format!("{}: another entry has the same subject", error.what());
+                let many = first.limits.limits().len() + entry.limits.limits().len() > MAX_LIMITS;
+                let at = if many { at.subject } else { at.limit.or(at.subject) };
+                problems.push(Problem::error(at, what, error.remedy()));
+            }
+        }
+        first.overrides.extend(entry.overrides);
+        first_at.overrides.extend(at.overrides);
+    }
+    if kept.len() > MAX_PARTS {
+        problems.push(Problem::error(
+            place.whole,
+            format!("`{}` counts {} subjects", policy.name, kept.len()),
+            format!("one check has at most {MAX_PARTS}: make it several policies"),
+        ));
+    }
+    (policy.entries, place.entries) = kept.into_iter().unzip();
+}
+
+fn same_subject(one: &[Dimension], other: &[Dimension]) -> bool {
+    one.len() == other.len() && one.iter().all(|dimension| other.contains(dimension))
+}
+
+fn shard(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+    let Shard::By(field) = &policy.shard else { return };
+    for (entry, at) in policy.entries.iter().zip(&place.entries) {
+        if !entry.subject.contains(&Dimension::Field(field.clone())) {
+            problems.push(Problem::error(
+                at.subject.or(place.shard),
+                format!("this subject has no `{field}`, by which the policy is sharded"),
+                format!("add `{field}` to the subject, or shard by what all subjects have"),
+            ));
+        } else if let Some(crate::model::Absent::Instead(other)) = entry.absent.get(field) {
+            problems.push(Problem::error(
+                at.absent.or(place.shard),
+                format!("`{other}` stands in for `{field}`, by which the policy is sharded"),
+                "without it there is no shard: it is `skip` or `deny`",
+            ));
+        }
+    }
+}
+
+/// With all matches in one check there is one cost, and room for so many subjects.
+fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+    let enforced: Vec<(&Policy, &Place)> =
+        policies.iter().zip(&places.policies).filter(|(policy, _)| !policy.shadow).collect();
+    let every: usize = enforced
+        .iter()
+        .filter(|(policy, _)| policy.when.is_empty())
+        .map(|(policy, _)| policy.entries.len())
+        .sum();
+    if every > MAX_PARTS {
+        problems.push(Problem::error(
+            None.or(places.policies.first().and_then(|place| place.whole)),
+            format!("the policies without conditions count {every} subjects together"),
+            format!(
+                "one check has at most {MAX_PARTS}: give them conditions, or `match = \"first\"`"
+            ),
+        ));
+    }
+    let Some((first, _)) = enforced.first() else { return };
+    if enforced.iter().all(|(policy, _)| policy.cost == first.cost) {
+        return;
+    }
+    let mut pairs = 0;
+    for (i, (policy, place)) in enforced.iter().enumerate() {
+        for (other, _) in &enforced[..i] {
+            pairs += 1;
+            if pairs > MAX_PAIRS {
+                return problems.push(Problem::error(
+                    place.whole,
+                    "there are too many policies to see which have their costs in common",
+                    "give all of them the same `cost`, or `match = \"first\"`",
+                ));
+            }
+            if policy.cost == other.cost || apart(policy, other) {
+                continue;
+            }
+            problems.push(Problem::error(
+                place.cost.or(place.name),
+                format!("`{}` and `{}` can apply together and differ in cost", other.name, policy.name),
+                "one check has one cost: give both the same, conditions that exclude each other, or \
+                 `match = \"first\"`",
+            ));
+            break;
+        }
+    }
+}
+
+/// True when no request can have both apply.
+fn apart(one: &Policy, other: &Policy) -> bool {
+    one.when.iter().any(|mine| other.when.iter().any(|theirs| mine.excludes(theirs)))
+}
+
+/// Every set of limits that an entry may count under.
+fn sets(entry: &Entry) -> impl Iterator<Item = &LimitSet> {
+    let others = entry.overrides.iter().filter_map(|other| match &other.rule {
+        Rule::Limits(set) => Some(set),
+        Rule::Unlimited | Rule::Banned => None,
+    });
+    std::iter::once(&entry.limits).chain(others)
+}
+
+/// The dimensions of a subject are few and differ.
+fn sound_dimensions(entry: &Entry) -> bool {
+    let twice = |(i, d): (usize, &Dimension)| {
+        entry.subject[..i].iter().any(|other| other.name() == d.name())
+    };
+    (1..=MAX_DIMENSIONS).contains(&entry.subject.len())
+        && !entry.subject.iter().enumerate().any(twice)
+}

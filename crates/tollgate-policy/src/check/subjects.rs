@@ -1,0 +1,164 @@
+//! Subjects: what stands in for what is absent, and whether two of them can be the same.
+
+use std::collections::BTreeSet;
+
+use super::{sets, sound_dimensions};
+use crate::field::Field;
+use crate::model::{Absent, Dimension, Entry, Policy};
+use crate::place::{EntryPlace, Place};
+use crate::problem::Problem;
+
+/// In how many ways an entry's subject may be made up: each dimension that can be absent doubles
+/// them.
+const MAX_WAYS: usize = 1_024;
+
+pub(super) fn check(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+    let mut all = Vec::new();
+    for (entry, at) in policy.entries.iter().zip(&place.entries) {
+        if !sound_dimensions(entry) {
+            problems.push(Problem::error(
+                at.subject,
+                "this subject cannot be made",
+                "a subject has 1 to 16 dimensions, each of another name",
+            ));
+            continue;
+        }
+        let before = problems.len();
+        absences(entry, at, problems);
+        if problems.len() > before {
+            continue;
+        }
+        match ways(entry) {
+            Some(ways) => {
+                twice_named(&ways, at, problems);
+                all.push((entry, at, ways));
+            }
+            None => problems.push(Problem::error(
+                at.absent.or(at.subject),
+                format!("this subject can be made up in more than {MAX_WAYS} ways"),
+                "let fewer dimensions be stood in for: `skip` or `deny`",
+            )),
+        }
+    }
+    for (i, (entry, at, ways)) in all.iter().enumerate() {
+        let clash = all[..i].iter().find(|(other, _, theirs)| {
+            let alike = |set: &&tollgate::LimitSet| {
+                sets(other).any(|their| their.identity() == set.identity())
+            };
+            ways.intersection(theirs).next().is_some() && sets(entry).any(|set| alike(&set))
+        });
+        if let Some((other, ..)) = clash {
+            problems.push(Problem::error(
+                at.subject,
+                format!(
+                    "this subject can be the same as `{}`, under limits of the same identity",
+                    named(&other.subject)
+                ),
+                "a request would be counted twice in one count: name the limits, as `anon: 10/s`, \
+                 or let something else stand in",
+            ));
+        }
+    }
+}
+
+fn named(subject: &[Dimension]) -> String {
+    subject.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Every dimension that can be absent says what happens then, and so does what stands in.
+fn absences(entry: &Entry, at: &EntryPlace, problems: &mut Vec<Problem>) {
+    let place = at.absent.or(at.subject);
+    let mut reached: BTreeSet<&Field> = BTreeSet::new();
+    for start in entry.subject.iter().filter_map(Dimension::field) {
+        let mut chain: Vec<&Field> = Vec::new();
+        let mut field = start;
+        while !field.is_always_there() {
+            if chain.contains(&field) {
+                chain.push(field);
+                let circle: Vec<_> = chain.iter().map(|field| format!("`{field}`")).collect();
+                problems.push(Problem::error(
+                    place,
+                    format!("what stands in goes in a circle: {}", circle.join(", then ")),
+                    "end it with `skip`, `deny`, a constant, or a field that is always there (ip, \
+                     host, method)",
+                ));
+                return;
+            }
+            chain.push(field);
+            reached.insert(field);
+            match entry.absent.get(field) {
+                Some(Absent::Instead(Dimension::Field(next))) => field = next,
+                Some(_) => break,
+                None => {
+                    let remedy = if chain.len() > 1 {
+                        format!(
+                            "it stands in, and can be absent too: write a table, as `absent = {{ \
+                             {start} = \"{field}\", {field} = \"skip\" }}` with quotes around names \
+                             with a dot"
+                        )
+                    } else {
+                        "write `absent = \"skip\"` (this limit does not apply), `\"deny\"`, or what \
+                         stands in, as `\"ip\"`"
+                            .to_owned()
+                    };
+                    problems.push(Problem::error(
+                        place,
+                        format!("nothing says what happens when `{field}` is absent"),
+                        remedy,
+                    ));
+                    break;
+                }
+            }
+        }
+    }
+    for field in entry.absent.keys().filter(|field| !reached.contains(field)) {
+        let what = if field.is_always_there() {
+            format!("`{field}` is always there")
+        } else {
+            format!("`{field}` is not in this subject")
+        };
+        problems.push(Problem::error(place, what, "leave it out of `absent`"));
+    }
+}
+
+/// The sets of dimensions that the subject may be made of.
+fn ways(entry: &Entry) -> Option<BTreeSet<BTreeSet<Dimension>>> {
+    let mut ways = BTreeSet::from([BTreeSet::new()]);
+    for dimension in &entry.subject {
+        let mut choices = vec![dimension];
+        let mut last = dimension.field();
+        // It ends: circles were errors before.
+        while let Some(Absent::Instead(next)) = last.and_then(|field| entry.absent.get(field)) {
+            choices.push(next);
+            last = next.field();
+        }
+        let mut more = BTreeSet::new();
+        for way in &ways {
+            for choice in &choices {
+                let mut way: BTreeSet<Dimension> = way.clone();
+                way.insert((*choice).clone());
+                more.insert(way);
+            }
+        }
+        if more.len() > MAX_WAYS {
+            return None;
+        }
+        ways = more;
+    }
+    Some(ways)
+}
+
+/// Two constants of one name and different values are no subject.
+fn twice_named(ways: &BTreeSet<BTreeSet<Dimension>>, at: &EntryPlace, problems: &mut Vec<Problem>) {
+    let clash = ways.iter().find_map(|way| {
+        let names: Vec<String> = way.iter().map(Dimension::name).collect();
+        names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())
+    });
+    if let Some(name) = clash {
+        problems.push(Problem::error(
+            at.absent.or(at.subject),
+            format!("the subject can have `{name}` twice, with different values"),
+            "give the constants different names",
+        ));
+    }
+}

@@ -1,0 +1,186 @@
+//! What a request is made of, and how a front tells it.
+
+use core::fmt;
+use std::borrow::Cow;
+
+use tollgate::ParseError;
+
+/// The longest name of a header or a field, in bytes.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// One thing that a request may have.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Field {
+    /// The client's address.
+    Ip,
+    /// The host name, without a port.
+    Host,
+    /// The method, as `GET`.
+    Method,
+    /// The path: in conditions only.
+    Path,
+    /// The template of the route that matched.
+    Route,
+    /// Who is logged in.
+    User,
+    /// The key, as the front hashed it.
+    ApiKey,
+    /// A header, by its name in lower case.
+    Header(Box<str>),
+    /// Anything else, by name: a field of a JSON body, an entry of an Envoy descriptor.
+    Custom(Box<str>),
+}
+
+/// A request, as a front tells it.
+///
+/// A front answers for what it knows, and `None` for everything else. `Ip`, `Host` and `Method` are
+/// taken to be always there. A value that is empty counts as absent. One that is no UTF-8 must not
+/// be told as absent, for that could mean "no limit": write its bytes in another way, as `%XX`.
+///
+/// A map of names, as they are written in a policy file, is a request too: for programs that are no
+/// front of HTTP, and for tests.
+///
+/// ```
+/// use std::borrow::Cow;
+/// use tollgate_policy::{Field, Fields};
+///
+/// struct Call { tenant: String }
+/// impl Fields for Call {
+///     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+///         match field {
+///             Field::Custom(name) if &**name == "tenant" => Some(Cow::Borrowed(&self.tenant)),
+///             _ => None,
+///         }
+///     }
+/// }
+/// ```
+pub trait Fields {
+    /// The value of a field, borrowed where that is possible: it is asked for on every request.
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>>;
+}
+
+impl<F: Fields + ?Sized> Fields for &F {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        (**self).field(field)
+    }
+}
+
+/// By the words of a policy file: `ip`, `header.x-tier`, `field.plan`.
+impl<S: std::hash::BuildHasher> Fields for std::collections::HashMap<String, String, S> {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        self.get(field.to_string().as_str()).map(|value| Cow::Borrowed(value.as_str()))
+    }
+}
+
+impl Fields for [(&str, &str)] {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        let found = self.iter().find(|(name, _)| field.is_written(name))?;
+        Some(Cow::Borrowed(found.1))
+    }
+}
+
+impl<const N: usize> Fields for [(&str, &str); N] {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        self.as_slice().field(field)
+    }
+}
+
+/// The fields that have no name of their own.
+const PLAIN: [(&str, Field); 7] = [
+    ("ip", Field::Ip),
+    ("host", Field::Host),
+    ("method", Field::Method),
+    ("path", Field::Path),
+    ("route", Field::Route),
+    ("user", Field::User),
+    ("api_key", Field::ApiKey),
+];
+
+impl Field {
+    /// Reads a field as it is written in a policy file: `ip`, `header.x-tier`, `field.plan`.
+    ///
+    /// # Errors
+    /// A word that is no field; a name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if let Some((_, field)) = PLAIN.iter().find(|(name, _)| *name == text) {
+            return Ok(field.clone());
+        }
+        let (kind, name) = match text.split_once('.') {
+            Some((kind @ ("header" | "field"), name)) => (kind, name),
+            _ => {
+                let near = near(text, Self::words());
+                let remedy = format!(
+                    "{near}the fields are ip, host, method, path, route, user, api_key, \
+                     header.NAME and field.NAME"
+                );
+                return Err(ParseError::whole(text, format!("`{text}` is no field"), remedy));
+            }
+        };
+        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(sound) {
+            return Err(ParseError::at(
+                text,
+                kind.len() + 1..text.len(),
+                format!("this is no name of a {kind}"),
+                format!("a name is 1 to {MAX_NAME_BYTES} letters, digits, `_`, `-` or `.`"),
+            ));
+        }
+        Ok(match kind {
+            "header" => Self::Header(name.to_ascii_lowercase().into()),
+            _ => Self::Custom(name.into()),
+        })
+    }
+
+    /// The words that begin a field, for suggestions.
+    pub(crate) fn words() -> impl Iterator<Item = &'static str> {
+        PLAIN.iter().map(|(name, _)| *name).chain(["header", "field"])
+    }
+
+    /// True for what every request has.
+    #[must_use]
+    pub fn is_always_there(&self) -> bool {
+        matches!(self, Self::Ip | Self::Host | Self::Method)
+    }
+
+    /// True when `name` is how this field is written.
+    fn is_written(&self, name: &str) -> bool {
+        match self {
+            Self::Header(header) => {
+                let name = name.strip_prefix("header.");
+                name.is_some_and(|name| name.eq_ignore_ascii_case(header))
+            }
+            Self::Custom(field) => name.strip_prefix("field.") == Some(field),
+            plain => PLAIN.iter().any(|(word, field)| word == &name && field == plain),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header(name) => write!(f, "header.{name}"),
+            Self::Custom(name) => write!(f, "field.{name}"),
+            plain => {
+                let word = PLAIN.iter().find(|(_, field)| field == plain);
+                f.write_str(word.map_or("", |(word, _)| word))
+            }
+        }
+    }
+}
+
+/// `did you mean `x`? ` when a word is near, else nothing.
+pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> String {
+    words
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .map_or_else(String::new, |(_, known)| format!("did you mean `{known}`? "))
+}
+
+/// The value of a field that is there: an empty one is not.
+#[inline]
+pub(crate) fn value<'f, F: Fields + ?Sized>(fields: &'f F, field: &Field) -> Option<Cow<'f, str>> {
+    fields.field(field).filter(|value| !value.is_empty())
+}

@@ -1,0 +1,310 @@
+//! What a gate answers.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::{Decision, Error, Limit, Report};
+
+use super::Live;
+use crate::field::Field;
+use crate::model::Policy;
+
+/// What became of a request, or of one policy's part in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// No policy applies: admitted, nothing counted.
+    NoPolicy,
+    /// A policy applies, and no limit does: each entry was skipped or is unlimited.
+    Unlimited,
+    /// Every limit admitted, and was charged.
+    Allowed,
+    /// This policy would have admitted, another one denied; nothing was charged. Only of a policy
+    /// within an answer, never of an answer.
+    Withheld,
+    /// A limit denied; later it may admit.
+    Denied,
+    /// The cost is above what can ever pass.
+    Never,
+    /// An override says `banned`.
+    Banned,
+    /// A dimension is absent without which there is no answer but no.
+    Missing,
+    /// The store could not answer, and the failure rule admitted; nothing was counted.
+    FailedOpen,
+    /// The store could not answer, and the failure rule denied.
+    FailedClosed,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Self; 10] = [
+        Self::NoPolicy,
+        Self::Unlimited,
+        Self::Allowed,
+        Self::Withheld,
+        Self::Denied,
+        Self::Never,
+        Self::Banned,
+        Self::Missing,
+        Self::FailedOpen,
+        Self::FailedClosed,
+    ];
+
+    /// In small letters, for labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoPolicy => "no_policy",
+            Self::Unlimited => "unlimited",
+            Self::Allowed => "allowed",
+            Self::Withheld => "withheld",
+            Self::Denied => "denied",
+            Self::Never => "never",
+            Self::Banned => "banned",
+            Self::Missing => "missing",
+            Self::FailedOpen => "failed_open",
+            Self::FailedClosed => "failed_closed",
+        }
+    }
+
+    /// True when the request may go on.
+    #[must_use]
+    pub fn admits(self) -> bool {
+        matches!(self, Self::NoPolicy | Self::Unlimited | Self::Allowed | Self::FailedOpen)
+    }
+}
+
+/// Who gave an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Authority {
+    /// The policies alone: nothing had to be counted.
+    Policy,
+    /// The store that keeps the counts.
+    Store,
+    /// A policy in shadow: recorded, without effect.
+    Shadow,
+    /// The failure rule, in place of the store.
+    FailureRule,
+}
+
+impl Authority {
+    /// Every authority.
+    pub const ALL: [Self; 4] = [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule];
+
+    /// In small letters, for labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Store => "store",
+            Self::Shadow => "shadow",
+            Self::FailureRule => "failure_rule",
+        }
+    }
+}
+
+/// Which policies answered: how many times they were replaced, and what the file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Revision {
+    /// 1 for the first policies of a gate, and one more each time they are replaced.
+    pub number: u64,
+    /// The first 12 digits of the SHA-1 of the file.
+    pub hash: String,
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.number, self.hash)
+    }
+}
+
+/// What was asked of the store, and what it said.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) outcome: Outcome,
+    /// The policy that decided; none where none applies.
+    pub(crate) policy: Option<u32>,
+    /// For each subject of the decision, its policy.
+    pub(crate) parts: SmallVec<[u32; 4]>,
+    pub(crate) decision: Option<Decision<'static>>,
+    pub(crate) missing: Option<Field>,
+    pub(crate) error: Option<Error>,
+}
+
+/// What a gate answers: whether the request may go on, who says so, and why.
+///
+/// It holds the policies that it was given under, and so stays right when they are replaced.
+#[derive(Debug)]
+#[must_use = "an answer that nobody looks at limits nothing"]
+pub struct Answer {
+    pub(crate) live: Arc<Live>,
+    pub(crate) authority: Authority,
+    pub(crate) asked: Asked,
+    pub(crate) shadows: Vec<Shadowed>,
+}
+
+impl Answer {
+    /// True when the request may go on.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.asked.outcome.admits()
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.asked.outcome
+    }
+
+    /// Who says so.
+    #[must_use]
+    pub fn authority(&self) -> Authority {
+        self.authority
+    }
+
+    /// The policies that it was given under.
+    #[must_use]
+    pub fn revision(&self) -> &Revision {
+        &self.live.revision
+    }
+
+    /// The policy that decided: on a denial the one that denied, else the one whose limit binds;
+    /// none where none applies.
+    #[must_use]
+    pub fn policy(&self) -> Option<&Policy> {
+        self.live.policies.policy(self.asked.policy?)
+    }
+
+    /// The limit that binds: on a denial the one with the longest wait, else the one with the least
+    /// left; none where no limit was asked.
+    #[must_use]
+    pub fn limit(&self) -> Option<&Limit> {
+        Some(self.decision()?.binding().limit())
+    }
+
+    /// What the store decided over all limits that are enforced; none where it was not asked, or
+    /// could not answer.
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision<'static>> {
+        self.asked.decision.as_ref()
+    }
+
+    /// Every limit's part in the decision, with its policy.
+    pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
+        self.asked.reports(&self.live)
+    }
+
+    /// How long to wait until the same request is admitted, if nothing else happens; none when it
+    /// was admitted, never will be, or nobody knows.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.asked.outcome {
+            Outcome::Denied => self.decision()?.retry_after(),
+            _ => None,
+        }
+    }
+
+    /// What is missed: a dimension, or the field of a cost.
+    #[must_use]
+    pub fn missing(&self) -> Option<&Field> {
+        self.asked.missing.as_ref()
+    }
+
+    /// Why the store could not answer, when the failure rule did.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.asked.error.as_ref()
+    }
+
+    /// What the policies in shadow would have said.
+    pub fn shadows(&self) -> impl Iterator<Item = Shadow<'_>> {
+        self.shadows.iter().map(|shadowed| Shadow { live: &self.live, asked: &shadowed.0 })
+    }
+}
+
+impl Asked {
+    /// An answer of the policies alone.
+    pub(crate) fn alone(outcome: Outcome, policy: Option<u32>) -> Self {
+        let parts = SmallVec::new();
+        Self { outcome, policy, parts, decision: None, missing: None, error: None }
+    }
+
+    pub(crate) fn reports<'a>(
+        &'a self,
+        live: &'a Live,
+    ) -> impl Iterator<Item = (&'a Policy, Report<'a>)> {
+        let reports = self.decision.iter().flat_map(Decision::reports);
+        let mut part = 0;
+        let mut last: Option<Report<'a>> = None;
+        reports.filter_map(move |report| {
+            // Each part has its own copy of its subject, so that the place of the text tells parts
+            // apart, also those of two policies that count the same subject.
+            if last.is_some_and(|last| starts_anew(&last, &report)) {
+                part += 1;
+            }
+            last = Some(report);
+            Some((live.policies.policy(*self.parts.get(part)?)?, report))
+        })
+    }
+}
+
+/// True when `next` is of another part of the decision than `last`.
+fn starts_anew(last: &Report<'_>, next: &Report<'_>) -> bool {
+    !core::ptr::eq(last.subject(), next.subject())
+}
+
+/// A policy in shadow that was asked.
+#[derive(Debug)]
+pub(crate) struct Shadowed(pub(crate) Asked);
+
+/// What a policy in shadow would have said.
+#[derive(Clone, Copy, Debug)]
+pub struct Shadow<'a> {
+    live: &'a Live,
+    asked: &'a Asked,
+}
+
+impl<'a> Shadow<'a> {
+    /// The policy.
+    #[must_use]
+    pub fn policy(&self) -> Option<&'a Policy> {
+        self.live.policies.policy(self.asked.policy?)
+    }
+
+    /// What would have become of the request.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.asked.outcome
+    }
+
+    /// What the store decided.
+    #[must_use]
+    pub fn decision(&self) -> Option<&'a Decision<'static>> {
+        self.asked.decision.as_ref()
+    }
+}
+
+impl fmt::Display for Answer {
+    /// One line for people: the outcome, the policy, and what the store said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.asked.outcome.name())?;
+        if let Some(policy) = self.policy() {
+            write!(f, " by {}", policy.name)?;
+        }
+        if let Some(field) = self.missing() {
+            write!(f, ": no {field}")?;
+        }
+        if let Some(error) = self.error() {
+            write!(f, ": {error}")?;
+        }
+        if let Some(decision) = self.decision() {
+            write!(f, ": {decision}")?;
+        }
+        Ok(())
+    }
+}

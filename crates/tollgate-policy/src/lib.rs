@@ -1,0 +1,31 @@
+//! Policies of Tollgate: which requests are limited, whose counts are kept, by which limits; read
+//! from TOML or YAML or made by a program; and the [`Gate`] that every front asks.
+
+mod check;
+mod field;
+mod gate;
+mod index;
+mod model;
+mod pattern;
+mod place;
+mod policies;
+mod problem;
+mod read;
+mod resolve;
+mod schema;
+mod source;
+mod watch;
+
+pub use field::{Field, Fields, MAX_NAME_BYTES};
+pub use gate::{Answer, Authority, Counters, Event, Gate, Observer, Outcome, Revision, Shadow};
+pub use model::{
+    Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
+    OnFailure, Override, Policy, Rule, Shard,
+};
+pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
+pub use policies::Policies;
+pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
+pub use read::MAX_POLICIES;
+pub use schema::schema;
+pub use source::{Format, MAX_FILE_BYTES};
+pub use watch::{DEFAULT_DEBOUNCE, DEFAULT_POLL, Reload, Watch, Watcher};

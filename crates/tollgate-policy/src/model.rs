@@ -1,0 +1,421 @@
+//! What a policy file means, without where it stands: the same for TOML, YAML and programs.
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use tollgate::{LimitSet, ParseError};
+
+use crate::field::{Field, near};
+use crate::pattern::{Condition, Pattern};
+
+/// How long a store may take when a policy says nothing: 50 ms.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+
+/// The shortest deadline: 1 ms.
+pub const MIN_DEADLINE: Duration = Duration::from_millis(1);
+
+/// The longest deadline: 1 minute.
+pub const MAX_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Which of the policies that apply to a request count.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(clippy::exhaustive_enums)] // one or all: there is no third
+pub enum Combine {
+    /// The first that applies.
+    First,
+    /// Every one that applies; all must admit.
+    All,
+}
+
+/// The answer when the store cannot answer in time.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum OnFailure {
+    /// Admitted, and not counted.
+    Allow,
+    /// Denied.
+    Deny,
+}
+
+impl OnFailure {
+    /// `allow` or `deny`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// A rule: which requests, whose counts, under which limits.
+///
+/// ```
+/// use tollgate_policy::{Combine, Entry, Field, OnFailure, Policies, Policy};
+/// let per_user = Entry::new(["user"], "10/s, 240/h")?.absent("skip")?;
+/// let policy = Policy::new("api", OnFailure::Allow)
+///     .when("path", ["/api/*"])?
+///     .entry(Entry::new(["ip"], "100/s")?)
+///     .entry(per_user);
+/// let policies = Policies::new(Combine::First, vec![policy])?;
+/// assert_eq!(policies.policies()[0].name, "api");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Policy {
+    /// Its name: 1 to 64 letters, digits, `_`, `-` or `.`; part of every count.
+    pub name: String,
+    /// What it applies to: all must hold; none is every request.
+    pub when: Vec<Condition>,
+    /// Whose counts, under which limits.
+    pub entries: Vec<Entry>,
+    /// The answer when the store cannot answer.
+    pub on_failure: OnFailure,
+    /// How long the store may take: [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
+    pub deadline: Duration,
+    /// What a request costs.
+    pub cost: Cost,
+    /// The dimension that all subjects share on a cluster.
+    pub shard: Shard,
+    /// True when it counts and never denies.
+    pub shadow: bool,
+}
+
+impl Policy {
+    /// A policy for every request, without limits so far, a cost of 1, and the usual deadline.
+    /// What is wrong with its name is said by [`crate::Policies::new`].
+    #[must_use]
+    pub fn new(name: impl Into<String>, on_failure: OnFailure) -> Self {
+        Self {
+            name: name.into(),
+            when: Vec::new(),
+            entries: Vec::new(),
+            on_failure,
+            deadline: DEFAULT_DEADLINE,
+            cost: Cost::Fixed(1),
+            shard: Shard::Unsaid,
+            shadow: false,
+        }
+    }
+
+    /// Applies only where `field` is one of these patterns, as they are written in a file.
+    ///
+    /// # Errors
+    /// What is no field, or no pattern.
+    pub fn when<'p>(
+        mut self,
+        field: &str,
+        any_of: impl IntoIterator<Item = &'p str>,
+    ) -> Result<Self, ParseError> {
+        let field = Field::parse(field)?;
+        let any_of: Result<_, _> =
+            any_of.into_iter().map(|text| Pattern::parse(&field, text)).collect();
+        self.when.push(Condition::new(field, any_of?));
+        Ok(self)
+    }
+
+    /// Adds a subject with its limits.
+    #[must_use]
+    pub fn entry(mut self, entry: Entry) -> Self {
+        self.entries.push(entry);
+        self
+    }
+
+    /// How long the store may take.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// What a request costs.
+    #[must_use]
+    pub fn cost(self, cost: Cost) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// The dimension that all subjects share on a cluster.
+    #[must_use]
+    pub fn shard(self, field: Field) -> Self {
+        Self { shard: Shard::By(field), ..self }
+    }
+
+    /// Counts and never denies.
+    #[must_use]
+    pub fn shadow(self) -> Self {
+        Self { shadow: true, ..self }
+    }
+}
+
+/// What keeps the counts of one check together on a cluster.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Shard {
+    /// Nothing was said: where a check has several subjects, there is a warning.
+    Unsaid,
+    /// The policy is not for a cluster.
+    Never,
+    /// The value of this field, which all subjects of the policy have among their dimensions.
+    By(Field),
+}
+
+/// One subject of a policy, and its limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The dimensions of the subject, 1 to 16.
+    pub subject: Vec<Dimension>,
+    /// The limits, where no override holds.
+    pub limits: LimitSet,
+    /// What happens without a dimension, for each that can be absent.
+    pub absent: BTreeMap<Field, Absent>,
+    /// Other limits for some requests: the first that holds counts.
+    pub overrides: Vec<Override>,
+}
+
+impl Entry {
+    /// A subject of these dimensions, as they are written in a file, under these limits.
+    ///
+    /// # Errors
+    /// What is no dimension, no limit.
+    pub fn new<'d>(
+        subject: impl IntoIterator<Item = &'d str>,
+        limits: &str,
+    ) -> Result<Self, ParseError> {
+        let subject: Result<_, _> = subject.into_iter().map(Dimension::parse).collect();
+        Ok(Self {
+            subject: subject?,
+            limits: limits.parse()?,
+            absent: BTreeMap::new(),
+            overrides: Vec::new(),
+        })
+    }
+
+    /// What happens without any dimension of the subject that can be absent: `skip`, `deny`, or a
+    /// dimension that stands in.
+    ///
+    /// # Errors
+    /// What is none of these.
+    pub fn absent(mut self, what: &str) -> Result<Self, ParseError> {
+        let what = Absent::parse(what)?;
+        for field in self.uncertain() {
+            self.absent.insert(field, what.clone());
+        }
+        Ok(self)
+    }
+
+    /// What happens without this field.
+    ///
+    /// # Errors
+    /// What is no field; what is none of `skip`, `deny` and a dimension.
+    pub fn absent_field(mut self, field: &str, what: &str) -> Result<Self, ParseError> {
+        self.absent.insert(Field::parse(field)?, Absent::parse(what)?);
+        Ok(self)
+    }
+
+    /// Other limits where these conditions hold.
+    #[must_use]
+    pub fn overridden(mut self, when: Vec<Condition>, rule: Rule) -> Self {
+        self.overrides.push(Override { when, rule });
+        self
+    }
+
+    /// The dimensions that a request may not have.
+    pub(crate) fn uncertain(&self) -> Vec<Field> {
+        let fields = self.subject.iter().filter_map(Dimension::field);
+        fields.filter(|field| !field.is_always_there()).cloned().collect()
+    }
+}
+
+/// One dimension of a subject.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Dimension {
+    /// The value of a field.
+    Field(Field),
+    /// The same for every request.
+    Constant {
+        /// Its name: no field's.
+        name: Box<str>,
+        /// Its value.
+        value: Box<str>,
+    },
+}
+
+impl Dimension {
+    /// Reads a field, or a constant as `pool=all`.
+    ///
+    /// # Errors
+    /// What is neither; `path`, whose values a caller can choose; a constant with the name of a
+    /// field, which could be mistaken for a real one.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let Some((name, value)) = text.split_once('=') else {
+            let field = Field::parse(text)?;
+            if field == Field::Path {
+                return Err(ParseError::whole(
+                    text,
+                    "`path` cannot be a subject",
+                    "a caller chooses its segments, and each new one is a fresh count: use `route`",
+                ));
+            }
+            return Ok(Self::Field(field));
+        };
+        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(sound) {
+            return Err(ParseError::at(
+                text,
+                0..name.len().max(1),
+                "this is no name of a constant",
+                "a constant is `NAME=VALUE`, the name 1 to 64 letters, digits, `_`, `-` or `.`",
+            ));
+        }
+        let kind = name.split('.').next().unwrap_or(name);
+        if Field::words().any(|word| word == kind) {
+            return Err(ParseError::at(
+                text,
+                0..name.len(),
+                format!("a constant cannot be named as the field `{kind}`"),
+                format!("it could be mistaken for a real one: name it otherwise, as `any-{kind}`"),
+            ));
+        }
+        if value.is_empty() || value.len() > 256 {
+            return Err(ParseError::at(
+                text,
+                name.len()..text.len(),
+                "the value of a constant has 1 to 256 bytes",
+                "write it after the `=`, as `pool=all`",
+            ));
+        }
+        Ok(Self::Constant { name: name.into(), value: value.into() })
+    }
+
+    /// The field that it is.
+    #[must_use]
+    pub fn field(&self) -> Option<&Field> {
+        match self {
+            Self::Field(field) => Some(field),
+            Self::Constant { .. } => None,
+        }
+    }
+
+    /// The name of the dimension in a subject.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Field(field) => field.to_string(),
+            Self::Constant { name, .. } => name.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => field.fmt(f),
+            Self::Constant { name, value } => write!(f, "{name}={value}"),
+        }
+    }
+}
+
+/// What happens when a request does not have a dimension.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Absent {
+    /// The entry does not apply.
+    Skip,
+    /// The request is denied.
+    Deny,
+    /// This stands in.
+    Instead(Dimension),
+}
+
+impl Absent {
+    /// Reads `skip`, `deny`, a field, or a constant as `guests=all`.
+    ///
+    /// # Errors
+    /// What is none of these.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "skip" => Ok(Self::Skip),
+            "deny" => Ok(Self::Deny),
+            _ => Dimension::parse(text).map(Self::Instead).map_err(|error| {
+                if text.contains('=') || error.what().contains("`path`") {
+                    return error;
+                }
+                let near = near(text, ["skip", "deny"].into_iter().chain(Field::words()));
+                ParseError::whole(
+                    text,
+                    format!("`{text}` says not what happens without it"),
+                    format!(
+                        "{near}it is `skip` (this limit does not apply), `deny`, another field, or \
+                         a constant as `guests=all`"
+                    ),
+                )
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Absent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skip => f.write_str("skip"),
+            Self::Deny => f.write_str("deny"),
+            Self::Instead(dimension) => dimension.fmt(f),
+        }
+    }
+}
+
+/// Other limits where conditions hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Override {
+    /// The conditions: all must hold, at least one.
+    pub when: Vec<Condition>,
+    /// What counts then.
+    pub rule: Rule,
+}
+
+/// What an override says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Rule {
+    /// These limits.
+    Limits(LimitSet),
+    /// None.
+    Unlimited,
+    /// The request is denied.
+    Banned,
+}
+
+/// What a request costs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Cost {
+    /// So many units: 1 to 2^40.
+    Fixed(u64),
+    /// As many as a field says.
+    From {
+        /// `header.NAME` or `field.NAME`.
+        field: Field,
+        /// The most that is admitted: 1 to 2^40.
+        max: u64,
+        /// When the field is absent, no whole number, or 0. None denies the request.
+        otherwise: Option<u64>,
+    },
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(units) => write!(f, "{units}"),
+            Self::From { field, max, otherwise: Some(units) } => {
+                write!(f, "{field}, at most {max}, otherwise {units}")
+            }
+            Self::From { field, max, otherwise: None } => {
+                write!(f, "{field}, at most {max}, otherwise denied")
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Conditions: what a field must be for a policy to apply.
+
+use core::fmt;
+
+use tollgate::ParseError;
+
+use crate::field::{Field, Fields, value};
+
+/// The longest pattern, in bytes.
+pub const MAX_PATTERN_BYTES: usize = 1_024;
+
+/// What one value may be.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Pattern {
+    /// Exactly this.
+    Exact(Box<str>),
+    /// What begins with this.
+    Prefix(Box<str>),
+    /// A host below this one: `.example.com`, with its dot.
+    Below(Box<str>),
+    /// Anything but nothing.
+    Any,
+}
+
+impl Pattern {
+    /// Reads `abc`, `abc*`, `*`, and for a host `*.example.com`.
+    ///
+    /// # Errors
+    /// An empty text, one over [`MAX_PATTERN_BYTES`], a `*` where none can stand.
+    pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Err(ParseError::whole(
+                text,
+                "an empty value matches nothing",
+                "an empty field counts as absent: write what it must be, or `*` for any value",
+            ));
+        }
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(ParseError::whole(
+                "",
+                format!("this value has {} bytes", text.len()),
+                format!("at most {MAX_PATTERN_BYTES}: write a prefix, as `abc*`"),
+            ));
+        }
+        let lowered;
+        let text = if *field == Field::Host {
+            lowered = text.to_ascii_lowercase();
+            lowered.as_str()
+        } else {
+            text
+        };
+        if text == "*" {
+            return Ok(Self::Any);
+        }
+        let below = text.strip_prefix('*').filter(|rest| rest.starts_with('.'));
+        let (pattern, rest): (fn(Box<str>) -> Self, &str) = match (below, field) {
+            (Some(rest), Field::Host) => (Self::Below, rest),
+            _ => match text.strip_suffix('*') {
+                Some(rest) => (Self::Prefix, rest),
+                None => (Self::Exact, text),
+            },
+        };
+        if let Some(star) = rest.find('*') {
+            let star = star + (text.len() - rest.len()) * usize::from(below.is_some());
+            return Err(ParseError::at(
+                text,
+                star..star + 1,
+                "a `*` cannot stand here",
+                "it stands at the end, as `/api/*`, alone, or before the dot of a host, as \
+                 `*.example.com`",
+            ));
+        }
+        Ok(match (pattern(rest.into()), field) {
+            // One form for one address.
+            (Self::Exact(text), Field::Ip) => match text.parse::<std::net::IpAddr>() {
+                Ok(ip) => Self::Exact(ip.to_canonical().to_string().into()),
+                Err(_) => Self::Exact(text),
+            },
+            (pattern, _) => pattern,
+        })
+    }
+
+    /// True when `value` is one of these.
+    #[inline]
+    pub(crate) fn holds(&self, value: &str) -> bool {
+        match self {
+            Self::Exact(text) => **text == *value,
+            Self::Prefix(text) => value.starts_with(&**text),
+            Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
+            Self::Any => true,
+        }
+    }
+
+    /// True when every value of `other` is one of these.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (pattern, Self::Exact(text)) => pattern.holds(text),
+            (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
+            (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(text) => f.write_str(text),
+            Self::Prefix(text) => write!(f, "{text}*"),
+            Self::Below(text) => write!(f, "*{text}"),
+            Self::Any => f.write_str("*"),
+        }
+    }
+}
+
+/// A field that must be one of some patterns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Condition {
+    /// Which field.
+    pub field: Field,
+    /// What it may be: at least one.
+    pub any_of: Vec<Pattern>,
+}
+
+impl Condition {
+    /// A field that must be one of these.
+    #[must_use]
+    pub fn new(field: Field, any_of: Vec<Pattern>) -> Self {
+        Self { field, any_of }
+    }
+
+    /// True when the request has the field and it is one of the patterns.
+    #[inline]
+    pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
+        let Some(value) = value(fields, &self.field) else { return false };
+        let any = |value: &str| self.any_of.iter().any(|pattern| pattern.holds(value));
+        if self.field == Field::Host && value.bytes().any(|b| b.is_ascii_uppercase()) {
+            return any(&value.to_ascii_lowercase());
+        }
+        any(&value)
+    }
+
+    /// True when every request for which `other` holds has this one hold.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let mine = |theirs: &Pattern| self.any_of.iter().any(|mine| mine.covers(theirs));
+        self.field == other.field && other.any_of.iter().all(mine)
+    }
+
+    /// True when no request can have both hold.
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        let apart = |a: &Pattern, b: &Pattern| match (a, b) {
+            (Pattern::Exact(text), pattern) | (pattern, Pattern::Exact(text)) => {
+                !pattern.holds(text)
+            }
+            (Pattern::Prefix(a), Pattern::Prefix(b)) => {
+                !a.starts_with(&**b) && !b.starts_with(&**a)
+            }
+            (Pattern::Below(a), Pattern::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
+            _ => false,
+        };
+        let all = |a: &Pattern| other.any_of.iter().all(|b| apart(a, b));
+        self.field == other.field && self.any_of.iter().all(all)
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = ", self.field)?;
+        for (i, pattern) in self.any_of.iter().enumerate() {
+            if i > 0 {
+                f.write_str(" | ")?;
+            }
+            write!(f, "{pattern}")?;
+        }
+        Ok(())
+    }
+}

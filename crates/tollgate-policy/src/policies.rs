@@ -1,0 +1,288 @@
+//! Policies, checked and made ready: from here on nothing about them can be wrong.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::{LimitSet, ParseError};
+
+use crate::check::check;
+use crate::field::{Field, Fields, value};
+use crate::index::Index;
+use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule};
+use crate::place::Places;
+use crate::problem::{Problem, Problems};
+use crate::read::read;
+use crate::resolve::{Ready, ReadyDimension, ReadyEntry, ReadyRule};
+use crate::source::Format;
+
+/// Checked policies, ready to be asked. Cheap to clone.
+///
+/// ```
+/// use tollgate_policy::{Format, Policies};
+/// let text = r#"
+///     version = 1
+///     [[policies]]
+///     name = "hourly"
+///     on_failure = "allow"
+///     limits = [{ subject = "ip", limit = "1000/1h via token_bucket" }]
+/// "#;
+/// let policies = Policies::parse(text, Format::Toml)?;
+/// assert!(policies.warnings().is_empty());
+/// let found = policies.matching(&[("ip", "10.0.0.1")]);
+/// assert_eq!(found[0].name, "hourly");
+/// # Ok::<(), tollgate_policy::Problems>(())
+/// ```
+#[derive(Clone)]
+pub struct Policies(Arc<Inner>);
+
+struct Inner {
+    combine: Combine,
+    policies: Vec<Policy>,
+    ready: Vec<Ready>,
+    index: Index,
+    hash: String,
+    warnings: Problems,
+}
+
+/// Which policies a request meets.
+#[derive(Debug, Default)]
+pub(crate) struct Matched {
+    pub(crate) enforced: SmallVec<[u32; 8]>,
+    pub(crate) shadows: SmallVec<[u32; 8]>,
+}
+
+impl Policies {
+    /// Reads the text of a policy file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, warnings with it.
+    pub fn parse(text: &str, format: Format) -> Result<Self, Problems> {
+        Self::parse_named("policies", text, format)
+    }
+
+    /// As [`Policies::parse`], with the name of the file for problems.
+    ///
+    /// # Errors
+    /// As [`Policies::parse`].
+    pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
+        let read = read(text, format);
+        let (mut policies, mut places, mut problems) = (read.policies, read.places, read.problems);
+        if !policies.is_empty() {
+            problems.extend(check(read.combine, &mut policies, &mut places));
+        }
+        let problems = Problems::new(file, text, problems);
+        Self::build(read.combine, policies, problems, text.as_bytes())
+    }
+
+    /// Policies of a program. Their content hash is that of their debug form.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them; there are no places to point at.
+    pub fn new(combine: Combine, mut policies: Vec<Policy>) -> Result<Self, Problems> {
+        let mut places = Places::nowhere(&policies);
+        let problems = check(combine, &mut policies, &mut places);
+        let problems = Problems::new("policies", "", problems);
+        let text = format!("{combine:?} {policies:?}");
+        Self::build(combine, policies, problems, text.as_bytes())
+    }
+
+    fn build(
+        combine: Combine,
+        policies: Vec<Policy>,
+        problems: Problems,
+        content: &[u8],
+    ) -> Result<Self, Problems> {
+        if problems.has_errors() {
+            return Err(problems);
+        }
+        let ready: Result<Vec<Ready>, ParseError> = policies.iter().map(ready).collect();
+        let ready = ready.map_err(|error| {
+            let problem = Problem::error(None, error.what(), error.remedy());
+            Problems::new(problems.file(), "", vec![problem])
+        })?;
+        let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
+        let hash = short_hash(content);
+        Ok(Self(Arc::new(Inner { combine, policies, ready, index, hash, warnings: problems })))
+    }
+
+    /// Which of the policies that apply count.
+    #[must_use]
+    pub fn combine(&self) -> Combine {
+        self.0.combine
+    }
+
+    /// The policies in order. Entries with the same subject are one here.
+    #[must_use]
+    pub fn policies(&self) -> &[Policy] {
+        &self.0.policies
+    }
+
+    /// What is not wrong and yet surely not meant.
+    #[must_use]
+    pub fn warnings(&self) -> &Problems {
+        &self.0.warnings
+    }
+
+    /// The first 12 digits of the SHA-1 of the file.
+    #[must_use]
+    pub fn hash(&self) -> &str {
+        &self.0.hash
+    }
+
+    /// The policies that count for a request, shadows among them.
+    #[must_use]
+    pub fn matching(&self, fields: &dyn Fields) -> Vec<&Policy> {
+        let Matched { enforced, shadows } = self.matched(fields);
+        let mut all: Vec<u32> = enforced.into_iter().chain(shadows).collect();
+        all.sort_unstable();
+        let at = |number: u32| self.0.policies.get(usize::try_from(number).ok()?);
+        all.into_iter().filter_map(at).collect()
+    }
+
+    /// How many policies count for a request: as [`Policies::matching`], and allocates nothing.
+    #[must_use]
+    pub fn count_matching(&self, fields: &dyn Fields) -> usize {
+        let Matched { enforced, shadows } = self.matched(fields);
+        enforced.len() + shadows.len()
+    }
+
+    #[inline]
+    pub(crate) fn matched(&self, fields: &dyn Fields) -> Matched {
+        let Inner { combine, index, .. } = &*self.0;
+        let mut matched = Matched::default();
+        for number in index.candidates(fields) {
+            let shadow = self.ready(number).is_some_and(|ready| ready.shadow);
+            // With `first`, one shadow is asked: the one that would count, were it none.
+            let of_no_interest =
+                *combine == Combine::First && shadow && !matched.shadows.is_empty();
+            if of_no_interest || !index.holds(number, fields) {
+                continue;
+            }
+            if shadow {
+                matched.shadows.push(number);
+                continue;
+            }
+            matched.enforced.push(number);
+            if *combine == Combine::First {
+                break;
+            }
+        }
+        matched
+    }
+
+    #[inline]
+    pub(crate) fn ready(&self, number: u32) -> Option<&Ready> {
+        self.0.ready.get(usize::try_from(number).ok()?)
+    }
+
+    #[inline]
+    pub(crate) fn policy(&self, number: u32) -> Option<&Policy> {
+        self.0.policies.get(usize::try_from(number).ok()?)
+    }
+}
+
+impl core::fmt::Debug for Policies {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Policies")
+            .field("hash", &self.0.hash)
+            .field("policies", &self.0.policies.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The first 12 hexadecimal digits of a SHA-1: as `sha1sum` prints them.
+fn short_hash(content: &[u8]) -> String {
+    use sha1::Digest as _;
+    sha1::Sha1::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn ready(policy: &Policy) -> Result<Ready, ParseError> {
+    let entries: Result<_, _> =
+        policy.entries.iter().map(|entry| ready_entry(&policy.name, entry)).collect();
+    Ok(Ready {
+        entries: entries?,
+        cost: policy.cost.clone(),
+        on_failure: policy.on_failure,
+        deadline: policy.deadline,
+        shadow: policy.shadow,
+    })
+}
+
+fn ready_entry(policy: &str, entry: &Entry) -> Result<ReadyEntry, ParseError> {
+    let dimension = |dimension: &Dimension| ready_dimension(entry, dimension);
+    let mut lists = Vec::new();
+    let mut rules = Vec::new();
+    for other in &entry.overrides {
+        lists.push(other.when.clone());
+        rules.push(match &other.rule {
+            Rule::Limits(set) => ReadyRule::Limits(set.clone().in_policy(policy)?),
+            Rule::Unlimited => ReadyRule::Unlimited,
+            Rule::Banned => ReadyRule::Banned,
+        });
+    }
+    let limits: LimitSet = entry.limits.clone().in_policy(policy)?;
+    Ok(ReadyEntry {
+        dimensions: entry.subject.iter().map(dimension).collect(),
+        limits,
+        others: (!lists.is_empty()).then(|| Index::new(lists)),
+        rules,
+    })
+}
+
+/// A dimension with all that stands in for it, in order; checked before, so that it ends.
+fn ready_dimension(entry: &Entry, dimension: &Dimension) -> ReadyDimension {
+    match dimension {
+        Dimension::Constant { name, value } => {
+            ReadyDimension::Constant { name: name.clone(), value: value.clone() }
+        }
+        Dimension::Field(field) => ReadyDimension::Field {
+            field: field.clone(),
+            name: field.to_string().into(),
+            absent: match entry.absent.get(field) {
+                Some(Absent::Skip) => crate::resolve::Without::Skip,
+                Some(Absent::Instead(other)) => {
+                    crate::resolve::Without::Instead(Box::new(ready_dimension(entry, other)))
+                }
+                // What is always there, by the word of the front, is missed when it is not.
+                Some(Absent::Deny) | None => crate::resolve::Without::Deny,
+            },
+        },
+    }
+}
+
+/// The cost of a request, or why it has none.
+pub(crate) enum Costs {
+    Units(u64),
+    /// Above the bound.
+    Never,
+    Missing(Field),
+}
+
+impl Ready {
+    pub(crate) fn cost_of(&self, fields: &dyn Fields) -> Costs {
+        match &self.cost {
+            Cost::Fixed(units) => Costs::Units(*units),
+            Cost::From { field, max, otherwise } => {
+                let value = value(fields, field);
+                let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
+                let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+                match number {
+                    // More digits than any number has are above any bound.
+                    Some(digits) if digits.len() > 19 => Costs::Never,
+                    Some(digits) => match digits.parse::<u64>() {
+                        Ok(units) if units > *max => Costs::Never,
+                        Ok(units) => Costs::Units(units),
+                        Err(_) => Costs::otherwise(*otherwise, field),
+                    },
+                    None => Costs::otherwise(*otherwise, field),
+                }
+            }
+        }
+    }
+}
+
+impl Costs {
+    fn otherwise(otherwise: Option<u64>, field: &Field) -> Self {
+        otherwise.map_or_else(|| Self::Missing(field.clone()), Self::Units)
+    }
+}

@@ -1,0 +1,269 @@
+//! What is wrong with policies, where it stands, and what would be right.
+
+use core::fmt;
+use core::ops::Range;
+
+use annotate_snippets::renderer::DecorStyle;
+use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
+
+/// The most problems of one file that are kept; more are counted.
+pub const MAX_PROBLEMS: usize = 200;
+
+/// The most bytes of a line that are shown.
+const SHOWN_BYTES: usize = 400;
+
+/// Some bytes of a file.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Span {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
+        Self { start, end }
+    }
+
+    /// The same, at most the text and never within a character.
+    pub(crate) fn within(self, text: &str) -> Self {
+        let floor = |mut at: usize| {
+            at = at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let start = floor(self.start);
+        Self { start, end: floor(self.end).max(start) }
+    }
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Self {
+        Self::new(range.start, range.end)
+    }
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(clippy::exhaustive_enums)] // a policy is taken or not
+pub enum Level {
+    /// The policies are taken all the same.
+    Warning,
+    /// The policies are not taken.
+    Error,
+}
+
+impl Level {
+    /// `warning` or `error`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    level: Level,
+    at: Option<Span>,
+    what: String,
+    remedy: String,
+}
+
+impl Problem {
+    pub(crate) fn error(
+        at: Option<Span>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { level: Level::Error, at, what: what.into(), remedy: remedy.into() }
+    }
+
+    pub(crate) fn warning(
+        at: Option<Span>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { level: Level::Warning, ..Self::error(at, what, remedy) }
+    }
+
+    /// Whether the policies are taken all the same.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// What is wrong, in one line.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.remedy
+    }
+
+    /// The bytes of the file that it is about; none for policies that were built by a program.
+    #[must_use]
+    pub fn span(&self) -> Option<Range<usize>> {
+        self.at.map(|at| at.start..at.end)
+    }
+}
+
+/// Everything that is wrong with one file, in the order of its lines.
+///
+/// ```
+/// let problems = tollgate_policy::Policies::parse("limits = 5", tollgate_policy::Format::Toml)
+///     .unwrap_err();
+/// assert!(problems.to_string().contains("unknown key `limits`"));
+/// assert!(problems.to_string().contains("policies:1:1"));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problems {
+    file: String,
+    source: String,
+    list: Vec<Problem>,
+    /// How many more there are than are kept.
+    more: usize,
+}
+
+impl std::error::Error for Problems {}
+
+impl Problems {
+    pub(crate) fn new(file: &str, source: &str, mut list: Vec<Problem>) -> Self {
+        list.sort_by_key(|problem| (problem.at, problem.level == Level::Warning));
+        list.dedup();
+        // Errors first to be kept: a file with many warnings must not lose what makes it broken.
+        if list.len() > MAX_PROBLEMS {
+            list.sort_by_key(|problem| problem.level == Level::Warning);
+        }
+        let more = list.len().saturating_sub(MAX_PROBLEMS);
+        list.truncate(MAX_PROBLEMS);
+        Self { file: file.to_owned(), source: source.to_owned(), list, more }
+    }
+
+    /// Each of them: at most [`MAX_PROBLEMS`].
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.list.iter()
+    }
+
+    /// True when nothing is wrong.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// True when the policies are not taken.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.list.iter().any(|problem| problem.level == Level::Error)
+    }
+
+    /// How many there are beside those that are kept.
+    #[must_use]
+    pub fn more(&self) -> usize {
+        self.more
+    }
+
+    /// The file, as it was named.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The same, of a file of this name.
+    #[must_use]
+    pub fn named(self, file: &str) -> Self {
+        Self { file: file.to_owned(), ..self }
+    }
+
+    /// Line and column of a problem, both from 1, the column in characters.
+    #[must_use]
+    pub fn place(&self, problem: &Problem) -> Option<(usize, usize)> {
+        let at = problem.at?;
+        let before = self.source.get(..at.start)?;
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().map_or(0, |text| text.chars().count()) + 1;
+        Some((line, column))
+    }
+
+    /// All of them as text: the place, the line with carets, the remedy; with colours when
+    /// `styled`.
+    #[must_use]
+    pub fn render(&self, styled: bool) -> String {
+        let renderer = if styled { Renderer::styled() } else { Renderer::plain() };
+        let renderer = renderer.decor_style(DecorStyle::Ascii);
+        let mut text = String::new();
+        for problem in &self.list {
+            text.push_str(&self.one(problem, &renderer));
+            text.push_str("\n\n");
+        }
+        if self.more > 0 {
+            text.push_str(&format!("and {} more\n", self.more));
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    fn one(&self, problem: &Problem, renderer: &Renderer) -> String {
+        let level = match problem.level {
+            Level::Warning => Shown::WARNING,
+            Level::Error => Shown::ERROR,
+        };
+        let title = level.primary_title(problem.what.as_str());
+        let remedy = Shown::HELP.message(problem.remedy.as_str());
+        let (Some(at), Some((line, column))) = (problem.at, self.place(problem)) else {
+            let file = format!("{}: {}", self.file, problem.what);
+            let group = level_of(problem.level).primary_title(file).element(remedy);
+            return renderer.render(&[group]);
+        };
+        let (shown, from) = self.shown(at);
+        if shown.trim().is_empty() {
+            // There is no word to point at: an empty file, or its end.
+            let origin =
+                annotate_snippets::Origin::path(self.file.as_str()).line(line).char_column(column);
+            return renderer.render(&[title.element(origin).element(remedy)]);
+        }
+        let end = (at.end - from.min(at.end)).min(shown.len()).max(at.start - from);
+        let snippet = Snippet::source(shown)
+            .line_start(line)
+            .path(self.file.as_str())
+            .annotation(AnnotationKind::Primary.span(at.start - from..end));
+        renderer.render(&[title.element(snippet).element(remedy)])
+    }
+
+    /// The line that a problem begins in, or what is near it of a very long one; and where that
+    /// begins.
+    fn shown(&self, at: Span) -> (&str, usize) {
+        let text = &self.source;
+        let start = text[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
+        let end = text[at.start..].find('\n').map_or(text.len(), |newline| at.start + newline);
+        let near = if end - start <= SHOWN_BYTES {
+            Span::new(start, end)
+        } else {
+            // The column stays right only from the line's beginning, so that is given up last.
+            let from = at.start.saturating_sub(SHOWN_BYTES / 2).max(start);
+            Span::new(from, (at.start + SHOWN_BYTES / 2).min(end)).within(text)
+        };
+        (text[near.start..near.end].trim_end_matches('\r'), near.start)
+    }
+}
+
+fn level_of(level: Level) -> Shown<'static> {
+    match level {
+        Level::Warning => Shown::WARNING,
+        Level::Error => Shown::ERROR,
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}

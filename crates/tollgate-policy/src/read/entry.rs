@@ -1,0 +1,318 @@
+//! Reading one entry of a policy: its subject, limits, absences and overrides; and conditions.
+
+use std::collections::BTreeMap;
+
+use tollgate::{LimitSet, MAX_DIMENSIONS};
+
+use super::keys::Reader;
+use crate::field::Field;
+use crate::model::{Absent, Dimension, Entry, Override, Rule};
+use crate::pattern::{Condition, Pattern};
+use crate::place::EntryPlace;
+use crate::source::{Key, Node, Value};
+
+/// The keys of an entry.
+pub(crate) const ENTRY_KEYS: [&str; 4] = ["subject", "limit", "absent", "overrides"];
+
+/// The keys of an override.
+pub(crate) const OVERRIDE_KEYS: [&str; 2] = ["when", "limit"];
+
+/// The most patterns of one condition.
+pub(crate) const MAX_PATTERNS: usize = 10_000;
+
+/// The most overrides of one entry.
+pub(crate) const MAX_OVERRIDES: usize = 10_000;
+
+pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntryPlace)> {
+    let keys = reader.keys(node, "an entry of `limits`", &ENTRY_KEYS)?;
+    let mut place = EntryPlace::default();
+    let remedy = "say whose count it is: `subject = \"ip\"`";
+    let subject = reader.required(&keys, keys.at, "subject", remedy).and_then(|node| {
+        place.subject = Some(node.at);
+        subject(reader, node)
+    });
+    let remedy = "say how much, as `limit = \"10/s, 240/h\"`";
+    let limits = reader.required(&keys, keys.at, "limit", remedy).and_then(|node| {
+        place.limit = Some(node.at);
+        limits(reader, node, "limit")
+    });
+    let absent = match (keys.get("absent"), &subject) {
+        (Some(node), subject) => {
+            place.absent = Some(keys.at("absent"));
+            absent(reader, node, subject.as_deref().unwrap_or(&[]))
+        }
+        (None, _) => Some(BTreeMap::new()),
+    };
+    let overrides = match keys.get("overrides") {
+        Some(node) => overrides(reader, node, &mut place),
+        None => Some(Vec::new()),
+    };
+    let entry =
+        Entry { subject: subject?, limits: limits?, absent: absent?, overrides: overrides? };
+    Some((entry, place))
+}
+
+fn subject(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Dimension>> {
+    let nodes = reader.one_or_more(node, "subject");
+    if nodes.len() > MAX_DIMENSIONS {
+        let remedy = "name only those that the count belongs to";
+        reader.error(node.at, format!("a subject has at most {MAX_DIMENSIONS} dimensions"), remedy);
+        return None;
+    }
+    let mut dimensions: Vec<Dimension> = Vec::new();
+    let mut sound = !nodes.is_empty();
+    for node in nodes {
+        let right = "a field as `\"ip\"`, a constant as `\"pool=all\"`, or a list of them";
+        let Some(text) = reader.text(node, "subject", right) else {
+            sound = false;
+            continue;
+        };
+        match Dimension::parse(text) {
+            Ok(dimension) if dimensions.iter().any(|d| d.name() == dimension.name()) => {
+                let name = dimension.name();
+                reader.error(node.at, format!("`{name}` is in the subject twice"), "name it once");
+                sound = false;
+            }
+            Ok(dimension) => dimensions.push(dimension),
+            Err(error) => {
+                reader.refused(node, text, &error);
+                sound = false;
+            }
+        }
+    }
+    sound.then_some(dimensions)
+}
+
+fn limits(reader: &mut Reader<'_>, node: &Node, key: &str) -> Option<LimitSet> {
+    let nodes = reader.one_or_more(node, key);
+    let mut all = Vec::new();
+    let mut sound = !nodes.is_empty();
+    for node in nodes {
+        let right = "a text as `\"10/s, 240/h\"`, or a list of them";
+        let Some(text) = reader.text(node, key, right) else {
+            sound = false;
+            continue;
+        };
+        match text.parse::<LimitSet>() {
+            Ok(set) => all.extend(set.limits().iter().cloned()),
+            Err(error) => {
+                reader.refused(node, text, &error);
+                sound = false;
+            }
+        }
+    }
+    if !sound {
+        return None;
+    }
+    match LimitSet::new(all) {
+        Ok(set) => Some(set),
+        Err(error) => {
+            reader.error(node.at, error.what(), error.remedy());
+            None
+        }
+    }
+}
+
+fn absent(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    subject: &[Dimension],
+) -> Option<BTreeMap<Field, Absent>> {
+    if let Value::Text(text) = &node.value {
+        return match Absent::parse(text) {
+            Ok(what) => {
+                let certain = |d: &Dimension| d.field().is_none_or(Field::is_always_there);
+                if !subject.is_empty() && subject.iter().all(certain) {
+                    let remedy = "leave it out";
+                    let what = "`absent` says nothing here: these dimensions are always there";
+                    reader.warning(node.at, what, remedy);
+                }
+                let fields = subject.iter().filter_map(Dimension::field);
+                let fields = fields.filter(|field| !field.is_always_there());
+                Some(fields.map(|field| (field.clone(), what.clone())).collect())
+            }
+            Err(error) => {
+                reader.refused(node, text, &error);
+                None
+            }
+        };
+    }
+    let Value::Table(pairs) = &node.value else {
+        let right = "`\"skip\"`, `\"deny\"`, a field or constant, or a table of these by field";
+        reader.wrong(node, "absent", right);
+        return None;
+    };
+    let mut found = BTreeMap::new();
+    let mut sound = true;
+    for (key, value) in flat(pairs) {
+        let field = match Field::parse(&key.text) {
+            Ok(field) => field,
+            Err(error) => {
+                reader.refused_key(&key, &error);
+                sound = false;
+                continue;
+            }
+        };
+        let right = "`\"skip\"`, `\"deny\"`, a field or a constant";
+        let Some(text) = reader.text(value, "absent", right) else {
+            sound = false;
+            continue;
+        };
+        match Absent::parse(text) {
+            Ok(what) => {
+                if found.insert(field, what).is_some() {
+                    reader.error(key.at, format!("`{}` is given twice", key.text), "give it once");
+                    sound = false;
+                }
+            }
+            Err(error) => {
+                reader.refused(value, text, &error);
+                sound = false;
+            }
+        }
+    }
+    sound.then_some(found)
+}
+
+fn overrides(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    place: &mut EntryPlace,
+) -> Option<Vec<Override>> {
+    let Value::List(nodes) = &node.value else {
+        reader.wrong(node, "overrides", "a list of tables, each with `when` and `limit`");
+        return None;
+    };
+    if nodes.len() > MAX_OVERRIDES {
+        let remedy = format!("at most {MAX_OVERRIDES}: let the front tell a plan as a field");
+        reader.error(node.at, format!("there are {} overrides", nodes.len()), remedy);
+        return None;
+    }
+    let mut all = Vec::new();
+    let mut sound = true;
+    for node in nodes {
+        let Some(keys) = reader.keys(node, "an override", &OVERRIDE_KEYS) else {
+            sound = false;
+            continue;
+        };
+        let remedy = "say for whom, as `when = { user = \"alice\" }`";
+        let conditions =
+            reader.required(&keys, keys.at, "when", remedy).and_then(|node| when(reader, node));
+        let remedy = "say how much, as `limit = \"100/s\"`, `\"unlimited\"` or `\"banned\"`";
+        let rule =
+            reader.required(&keys, keys.at, "limit", remedy).and_then(|node| match &node.value {
+                Value::Text(word) if word == "unlimited" => Some(Rule::Unlimited),
+                Value::Text(word) if word == "banned" => Some(Rule::Banned),
+                _ => limits(reader, node, "limit").map(Rule::Limits),
+            });
+        match (conditions, rule) {
+            (Some(when), Some(rule)) => {
+                place.overrides.push(Some(node.at));
+                all.push(Override { when, rule });
+            }
+            _ => sound = false,
+        }
+    }
+    sound.then_some(all)
+}
+
+/// Conditions: a table of fields, each with one pattern or a list of them.
+pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition>> {
+    let Value::Table(pairs) = &node.value else {
+        reader.wrong(node, "when", "a table of fields, as `{ path = \"/api/*\" }`");
+        return None;
+    };
+    let mut conditions: Vec<Condition> = Vec::new();
+    let mut sound = true;
+    let pairs = flat(pairs);
+    if pairs.is_empty() {
+        let remedy = "write a condition, as `path = \"/api/*\"`; a policy without `when` applies \
+                      to every request";
+        reader.error(node.at, "`when` has no condition", remedy);
+        sound = false;
+    }
+    for (key, value) in pairs {
+        let field = match Field::parse(&key.text) {
+            Ok(field) => field,
+            Err(error) => {
+                reader.refused_key(&key, &error);
+                sound = false;
+                continue;
+            }
+        };
+        if conditions.iter().any(|condition| condition.field == field) {
+            let remedy = "give it once, with a list of what it may be";
+            reader.error(key.at, format!("`{field}` is given twice"), remedy);
+            sound = false;
+            continue;
+        }
+        match patterns(reader, &field, value) {
+            Some(any_of) => conditions.push(Condition::new(field, any_of)),
+            None => sound = false,
+        }
+    }
+    // TOML's tables have no order: one order for one meaning.
+    conditions.sort_by(|a, b| a.field.cmp(&b.field));
+    sound.then_some(conditions)
+}
+
+fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<Pattern>> {
+    let key = field.to_string();
+    let nodes = reader.one_or_more(node, &key);
+    if nodes.len() > MAX_PATTERNS {
+        let remedy = format!("at most {MAX_PATTERNS}: write prefixes, as `abc*`");
+        reader.error(node.at, format!("there are {} values of `{key}`", nodes.len()), remedy);
+        return None;
+    }
+    let mut sound = !nodes.is_empty();
+    let mut all = Vec::new();
+    for node in nodes {
+        let right = "a text in quotes, as `\"abc\"` or `\"abc*\"`, or a list of them";
+        let Some(text) = reader.text(node, &key, right) else {
+            sound = false;
+            continue;
+        };
+        match Pattern::parse(field, text) {
+            Ok(pattern) => {
+                let small = |text: &str| text.bytes().any(|b| b.is_ascii_lowercase());
+                if *field == Field::Method && matches!(&pattern, Pattern::Exact(t) if small(t)) {
+                    let upper = text.to_ascii_uppercase();
+                    reader.warning(
+                        node.at,
+                        format!("`{text}` is not `{upper}`: methods are compared exactly"),
+                        format!("write `{upper}`, unless the method really is in small letters"),
+                    );
+                }
+                all.push(pattern);
+            }
+            Err(error) => {
+                reader.refused(node, text, &error);
+                sound = false;
+            }
+        }
+    }
+    sound.then_some(all)
+}
+
+/// Pairs under their full names: what TOML makes of `header.x-tier = "gold"` is a table in a table.
+fn flat(pairs: &[(Key, Node)]) -> Vec<(Key, &Node)> {
+    fn add<'n>(prefix: &str, pairs: &'n [(Key, Node)], into: &mut Vec<(Key, &'n Node)>) {
+        for (key, node) in pairs {
+            let text =
+                if prefix.is_empty() { key.text.clone() } else { format!("{prefix}.{}", key.text) };
+            let named = ["header", "field"].iter().any(|kind| {
+                text == *kind || text.strip_prefix(kind).is_some_and(|t| t.starts_with('.'))
+            });
+            match &node.value {
+                // A name this long is an error anyway, and nesting would make it longer each time.
+                Value::Table(inner) if named && !inner.is_empty() && text.len() < 256 => {
+                    add(&text, inner, into);
+                }
+                _ => into.push((Key { text, at: key.at }, node)),
+            }
+        }
+    }
+    let mut all = Vec::new();
+    add("", pairs, &mut all);
+    all
+}

@@ -1,0 +1,169 @@
+//! Reading a tree: keys taken one by one, every problem kept, nothing given up at the first.
+
+use std::collections::HashMap;
+
+use tollgate::ParseError;
+
+use crate::field::near;
+use crate::problem::{Problem, Span};
+use crate::source::{Key, Node, Value, place_in};
+
+/// What reading needs everywhere: the text, and where problems go.
+pub(super) struct Reader<'s> {
+    pub(super) source: &'s str,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<'s> Reader<'s> {
+    pub(super) fn new(source: &'s str) -> Self {
+        Self { source, problems: Vec::new() }
+    }
+
+    pub(super) fn error(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.push(Problem::error(Some(at), what, remedy));
+    }
+
+    pub(super) fn warning(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.push(Problem::warning(Some(at), what, remedy));
+    }
+
+    /// The error of a text within the file.
+    pub(super) fn refused(&mut self, node: &Node, text: &str, error: &ParseError) {
+        let at = place_in(self.source, node, text, error);
+        // Some remedies are several lines, for a terminal: here each is one message.
+        self.error(at, error.what(), error.remedy());
+    }
+
+    /// The error of the text of a key.
+    pub(super) fn refused_key(&mut self, key: &Key, error: &ParseError) {
+        self.error(key.at, error.what(), error.remedy());
+    }
+
+    /// A value of a wrong type.
+    pub(super) fn wrong(&mut self, node: &Node, key: &str, right: &str) {
+        let kind = node.kind();
+        self.error(node.at, format!("`{key}` is {kind}"), format!("it is {right}"));
+    }
+
+    /// A table's pairs under known keys; unknown keys and those given twice are problems.
+    pub(super) fn keys<'n>(
+        &mut self,
+        node: &'n Node,
+        what: &str,
+        known: &[&str],
+    ) -> Option<Keys<'n>> {
+        let Value::Table(pairs) = &node.value else {
+            let keys = list(known);
+            self.wrong(node, what, &format!("a table with the keys {keys}"));
+            return None;
+        };
+        let mut found: HashMap<&str, (&Key, &Node)> = HashMap::new();
+        for (key, value) in pairs {
+            if !known.contains(&key.text.as_str()) {
+                let near = near(&key.text, known.iter().copied());
+                let shown = shown(&key.text);
+                let keys = list(known);
+                let word = if near.is_empty() { "the" } else { "The" };
+                let at = key.at;
+                self.error(
+                    at,
+                    format!("unknown key `{shown}`"),
+                    format!("{near}{word} keys here are {keys}"),
+                );
+            } else if found.contains_key(key.text.as_str()) {
+                let at = key.at;
+                self.error(at, format!("`{}` is given twice", key.text), "give it once");
+            } else {
+                found.insert(&key.text, (key, value));
+            }
+        }
+        Some(Keys { at: node.at, found })
+    }
+
+    /// A key that must be there.
+    pub(super) fn required<'n>(
+        &mut self,
+        keys: &Keys<'n>,
+        at: Span,
+        name: &str,
+        remedy: &str,
+    ) -> Option<&'n Node> {
+        let node = keys.get(name);
+        if node.is_none() {
+            self.error(at, format!("`{name}` is missing"), remedy);
+        }
+        node
+    }
+
+    /// A text.
+    pub(super) fn text<'n>(&mut self, node: &'n Node, key: &str, right: &str) -> Option<&'n str> {
+        if let Value::Text(text) = &node.value {
+            return Some(text);
+        }
+        self.wrong(node, key, right);
+        None
+    }
+
+    /// One value or a list of them; an empty list is a problem.
+    pub(super) fn one_or_more<'n>(&mut self, node: &'n Node, key: &str) -> &'n [Node] {
+        match &node.value {
+            Value::List(list) => {
+                if list.is_empty() {
+                    let remedy = "write at least one value in it, or leave the key out";
+                    self.error(node.at, format!("the list of `{key}` is empty"), remedy);
+                }
+                list
+            }
+            _ => std::slice::from_ref(node),
+        }
+    }
+
+    /// A whole number within these bounds.
+    pub(super) fn whole(&mut self, node: &Node, key: &str, least: u64, most: u64) -> Option<u64> {
+        let Value::Whole(number) = node.value else {
+            self.wrong(node, key, &format!("a whole number from {least} to {most}"));
+            return None;
+        };
+        let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
+        if number.is_none() {
+            let remedy = format!("it is a whole number from {least} to {most}");
+            self.error(node.at, format!("this number is out of range for `{key}`"), remedy);
+        }
+        number
+    }
+}
+
+/// The pairs of a table.
+pub(super) struct Keys<'n> {
+    pub(super) at: Span,
+    found: HashMap<&'n str, (&'n Key, &'n Node)>,
+}
+
+impl<'n> Keys<'n> {
+    pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
+        self.found.get(name).map(|(_, node)| *node)
+    }
+
+    /// Where the key stands, else the table.
+    pub(super) fn at(&self, name: &str) -> Span {
+        self.found.get(name).map_or(self.at, |(key, _)| key.at)
+    }
+}
+
+/// `a, b and c`.
+pub(super) fn list(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// A word of somebody else, short enough for a message.
+pub(super) fn shown(word: &str) -> String {
+    let mut short: String = word.chars().take(40).flat_map(char::escape_debug).collect();
+    if word.chars().count() > 40 {
+        short.push_str("...");
+    }
+    short
+}

@@ -1,0 +1,277 @@
+//! From the tree of a file to policies, with every problem on the way.
+
+use std::time::Duration;
+
+use tollgate::MAX_COST;
+
+use crate::field::Field;
+use crate::model::{
+    Combine, Cost, DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard,
+};
+use crate::place::{Place, Places};
+use crate::problem::{Problem, Span};
+use crate::source::{Format, Node, Value, tree};
+
+mod entry;
+pub(crate) mod keys;
+
+#[cfg(test)]
+pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
+use keys::{Keys, Reader, shown};
+
+/// The most policies of one file.
+pub const MAX_POLICIES: usize = 20_000;
+
+/// The keys of the file.
+pub(crate) const FILE_KEYS: [&str; 3] = ["version", "match", "policies"];
+
+/// The keys of a policy.
+pub(crate) const POLICY_KEYS: [&str; 8] =
+    ["name", "when", "limits", "on_failure", "deadline", "cost", "shard", "shadow"];
+
+/// The keys of a cost that is read from a field.
+pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
+
+/// What was read: as much as makes sense, and what is wrong with the rest.
+pub(crate) struct Read {
+    pub(crate) combine: Combine,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) places: Places,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads a file. Without a problem that is an error, everything is there.
+pub(crate) fn read(text: &str, format: Format) -> Read {
+    let mut reader = Reader::new(text);
+    let mut read = Read {
+        combine: Combine::First,
+        policies: Vec::new(),
+        places: Places::default(),
+        problems: Vec::new(),
+    };
+    if let Some(tree) = tree(text, format, &mut reader.problems) {
+        file(&mut reader, &tree, &mut read);
+    }
+    read.problems = reader.problems;
+    read
+}
+
+fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
+    let Some(keys) = reader.keys(tree, "the file", &FILE_KEYS) else { return };
+    let start = Span::new(0, 0);
+    let remedy = "write `version = 1` (YAML: `version: 1`) at the top";
+    if let Some(node) = reader.required(&keys, start, "version", remedy)
+        && !matches!(node.value, Value::Whole(1))
+    {
+        let remedy = "this program reads version 1: write `version = 1`";
+        reader.error(node.at, "this is no version of a policy file", remedy);
+    }
+    let combine = keys.get("match").and_then(|node| match &node.value {
+        Value::Text(word) if word == "first" => Some(Combine::First),
+        Value::Text(word) if word == "all" => Some(Combine::All),
+        _ => {
+            reader.error(
+                node.at,
+                "`match` is neither `first` nor `all`",
+                "`first`: the first policy that applies counts; `all`: every one that applies",
+            );
+            None
+        }
+    });
+    let remedy = "write at least one: `[[policies]]` with a `name`, `limits` and `on_failure`";
+    let Some(list) = reader.required(&keys, start, "policies", remedy) else { return };
+    let Value::List(nodes) = &list.value else {
+        return reader.wrong(list, "policies", "a list: in TOML `[[policies]]` before each");
+    };
+    if nodes.is_empty() {
+        reader.error(list.at, "there is no policy", remedy);
+    }
+    if nodes.len() > MAX_POLICIES {
+        reader.error(
+            list.at,
+            format!("there are {} policies", nodes.len()),
+            format!("at most {MAX_POLICIES}: use overrides, or fields in subjects"),
+        );
+        return;
+    }
+    if let [_, second, ..] = &nodes[..]
+        && keys.get("match").is_none()
+    {
+        reader.error(
+            second.at,
+            "`match` is missing: there are several policies",
+            "write `match = \"first\"` (the first that applies counts) or `match = \"all\"` (every \
+             one that applies does) at the top",
+        );
+    }
+    read.combine = combine.unwrap_or(Combine::First);
+    for node in nodes {
+        if let Some((policy, place)) = policy(reader, node) {
+            read.policies.push(policy);
+            read.places.policies.push(place);
+        }
+    }
+}
+
+fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
+    let keys = reader.keys(node, "a policy", &POLICY_KEYS)?;
+    let mut place = Place { whole: Some(keys.at), ..Place::default() };
+    let name = reader.required(&keys, keys.at, "name", "every policy has one, as `name = \"api\"`");
+    let name = name.and_then(|node| {
+        place.name = Some(node.at);
+        let right = "a text of 1 to 64 letters, digits, `_`, `-` or `.`";
+        let name = reader.text(node, "name", right)?;
+        let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
+        if name.is_empty() || name.len() > 64 || !name.bytes().all(sound) {
+            reader.error(node.at, "this is no name of a policy", format!("it is {right}"));
+            return None;
+        }
+        Some(name.to_owned())
+    });
+    let when = match keys.get("when") {
+        Some(node) => {
+            place.when = Some(keys.at("when"));
+            entry::when(reader, node)
+        }
+        None => Some(Vec::new()),
+    };
+    let remedy = "say what to answer when the store cannot: `on_failure = \"allow\"` or `\"deny\"`";
+    let on_failure = reader.required(&keys, keys.at, "on_failure", remedy);
+    let on_failure = on_failure.and_then(|node| match &node.value {
+        Value::Text(word) if word == "allow" => Some(OnFailure::Allow),
+        Value::Text(word) if word == "deny" => Some(OnFailure::Deny),
+        _ => {
+            reader.error(node.at, "`on_failure` is neither `allow` nor `deny`", remedy);
+            None
+        }
+    });
+    let shadow = keys.get("shadow").map_or(Some(false), |node| match node.value {
+        Value::Bool(yes) => Some(yes),
+        _ => {
+            reader.wrong(node, "shadow", "true or false");
+            None
+        }
+    });
+    let deadline =
+        keys.get("deadline").map_or(Some(DEFAULT_DEADLINE), |node| deadline(reader, node));
+    let cost = keys.get("cost").map_or(Some(Cost::Fixed(1)), |node| {
+        place.cost = Some(keys.at("cost"));
+        cost(reader, node)
+    });
+    let shard = keys.get("shard").map_or(Some(Shard::Unsaid), |node| {
+        place.shard = Some(node.at);
+        let text =
+            reader.text(node, "shard", "a field, as `\"field.resource\"`, or `\"never\"`")?;
+        if text == "never" {
+            return Some(Shard::Never);
+        }
+        match Field::parse(text) {
+            Ok(field) => Some(Shard::By(field)),
+            Err(error) => {
+                reader.refused(node, text, &error);
+                None
+            }
+        }
+    });
+    let entries = entries(reader, &keys, &mut place);
+    let policy = Policy {
+        name: name?,
+        when: when?,
+        entries: entries?,
+        on_failure: on_failure?,
+        deadline: deadline?,
+        cost: cost?,
+        shard: shard?,
+        shadow: shadow?,
+    };
+    Some((policy, place))
+}
+
+fn entries(
+    reader: &mut Reader<'_>,
+    keys: &Keys<'_>,
+    place: &mut Place,
+) -> Option<Vec<crate::model::Entry>> {
+    let remedy =
+        "say whose counts are kept: `limits = [{ subject = \"ip\", limit = \"100/m via gcra\" }]`";
+    let list = reader.required(keys, keys.at, "limits", remedy)?;
+    let Value::List(nodes) = &list.value else {
+        reader.wrong(list, "limits", "a list of tables, each with a `subject` and a `limit`");
+        return None;
+    };
+    let mut sound = true;
+    let mut entries = Vec::new();
+    for node in nodes {
+        match entry::entry(reader, node) {
+            Some((entry, at)) => {
+                entries.push(entry);
+                place.entries.push(at);
+            }
+            None => sound = false,
+        }
+    }
+    sound.then_some(entries)
+}
+
+fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
+    let remedy = "write a duration from 1ms to 1m, as `deadline = \"20ms\"`";
+    let Value::Text(text) = &node.value else {
+        reader.wrong(node, "deadline", "a duration in quotes from 1ms to 1m, as `\"20ms\"`");
+        return None;
+    };
+    // The notation of limits has the one way in which durations are written here.
+    let period = format!("1/{text} via uniform").parse::<tollgate::Limit>();
+    let clean = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    let found = period.ok().filter(|_| clean).and_then(|limit| {
+        let duration = Duration::from_micros(limit.quota().period.as_micros());
+        (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
+    });
+    if found.is_none() {
+        reader.error(node.at, format!("`{}` is no deadline", shown(text)), remedy);
+    }
+    found
+}
+
+fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
+    let right = "a whole number, or `{ from = \"field.weight\", max = 50, otherwise = 1 }`";
+    match &node.value {
+        Value::Whole(_) => reader.whole(node, "cost", 1, MAX_COST).map(Cost::Fixed),
+        Value::Table(_) => {
+            let keys = reader.keys(node, "cost", &COST_KEYS)?;
+            let remedy = "name the field, as `from = \"field.weight\"`";
+            let from = reader.required(&keys, keys.at, "from", remedy).and_then(|node| {
+                let text = reader.text(node, "from", "a field, as `\"field.weight\"`")?;
+                match Field::parse(text) {
+                    Ok(field @ (Field::Header(_) | Field::Custom(_))) => Some(field),
+                    Ok(field) => {
+                        reader.error(node.at, format!("`{field}` is no number"), remedy);
+                        None
+                    }
+                    Err(error) => {
+                        reader.refused(node, text, &error);
+                        None
+                    }
+                }
+            });
+            let remedy = "write the most that one request may cost, as `max = 50`";
+            let max = reader.required(&keys, keys.at, "max", remedy);
+            let max = max.and_then(|node| reader.whole(node, "max", 1, MAX_COST));
+            let remedy = "say what it costs when the field is absent or no number: `otherwise = 1` \
+                          or `\"deny\"`";
+            let otherwise = reader.required(&keys, keys.at, "otherwise", remedy);
+            let otherwise = otherwise.and_then(|node| match &node.value {
+                Value::Text(word) if word == "deny" => Some(None),
+                Value::Text(_) => {
+                    reader.error(node.at, "`otherwise` is neither a cost nor `deny`", remedy);
+                    None
+                }
+                _ => reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)).map(Some),
+            });
+            Some(Cost::From { field: from?, max: max?, otherwise: otherwise? })
+        }
+        _ => {
+            reader.wrong(node, "cost", right);
+            None
+        }
+    }
+}

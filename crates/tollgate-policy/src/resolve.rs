@@ -1,0 +1,241 @@
+//! From a request to what is asked of the store: whose counts, under which limits, at what cost.
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate::{LimitSet, MAX_PARTS, Subject};
+
+use crate::field::{Field, Fields, value};
+use crate::index::Index;
+use crate::model::{Cost, OnFailure};
+use crate::policies::{Costs, Policies};
+
+/// A policy made ready.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) entries: Vec<ReadyEntry>,
+    pub(crate) cost: Cost,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) deadline: Duration,
+    pub(crate) shadow: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReadyEntry {
+    pub(crate) dimensions: Vec<ReadyDimension>,
+    pub(crate) limits: LimitSet,
+    /// The conditions of the overrides, when there are any, and what each says.
+    pub(crate) others: Option<Index>,
+    pub(crate) rules: Vec<ReadyRule>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReadyRule {
+    Limits(LimitSet),
+    Unlimited,
+    Banned,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReadyDimension {
+    Field { field: Field, name: Box<str>, absent: Without },
+    Constant { name: Box<str>, value: Box<str> },
+}
+
+#[derive(Debug)]
+pub(crate) enum Without {
+    Skip,
+    Deny,
+    Instead(Box<ReadyDimension>),
+}
+
+/// Where a set of limits lies among the policies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SetAt {
+    pub(crate) policy: u32,
+    entry: u32,
+    /// The override that holds.
+    rule: Option<u32>,
+}
+
+/// What is asked of the store.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) parts: SmallVec<[(Subject, SetAt); 2]>,
+    pub(crate) cost: u64,
+    pub(crate) deadline: Duration,
+    pub(crate) on_failure: OnFailure,
+}
+
+/// Why a request is denied before anybody is asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Refused {
+    Banned {
+        policy: u32,
+    },
+    Missing {
+        policy: u32,
+        field: Field,
+    },
+    /// Its cost is above the bound.
+    Cost {
+        policy: u32,
+    },
+    /// It would take more subjects than one check has.
+    Parts {
+        policy: u32,
+        on_failure: OnFailure,
+    },
+}
+
+/// What becomes of one entry.
+enum Made {
+    Part(Subject, Option<u32>),
+    Nothing,
+    Banned,
+    Missing(Field),
+}
+
+impl Policies {
+    pub(crate) fn set_at(&self, at: SetAt) -> Option<&LimitSet> {
+        let index = |number: u32| usize::try_from(number).ok();
+        let entry = self.ready(at.policy)?.entries.get(index(at.entry)?)?;
+        match at.rule {
+            None => Some(&entry.limits),
+            Some(rule) => match entry.rules.get(index(rule)?)? {
+                ReadyRule::Limits(set) => Some(set),
+                ReadyRule::Unlimited | ReadyRule::Banned => None,
+            },
+        }
+    }
+
+    /// What these policies ask for a request.
+    pub(crate) fn plan(&self, numbers: &[u32], fields: &dyn Fields) -> Result<Plan, Refused> {
+        let mut plan = Plan {
+            parts: SmallVec::new(),
+            cost: 1,
+            deadline: Duration::MAX,
+            on_failure: OnFailure::Allow,
+        };
+        let mut refused: Option<Refused> = None;
+        let mut priced = false;
+        for &policy in numbers {
+            let Some(ready) = self.ready(policy) else { continue };
+            plan.deadline = plan.deadline.min(ready.deadline);
+            if ready.on_failure == OnFailure::Deny {
+                plan.on_failure = OnFailure::Deny;
+            }
+            let before = plan.parts.len();
+            for (entry, ready) in (0..).zip(&ready.entries) {
+                match ready.make(fields) {
+                    Made::Part(subject, rule) => {
+                        plan.parts.push((subject, SetAt { policy, entry, rule }));
+                    }
+                    Made::Nothing => {}
+                    // Whatever the others say.
+                    Made::Banned => return Err(Refused::Banned { policy }),
+                    Made::Missing(field) => {
+                        refused.get_or_insert(Refused::Missing { policy, field });
+                    }
+                }
+            }
+            // Policies that can apply together have one cost: the first that counts has all of it.
+            if !priced && plan.parts.len() > before {
+                priced = true;
+                match ready.cost_of(fields) {
+                    Costs::Units(units) => plan.cost = units,
+                    Costs::Never => {
+                        refused.get_or_insert(Refused::Cost { policy });
+                    }
+                    Costs::Missing(field) => {
+                        refused.get_or_insert(Refused::Missing { policy, field });
+                    }
+                }
+            }
+            if plan.parts.len() > MAX_PARTS {
+                let on_failure = plan.on_failure;
+                refused.get_or_insert(Refused::Parts { policy, on_failure });
+            }
+        }
+        match refused {
+            Some(refused) => Err(refused),
+            None => Ok(plan),
+        }
+    }
+}
+
+impl ReadyEntry {
+    fn make(&self, fields: &dyn Fields) -> Made {
+        let rule = self.others.as_ref().and_then(|others| others.first(fields));
+        let found = rule.and_then(|rule| self.rules.get(usize::try_from(rule).ok()?));
+        match found {
+            Some(ReadyRule::Unlimited) => return Made::Nothing,
+            Some(ReadyRule::Banned) => return Made::Banned,
+            Some(ReadyRule::Limits(_)) | None => {}
+        }
+        if let [one] = &self.dimensions[..] {
+            return match one.value(fields) {
+                Ok(Some((name, value))) => match single(name, &value) {
+                    Some(subject) => Made::Part(subject, rule),
+                    None => Made::Missing(one.field()),
+                },
+                Ok(None) => Made::Nothing,
+                Err(field) => Made::Missing(field.clone()),
+            };
+        }
+        let mut pairs: SmallVec<[(&str, std::borrow::Cow<'_, str>); 4]> = SmallVec::new();
+        for dimension in &self.dimensions {
+            match dimension.value(fields) {
+                // What stands in may be in the subject already: then it is there once.
+                Ok(Some((name, _))) if pairs.iter().any(|(other, _)| *other == name) => {}
+                Ok(Some(pair)) => pairs.push(pair),
+                Ok(None) => return Made::Nothing,
+                Err(field) => return Made::Missing(field.clone()),
+            }
+        }
+        let all = pairs.iter().map(|(name, value)| (*name, value.as_bytes()));
+        match (Subject::of_all(all), self.dimensions.first()) {
+            (Ok(subject), _) => Made::Part(subject, rule),
+            // Only a value of many kilobytes gets here: it is no identity.
+            (Err(_), Some(first)) => Made::Missing(first.field()),
+            (Err(_), None) => Made::Nothing,
+        }
+    }
+}
+
+/// A subject of one dimension: made on the stack first, since most values are short and plain.
+fn single(name: &str, value: &str) -> Option<Subject> {
+    let mut text: SmallVec<[u8; 128]> = SmallVec::new();
+    if name.len() + value.len() >= text.inline_size() {
+        return Subject::of(name, value).ok();
+    }
+    text.extend_from_slice(name.as_bytes());
+    text.push(b':');
+    text.extend_from_slice(value.as_bytes());
+    Subject::literal(core::str::from_utf8(&text).ok()?).ok()
+}
+
+type Pair<'v> = (&'v str, std::borrow::Cow<'v, str>);
+
+impl ReadyDimension {
+    /// Its name and value in this request; none to skip; or what is missed.
+    fn value<'v>(&'v self, fields: &'v dyn Fields) -> Result<Option<Pair<'v>>, &'v Field> {
+        match self {
+            Self::Constant { name, value } => Ok(Some((name, std::borrow::Cow::Borrowed(value)))),
+            Self::Field { field, name, absent } => match (value(fields, field), absent) {
+                (Some(value), _) => Ok(Some((name, value))),
+                (None, Without::Skip) => Ok(None),
+                (None, Without::Deny) => Err(field),
+                (None, Without::Instead(other)) => other.value(fields),
+            },
+        }
+    }
+
+    /// The field that it is made of.
+    fn field(&self) -> Field {
+        match self {
+            Self::Field { field, .. } => field.clone(),
+            Self::Constant { name, .. } => Field::Custom(name.clone()),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The JSON Schema of policy files, for editors: what they can check while somebody types. What a
+//! policy means is checked by `config check` alone.
+
+#![expect(dead_code, reason = "of these types only the schema is used")]
+
+use std::collections::BTreeMap;
+
+use schemars::{JsonSchema, Schema, schema_for};
+
+/// The schema, as JSON.
+#[must_use]
+pub fn schema() -> Schema {
+    schema_for!(File)
+}
+
+/// A policy file of Tollgate: which requests are limited, whose counts are kept, by which limits.
+#[derive(JsonSchema)]
+#[schemars(title = "Tollgate policies", deny_unknown_fields)]
+struct File {
+    /// The version of the format.
+    #[schemars(range(min = 1, max = 1))]
+    version: u64,
+    /// Which of the policies that apply count; required with two or more.
+    #[serde(rename = "match")]
+    combine: Option<Combine>,
+    /// The policies, in order.
+    #[schemars(length(min = 1, max = 20_000))]
+    policies: Vec<Policy>,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Combine {
+    /// The first that applies.
+    First,
+    /// Every one that applies; all must admit.
+    All,
+}
+
+#[derive(JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum OnFailure {
+    /// Admit, and count nothing.
+    Allow,
+    /// Deny.
+    Deny,
+}
+
+/// A rule: which requests, whose counts, under which limits.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Policy {
+    /// Its name, part of every count.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,64}$"))]
+    name: String,
+    /// The conditions; all must hold.
+    when: Option<BTreeMap<String, Patterns>>,
+    /// Whose counts, under which limits.
+    #[schemars(length(min = 1))]
+    limits: Vec<Entry>,
+    /// The answer when the store cannot answer in time.
+    on_failure: OnFailure,
+    /// How long the store may take, as `20ms`; 50ms when nothing is said.
+    deadline: Option<String>,
+    /// What a request costs; 1 when nothing is said.
+    cost: Option<Cost>,
+    /// The field that all subjects share on a cluster, or `never`.
+    shard: Option<String>,
+    /// True: counts, and never denies.
+    shadow: Option<bool>,
+}
+
+/// What a field may be: `abc`, `abc*`, `*`, a host as `*.example.com`, or a list of these.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Patterns {
+    One(#[schemars(length(min = 1))] String),
+    Several(#[schemars(length(min = 1))] Vec<String>),
+    /// What TOML makes of `header.x-tier = "gold"`.
+    Named(BTreeMap<String, Self>),
+}
+
+/// One text or a list of them.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Texts {
+    One(String),
+    Several(#[schemars(length(min = 1))] Vec<String>),
+}
+
+/// One subject and its limits.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Entry {
+    /// A field as `ip`, `user`, `header.NAME`, `field.NAME`, a constant as `pool=all`, or several.
+    subject: Texts,
+    /// Limits, as `10/s, 240/h`.
+    limit: Texts,
+    /// What happens without a dimension: `skip`, `deny`, or what stands in; or that by field.
+    absent: Option<Absent>,
+    /// Other limits for some requests; the first that holds counts.
+    overrides: Option<Vec<Override>>,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Absent {
+    Every(String),
+    Each(BTreeMap<String, Self>),
+}
+
+/// Other limits where conditions hold.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Override {
+    /// The conditions; all must hold.
+    when: BTreeMap<String, Patterns>,
+    /// Limits, `unlimited` or `banned`.
+    limit: Texts,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Cost {
+    Fixed(#[schemars(range(min = 1))] u64),
+    From(FromField),
+}
+
+/// A cost that a field says.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct FromField {
+    /// `field.NAME` or `header.NAME`.
+    from: String,
+    /// The most that is admitted.
+    #[schemars(range(min = 1))]
+    max: u64,
+    /// When the field is absent or no number: a cost, or `deny`.
+    otherwise: Otherwise,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Otherwise {
+    Units(#[schemars(range(min = 1))] u64),
+    Deny(#[schemars(regex(pattern = r"^deny$"))] String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read;
+
+    /// The keys that the reader takes are those that the schema names: neither can be forgotten.
+    #[test]
+    fn the_schema_has_the_keys_of_the_reader() {
+        let schema = schema().to_value();
+        let keys = |at: &str| {
+            let object = schema.pointer(at).and_then(|value| value.as_object()).unwrap();
+            let mut keys: Vec<String> = object.keys().cloned().collect();
+            keys.sort();
+            keys
+        };
+        let sorted = |known: &[&str]| {
+            let mut known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            known.sort();
+            known
+        };
+        assert_eq!(keys("/properties"), sorted(&read::FILE_KEYS));
+        for (name, known) in [
+            ("Policy", &read::POLICY_KEYS[..]),
+            ("Entry", &read::ENTRY_KEYS[..]),
+            ("Override", &read::OVERRIDE_KEYS[..]),
+            ("FromField", &read::COST_KEYS[..]),
+        ] {
+            assert_eq!(keys(&format!("/$defs/{name}/properties")), sorted(known), "{name}");
+        }
+    }
+}

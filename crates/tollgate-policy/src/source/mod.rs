@@ -1,0 +1,118 @@
+//! A file as a tree of values that know where they stand: the same for TOML and YAML.
+
+use tollgate::ParseError;
+
+use crate::problem::{Problem, Span};
+
+mod toml;
+mod yaml;
+
+/// The largest file, in bytes: 4 MiB.
+pub const MAX_FILE_BYTES: usize = 4 << 20;
+
+/// How a file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Format {
+    /// TOML 1.0.
+    Toml,
+    /// YAML 1.2.
+    Yaml,
+}
+
+impl Format {
+    /// The format of a file by its name's extension: `.toml`, `.yaml`, `.yml`.
+    #[must_use]
+    pub fn of_path(path: &std::path::Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "toml" => Some(Self::Toml),
+            "yaml" | "yml" => Some(Self::Yaml),
+            _ => None,
+        }
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) at: Span,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Text(String),
+    Whole(i128),
+    Bool(bool),
+    List(Vec<Node>),
+    Table(Vec<(Key, Node)>),
+    /// What no key of a policy takes: a fraction, a date, nothing.
+    Other(&'static str),
+}
+
+/// A key of a table and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) text: String,
+    pub(crate) at: Span,
+}
+
+impl Node {
+    /// What it is, in a sentence.
+    pub(crate) fn kind(&self) -> &'static str {
+        match &self.value {
+            Value::Text(_) => "a text",
+            Value::Whole(_) => "a whole number",
+            Value::Bool(_) => "true or false",
+            Value::List(_) => "a list",
+            Value::Table(_) => "a table",
+            Value::Other(kind) => kind,
+        }
+    }
+}
+
+/// The tree of a text. Problems of the syntax end it for YAML; TOML goes on after them.
+pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> Option<Node> {
+    if text.len() > MAX_FILE_BYTES {
+        problems.push(Problem::error(
+            Some(Span::new(0, 0)),
+            format!("the file has {} bytes", text.len()),
+            format!("at most {MAX_FILE_BYTES} are read: split it, or match by fields instead"),
+        ));
+        return None;
+    }
+    let before = problems.len();
+    let tree = match format {
+        Format::Toml => toml::tree(text, problems),
+        Format::Yaml => yaml::tree(text, problems),
+    };
+    let empty = match &tree {
+        Some(Node { value: Value::Table(pairs), .. }) => pairs.is_empty(),
+        Some(Node { value: Value::Other(_), .. }) | None => true,
+        Some(_) => false,
+    };
+    if empty && problems.len() == before {
+        problems.push(Problem::error(
+            Some(Span::new(0, 0)),
+            "the file says nothing",
+            "a policy file begins with `version = 1` (YAML: `version: 1`) and has `policies`: see \
+             examples/policies/",
+        ));
+        return None;
+    }
+    tree.filter(|_| !empty)
+}
+
+/// The place of an error about the text of `node`: the very word where the file has the text as it
+/// is, the whole value where it is written with escapes.
+pub(crate) fn place_in(source: &str, node: &Node, text: &str, error: &ParseError) -> Span {
+    let Span { start, end } = node.at;
+    let inner = error.span();
+    let Some(written) = source.get(start..end) else { return node.at };
+    let Some(offset) = written.find(text).filter(|offset| *offset <= 3) else { return node.at };
+    let (from, to) = (start + offset + inner.start, start + offset + inner.end);
+    if inner.end <= text.len() && source.is_char_boundary(from) && source.is_char_boundary(to) {
+        return Span::new(from, to.max(from));
+    }
+    node.at
+}

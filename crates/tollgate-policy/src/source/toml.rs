@@ -1,0 +1,50 @@
+//! TOML as a tree.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Key, Node, Value};
+use crate::problem::{Problem, Span};
+
+pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let at = error.span().map_or(Span::new(0, 0), Span::from);
+        let what = error.message().lines().next().unwrap_or("this is no TOML").to_owned();
+        problems.push(Problem::error(Some(at.within(text)), what, remedy(error.message())));
+    }
+    // What is read after an error of the syntax is guesswork, but each key that can be read is
+    // one problem more that is told at once.
+    Some(Node { at: Span::from(table.span()).within(text), value: of_table(table.get_ref(), text) })
+}
+
+/// The rest of the parser's message, or what is always true.
+fn remedy(message: &str) -> String {
+    let rest: Vec<&str> = message.lines().skip(1).collect();
+    if rest.is_empty() { "write it as TOML: https://toml.io".to_owned() } else { rest.join(", ") }
+}
+
+fn of_table(table: &DeTable<'_>, text: &str) -> Value {
+    let pairs = table.iter().map(|(key, value)| {
+        let at = Span::from(key.span()).within(text);
+        (Key { text: key.get_ref().to_string(), at }, of_value(value, text))
+    });
+    Value::Table(pairs.collect())
+}
+
+fn of_value(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
+    let at = Span::from(value.span()).within(text);
+    let value = match value.get_ref() {
+        DeValue::String(string) => Value::Text(string.to_string()),
+        DeValue::Integer(number) => {
+            let parsed = i128::from_str_radix(number.as_str(), number.radix());
+            parsed.map_or(Value::Other("a number of this size"), Value::Whole)
+        }
+        DeValue::Float(_) => Value::Other("a fraction"),
+        DeValue::Boolean(yes) => Value::Bool(*yes),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(list) => Value::List(list.iter().map(|v| of_value(v, text)).collect()),
+        DeValue::Table(table) => of_table(table, text),
+    };
+    Node { at, value }
+}

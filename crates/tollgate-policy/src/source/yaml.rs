@@ -1,0 +1,189 @@
+//! YAML as a tree: aliases followed within bounds, tags and merge keys refused.
+
+use core::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+use serde_saphyr::{Location, Spanned};
+
+use super::{Key, Node, Value};
+use crate::problem::{Problem, Span};
+
+/// How many events of the parser aliases may repeat: a file of one page can ask for billions.
+const MAX_REPEATED: usize = 100_000;
+
+/// The most values of a file: each policy has about twenty.
+const MAX_NODES: usize = 1_000_000;
+
+pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
+    // An empty document is nothing, which is an error elsewhere.
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
+        Ok(raw) => Some(node(raw, text)),
+        Err(error) => {
+            let error = error.without_snippet();
+            let at = error.location().map_or(Span::new(0, 0), |location| span(&location, text));
+            let message = error.to_string();
+            let what = message.lines().next().unwrap_or("this is no YAML");
+            problems.push(Problem::error(
+                Some(at),
+                what.trim_end_matches('.').to_owned(),
+                "write it as YAML 1.2, with few aliases and no custom tags",
+            ));
+            None
+        }
+    }
+}
+
+fn options() -> serde_saphyr::Options {
+    let budget = serde_saphyr::budget! {
+        max_nodes: MAX_NODES,
+        max_events: 4 * MAX_NODES,
+        max_depth: 64,
+    };
+    serde_saphyr::options! {
+        budget: budget,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        // Ours to report, with both places.
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        // `yes` and `no` are texts, as YAML 1.2 has it.
+        strict_booleans: true,
+    }
+}
+
+fn span(location: &Location, text: &str) -> Span {
+    let span = location.span();
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let bytes = span.byte_offset().zip(span.byte_len());
+    let at = match bytes {
+        Some((start, len)) => Span::new(number(start), number(start).saturating_add(number(len))),
+        None => line_and_column(text, number(location.line()), number(location.column())),
+    };
+    at.within(text)
+}
+
+/// Where the parser tells no bytes, as for some errors.
+fn line_and_column(text: &str, line: usize, column: usize) -> Span {
+    let mut start = 0;
+    for (number, full) in (1..).zip(text.split_inclusive('\n')) {
+        if number == line {
+            let before = full.char_indices().nth(column.saturating_sub(1));
+            let start = start + before.map_or(full.len(), |(at, _)| at);
+            return Span::new(start, start);
+        }
+        start += full.len();
+    }
+    Span::new(text.len(), text.len())
+}
+
+/// A value as YAML has it.
+#[derive(Debug)]
+enum Raw {
+    Text(String),
+    Whole(i128),
+    Bool(bool),
+    Other(&'static str),
+    List(Vec<Spanned<Self>>),
+    Table(Vec<(Spanned<Self>, Spanned<Self>)>),
+}
+
+fn node(raw: Spanned<Raw>, text: &str) -> Node {
+    let at = span(&raw.referenced, text);
+    let value = match raw.value {
+        Raw::Text(string) => Value::Text(string),
+        Raw::Whole(number) => Value::Whole(number),
+        Raw::Bool(yes) => Value::Bool(yes),
+        Raw::Other(kind) => Value::Other(kind),
+        Raw::List(list) => Value::List(list.into_iter().map(|each| node(each, text)).collect()),
+        Raw::Table(pairs) => {
+            let pairs = pairs.into_iter().map(|(key, value)| {
+                let at = span(&key.referenced, text);
+                let key = match key.value {
+                    Raw::Text(string) => string,
+                    Raw::Whole(number) => number.to_string(),
+                    Raw::Bool(yes) => yes.to_string(),
+                    Raw::Other(_) | Raw::List(_) | Raw::Table(_) => "?".to_owned(),
+                };
+                (Key { text: key, at }, node(value, text))
+            });
+            Value::Table(pairs.collect())
+        }
+    };
+    Node { at, value }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+struct Reader;
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_bool<E>(self, yes: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(yes))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Raw, E> {
+        Ok(Raw::Whole(number.into()))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Raw, E> {
+        Ok(Raw::Whole(number.into()))
+    }
+
+    fn visit_i128<E>(self, number: i128) -> Result<Raw, E> {
+        Ok(Raw::Whole(number))
+    }
+
+    fn visit_u128<E>(self, number: u128) -> Result<Raw, E> {
+        Ok(i128::try_from(number).map_or(Raw::Other("a number of this size"), Raw::Whole))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
+        Ok(Raw::Other("a fraction"))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Raw, E> {
+        Ok(Raw::Text(text))
+    }
+
+    fn visit_bytes<E>(self, _: &[u8]) -> Result<Raw, E> {
+        Ok(Raw::Other("binary data"))
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Other("nothing"))
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Other("nothing"))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut list = Vec::new();
+        while let Some(each) = seq.next_element()? {
+            list.push(each);
+        }
+        Ok(Raw::List(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(pair) = map.next_entry()? {
+            pairs.push(pair);
+        }
+        Ok(Raw::Table(pairs))
+    }
+}

@@ -1,0 +1,291 @@
+//! Policies from files: reading one, and following its changes.
+
+use core::time::Duration;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use notify::{RecursiveMode, Watcher as _};
+use tollgate::Store;
+
+use crate::gate::{Gate, Revision};
+use crate::policies::Policies;
+use crate::problem::{Problem, Problems, Span};
+use crate::source::{Format, MAX_FILE_BYTES};
+
+/// How often a file is looked at where the system tells nothing: each 2 s.
+pub const DEFAULT_POLL: Duration = Duration::from_secs(2);
+
+/// How long a file must rest before it is read: 100 ms. Editors write in several steps.
+pub const DEFAULT_DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// The longest that a file which never rests is waited for, in debounces.
+const MAX_DEBOUNCES: u32 = 10;
+
+impl Policies {
+    /// Reads a policy file; its name says whether it is TOML or YAML.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it; a file that cannot be read, or is too large; a name that
+    /// says no format.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
+        let path = path.as_ref();
+        let text = text_of(path)?;
+        let format = format_of(path)?;
+        Self::parse_named(&path.display().to_string(), &text, format)
+    }
+}
+
+/// A problem with the file as a whole.
+fn whole(path: &Path, what: String, remedy: &str) -> Problems {
+    let problem = Problem::error(Some(Span::new(0, 0)), what, remedy);
+    Problems::new(&path.display().to_string(), "", vec![problem])
+}
+
+fn format_of(path: &Path) -> Result<Format, Problems> {
+    Format::of_path(path).ok_or_else(|| {
+        let what = "the name of the file says not how it is written".to_owned();
+        whole(path, what, "name it `.toml`, `.yaml` or `.yml`")
+    })
+}
+
+fn text_of(path: &Path) -> Result<String, Problems> {
+    let unreadable = |error: std::io::Error| {
+        let remedy = "give the path of a file that may be read";
+        whole(path, format!("the file cannot be read: {error}"), remedy)
+    };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        let remedy = "split it, or match by fields instead";
+        return Err(whole(path, format!("the file has over {MAX_FILE_BYTES} bytes"), remedy));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.utf8_error().valid_up_to();
+        let bytes = error.into_bytes();
+        let text = String::from_utf8_lossy(bytes.get(..good).unwrap_or(&[])).into_owned();
+        let at = Span::new(text.len(), text.len());
+        let remedy = "write the file in UTF-8";
+        let problem = Problem::error(Some(at), "from here on this is no UTF-8", remedy);
+        Problems::new(&path.display().to_string(), &text, vec![problem])
+    })
+}
+
+/// What happened to a watched file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Reload {
+    /// Its policies are taken. Warnings are in [`Policies::warnings`].
+    Replaced {
+        /// The revision from now on.
+        revision: Revision,
+        /// The policies.
+        policies: Policies,
+    },
+    /// It is broken, and the policies that were there stay.
+    Broken(Problems),
+    /// The system tells nothing of changes: the file is only looked at from time to time.
+    PollingOnly(String),
+}
+
+/// How a file is watched.
+#[derive(Clone, Debug)]
+pub struct Watch {
+    path: PathBuf,
+    poll: Duration,
+    debounce: Duration,
+    notify: bool,
+}
+
+impl Watch {
+    /// Watches this file: [`DEFAULT_POLL`], [`DEFAULT_DEBOUNCE`], and told by the system.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        let (poll, debounce) = (DEFAULT_POLL, DEFAULT_DEBOUNCE);
+        Self { path: path.into(), poll, debounce, notify: true }
+    }
+
+    /// How often the file is looked at, whatever the system tells: at least each millisecond.
+    #[must_use]
+    pub fn poll(self, poll: Duration) -> Self {
+        Self { poll: poll.max(Duration::from_millis(1)), ..self }
+    }
+
+    /// How long the file must rest before it is read.
+    #[must_use]
+    pub fn debounce(self, debounce: Duration) -> Self {
+        Self { debounce, ..self }
+    }
+
+    /// Looks only from time to time: for file systems that tell nothing, as those of a network.
+    #[must_use]
+    pub fn polling_only(self) -> Self {
+        Self { notify: false, ..self }
+    }
+
+    /// Begins. What the file holds now is compared with `gate`'s policies and taken when it is
+    /// something else; from then on every change is. `on_reload` is called on the watching thread.
+    ///
+    /// # Errors
+    /// The thread cannot be started; the name of the file says no format.
+    pub fn start<S: Store + 'static>(
+        self,
+        gate: &Gate<S>,
+        on_reload: impl FnMut(&Reload) + Send + 'static,
+    ) -> Result<Watcher, Problems> {
+        format_of(&self.path)?;
+        let (sender, receiver) = channel();
+        let mut seen = Seen { gate: gate.clone(), last: None, on_reload };
+        let (system, silence) = if self.notify { self.listen(&sender) } else { (None, None) };
+        let path = self.path.clone();
+        let run = move || {
+            if let Some(why) = silence {
+                (seen.on_reload)(&Reload::PollingOnly(why));
+            }
+            seen.look(&self.path);
+            while self.wait(&receiver) {
+                seen.look(&self.path);
+            }
+        };
+        let thread = std::thread::Builder::new().name("tollgate-watch".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| {
+            whole(&path, format!("no thread for it: {error}"), "raise the limit of threads")
+        })?;
+        Ok(Watcher { sender, thread: Some(thread), _system: system })
+    }
+
+    /// Has the system tell of changes in the folder: a file that is replaced by a rename, or a
+    /// symbolic link beside it, is another file than the one that could be watched itself.
+    fn listen(
+        &self,
+        sender: &Sender<Told>,
+    ) -> (Option<notify::RecommendedWatcher>, Option<String>) {
+        let sender = sender.clone();
+        let told = move |event: notify::Result<notify::Event>| {
+            // Reading the file is such an event too, and would never end.
+            if event.is_ok_and(|event| !event.kind.is_access()) {
+                let _ = sender.send(Told::Changed);
+            }
+        };
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let watching = notify::recommended_watcher(told).and_then(|mut watcher| {
+            watcher.watch(folder, RecursiveMode::NonRecursive)?;
+            Ok(watcher)
+        });
+        match watching {
+            Ok(watcher) => (Some(watcher), None),
+            Err(error) => (None, Some(error.to_string())),
+        }
+    }
+
+    /// Waits until it is time to look; false when it is time to end.
+    fn wait(&self, told: &Receiver<Told>) -> bool {
+        match told.recv_timeout(self.poll) {
+            Ok(Told::Changed) => {}
+            Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => return true,
+        }
+        // Until nothing more comes, but not for ever.
+        let last = Instant::now() + self.debounce * MAX_DEBOUNCES;
+        while Instant::now() < last {
+            match told.recv_timeout(self.debounce) {
+                Ok(Told::Changed) => {}
+                Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return false,
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        true
+    }
+}
+
+enum Told {
+    Changed,
+    End,
+}
+
+/// What was seen last.
+struct Seen<S, F> {
+    gate: Gate<S>,
+    /// The text, or what is wrong with reading it: so that nothing is told twice.
+    last: Option<Result<String, Problems>>,
+    on_reload: F,
+}
+
+impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
+    /// Reads the file, and takes its policies when its content has changed.
+    ///
+    /// The content is what is compared, not the time it was written at: two changes in one tick of
+    /// a file system's clock have the same.
+    fn look(&mut self, path: &Path) {
+        let text = text_of(path);
+        if self.last.as_ref() == Some(&text) {
+            return;
+        }
+        let first = self.last.is_none();
+        let read = match &text {
+            Ok(text) => format_of(path).and_then(|format| {
+                Policies::parse_named(&path.display().to_string(), text, format)
+            }),
+            Err(problems) => Err(problems.clone()),
+        };
+        self.last = Some(text);
+        let reload = match read {
+            Ok(policies) if first && policies.hash() == self.gate.revision().hash => return,
+            Ok(policies) => {
+                let revision = self.gate.replace(policies.clone());
+                Reload::Replaced { revision, policies }
+            }
+            Err(problems) => Reload::Broken(problems),
+        };
+        (self.on_reload)(&reload);
+    }
+}
+
+impl<S: Store + 'static> Gate<S> {
+    /// Follows a policy file, as [`Watch::start`] does with its defaults.
+    ///
+    /// # Errors
+    /// As [`Watch::start`].
+    pub fn watch(
+        &self,
+        path: impl Into<PathBuf>,
+        on_reload: impl FnMut(&Reload) + Send + 'static,
+    ) -> Result<Watcher, Problems> {
+        Watch::new(path).start(self, on_reload)
+    }
+}
+
+/// Watches until it is dropped.
+#[derive(Debug)]
+#[must_use = "a watcher that is dropped watches nothing"]
+pub struct Watcher {
+    sender: Sender<Told>,
+    thread: Option<JoinHandle<()>>,
+    _system: Option<notify::RecommendedWatcher>,
+}
+
+impl core::fmt::Debug for Told {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Changed => "Changed",
+            Self::End => "End",
+        })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let _ = self.sender.send(Told::End);
+        if let Some(thread) = self.thread.take() {
+            // Dropped within its own callback it cannot wait for itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}

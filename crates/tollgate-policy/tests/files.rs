@@ -1,0 +1,579 @@
+//! Policy files: the examples, every kind of problem with its place, TOML and YAML alike, hostile
+//! files.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use tollgate_policy::{Format, Level, Policies, Problems};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies")
+}
+
+fn toml(text: &str) -> Result<Policies, Problems> {
+    Policies::parse_named("p.toml", text, Format::Toml)
+}
+
+fn yaml(text: &str) -> Result<Policies, Problems> {
+    Policies::parse_named("p.yaml", text, Format::Yaml)
+}
+
+/// `LINE:COLUMN LEVEL WHAT` of each problem.
+fn said(problems: &Problems) -> Vec<String> {
+    let line = |problem| {
+        let (line, column) = problems.place(problem).expect("every problem of a file has a place");
+        format!("{line}:{column} {} {}", problem.level().name(), problem.what())
+    };
+    problems.iter().map(line).collect()
+}
+
+fn wrong(text: &str) -> Vec<String> {
+    match toml(text) {
+        Ok(policies) => said(policies.warnings()),
+        Err(problems) => said(&problems),
+    }
+}
+
+/// A file of one policy with these lines in it.
+fn policy(lines: &str) -> String {
+    format!("version = 1\n[[policies]]\nname = \"p\"\non_failure = \"allow\"\n{lines}\n")
+}
+
+/// A file of one policy whose entry has these keys.
+fn entry(keys: &str) -> String {
+    policy(&format!("limits = [{{ {keys} }}]"))
+}
+
+#[test]
+fn the_examples_are_sound_and_say_what_the_documents_say() {
+    let mut seen = 0;
+    for file in std::fs::read_dir(examples()).unwrap() {
+        let path = file.unwrap().path();
+        let policies = Policies::load(&path).unwrap_or_else(|problems| panic!("{problems}"));
+        assert_eq!(policies.policies().len(), 1, "{}", path.display());
+        seen += 1;
+    }
+    assert_eq!(seen, 5);
+    let load = |name: &str| Policies::load(examples().join(name)).unwrap();
+    for name in ["api.toml", "api.yaml", "resource-and-consumers.toml", "1000-per-hour.toml"] {
+        assert!(name.starts_with("resource") || load(name).warnings().is_empty(), "{name}");
+    }
+    let api = load("api.toml");
+    let texts: Vec<String> = api.policies()[0]
+        .entries
+        .iter()
+        .map(|entry| format!("{} {}", entry.subject[0], entry.limits))
+        .collect();
+    let limits = "10/s via sliding_log, 120/m via sliding_log, 240/h via sliding_log";
+    assert_eq!(texts, [format!("ip {limits}"), format!("user {limits}")]);
+}
+
+#[test]
+fn toml_and_yaml_of_the_same_mean_the_same() {
+    let load = |name: &str| Policies::load(examples().join(name)).unwrap();
+    let (toml, yaml) = (load("api.toml"), load("api.yaml"));
+    assert_eq!(toml.policies(), yaml.policies());
+    assert_eq!(toml.combine(), yaml.combine());
+    assert_ne!(toml.hash(), yaml.hash());
+}
+
+#[test]
+fn conditions_overrides_and_costs_are_the_same_in_both() {
+    let one = toml(
+        r#"
+        version = 1
+        match = "first"
+        [[policies]]
+        name = "a"
+        on_failure = "deny"
+        deadline = "20ms"
+        shadow = true
+        cost = 7
+        [policies.when]
+        host = "*.Example.com"
+        method = ["GET", "POST"]
+        header.X-Tier = "gold*"
+        field.a.b = "x"
+        [[policies.limits]]
+        subject = ["user", "pool=all"]
+        limit = ["10/s", "x: 99/h via gcra"]
+        absent = { user = "api_key", api_key = "deny" }
+        [[policies.limits.overrides]]
+        when.field.plan = "pro"
+        limit = "100/s"
+        [[policies.limits.overrides]]
+        when = { user = ["a", "b"] }
+        limit = "unlimited"
+        [[policies]]
+        name = "b"
+        on_failure = "allow"
+        limits = [{ subject = "ip", limit = "1/s" }]
+        "#,
+    )
+    .unwrap();
+    let other = yaml(
+        r#"
+version: 1
+match: first
+policies:
+  - name: a
+    on_failure: deny
+    deadline: 20ms
+    shadow: true
+    cost: 7
+    when: { host: "*.Example.com", method: [GET, POST], header.X-Tier: gold*, field: {a.b: x} }
+    limits:
+      - subject: [user, pool=all]
+        limit: [10/s, "x: 99/h via gcra"]
+        absent: { user: api_key, api_key: deny }
+        overrides:
+          - when: { field.plan: pro }
+            limit: 100/s
+          - when: { user: [a, b] }
+            limit: unlimited
+  - name: b
+    on_failure: allow
+    limits: [{ subject: ip, limit: 1/s }]
+"#,
+    )
+    .unwrap();
+    assert_eq!(format!("{:#?}", one.policies()), format!("{:#?}", other.policies()));
+}
+
+#[test]
+fn every_problem_is_told_with_its_place() {
+    let some: &[(&str, &[&str])] = &[
+        ("", &["1:1 error the file says nothing"]),
+        ("# nothing\n", &["1:1 error the file says nothing"]),
+        ("version = 1", &["1:1 error `policies` is missing"]),
+        (
+            "policies = []\nversion = 2",
+            &["1:12 error there is no policy", "2:11 error this is no version of a policy file"],
+        ),
+        ("version = 1\npolicies = 5", &["2:12 error `policies` is a whole number"]),
+        ("version = 1\npolicies = [5]", &["2:13 error `a policy` is a whole number"]),
+        (
+            &entry("subject = \"ip\", limit = \"10/s via gcr\""),
+            &["5:47 error unknown strategy `gcr`"],
+        ),
+        (
+            &entry("subjct = \"ip\", limit = \"10/s\""),
+            &["5:11 error `subject` is missing", "5:13 error unknown key `subjct`"],
+        ),
+        (
+            &entry("subject = \"path\", limit = \"10/s\""),
+            &["5:24 error `path` cannot be a subject"],
+        ),
+        (&entry("subject = \"usr\", limit = \"10/s\""), &["5:24 error `usr` is no field"]),
+        (
+            &entry("subject = \"header.a b\", limit = \"10/s\""),
+            &["5:31 error this is no name of a header"],
+        ),
+        (
+            &entry("subject = [\"ip\", \"ip\"], limit = \"10/s\""),
+            &["5:30 error `ip` is in the subject twice"],
+        ),
+        (
+            &entry("subject = \"user=x\", limit = \"10/s\""),
+            &["5:24 error a constant cannot be named as the field `user`"],
+        ),
+        (
+            &entry("subject = \"user\", limit = \"10/s\""),
+            &["5:23 error nothing says what happens when `user` is absent"],
+        ),
+        (
+            &entry("subject = \"user\", limit = \"10/s\", absent = \"api_key\""),
+            &["5:47 error nothing says what happens when `api_key` is absent"],
+        ),
+        (
+            &entry("subject = \"user\", limit = \"10/s\", absent = \"user\""),
+            &["5:47 error what stands in goes in a circle: `user`, then `user`"],
+        ),
+        (
+            &entry(
+                "subject = \"user\", limit = \"10/s\", absent = { user = \"api_key\", api_key = \
+                 \"user\" }",
+            ),
+            &["5:47 error what stands in goes in a circle: `user`, then `api_key`, then `user`"],
+        ),
+        (
+            &entry("subject = \"user\", limit = \"10/s\", absent = \"skp\""),
+            &["5:57 error `skp` says not what happens without it"],
+        ),
+        (
+            &entry(
+                "subject = \"user\", limit = \"10/s\", absent = { user = \"skip\", route = \"deny\" }",
+            ),
+            &["5:47 error `route` is not in this subject"],
+        ),
+        (
+            &entry("subject = \"ip\", limit = \"10/s\", absent = \"skip\""),
+            &["5:54 warning `absent` says nothing here: these dimensions are always there"],
+        ),
+        (
+            &entry("subject = \"ip\", limit = [\"10/s\", \"20/s\"]"),
+            &["5:37 error two limits have the identity `sliding_log/1s`"],
+        ),
+        (&entry("subject = \"ip\", limit = 5"), &["5:37 error `limit` is a whole number"]),
+        (&entry("subject = \"ip\", limit = []"), &["5:37 error the list of `limit` is empty"]),
+        (&policy("limits = []"), &["2:1 error `p` limits nothing"]),
+        (
+            &policy("limits = [{ subject = \"ip\", limit = \"1/s\" }]\nname = \"q\""),
+            &["6:1 error duplicate key"],
+        ),
+        (
+            &policy("when = { host = \"a*b\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:19 error a `*` cannot stand here"],
+        ),
+        (
+            &policy("when = { host = \"*.a*\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:21 error a `*` cannot stand here"],
+        ),
+        (
+            &policy("when = { path = \"\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:17 error an empty value matches nothing"],
+        ),
+        (
+            &policy("when = {}\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:8 error `when` has no condition"],
+        ),
+        (
+            &policy(
+                "when = { method = \"get\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]",
+            ),
+            &["5:19 warning `get` is not `GET`: methods are compared exactly"],
+        ),
+        (
+            &policy("deadline = \"2h\"\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:12 error `2h` is no deadline"],
+        ),
+        (
+            &policy("deadline = 50\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:12 error `deadline` is a whole number"],
+        ),
+        (
+            &policy("cost = 0\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["5:8 error this number is out of range for `cost`"],
+        ),
+        (
+            &policy("cost = { from = \"ip\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &[
+                "5:8 error `max` is missing",
+                "5:8 error `otherwise` is missing",
+                "5:17 error `ip` is no number",
+            ],
+        ),
+        (
+            &policy("cost = 5\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
+            &["6:37 warning no request is ever admitted: each costs 5"],
+        ),
+        (
+            &entry("subject = \"ip\", limit = \"1/s, 3600/h via sliding_log\""),
+            &["5:37 warning `3600/h via sliding_log` never binds"],
+        ),
+        (&entry("subject = \"ip\", limit = \"1/s, 3599/h via sliding_log\""), &[]),
+        (
+            &entry("subject = \"ip\", limit = \"10/s via gcra, 19/s\""),
+            &["5:37 warning `19/s via sliding_log` never binds"],
+        ),
+        (&entry("subject = \"ip\", limit = \"10/s via gcra, 18/s\""), &[]),
+    ];
+    let mut bad = Vec::new();
+    for (text, says) in some {
+        let said = wrong(text);
+        if said != *says {
+            bad.push(format!("{text}\n  said {said:#?}\n  not  {says:#?}"));
+        }
+    }
+    assert!(bad.is_empty(), "{}", bad.join("\n"));
+}
+
+#[test]
+fn two_policies_need_to_say_which_counts_and_names_of_their_own() {
+    let two = r#"
+version = 1
+[[policies]]
+name = "a"
+on_failure = "allow"
+limits = [{ subject = "ip", limit = "1/s" }]
+[[policies]]
+name = "a"
+on_failure = "maybe"
+limit = []
+[[policies]]
+name = "a"
+on_failure = "deny"
+limits = [{ subject = "ip", limit = "1/s" }]
+"#;
+    assert_eq!(
+        wrong(two),
+        [
+            "7:1 error `match` is missing: there are several policies",
+            "7:1 error `limits` is missing",
+            "9:14 error `on_failure` is neither `allow` nor `deny`",
+            "10:1 error unknown key `limit`",
+            "12:8 error a policy above is named `a` too",
+            "12:8 warning `a` is never reached",
+        ]
+    );
+}
+
+#[test]
+fn entries_that_would_be_one_count_are_joined_or_refused() {
+    let entries = |all: &str| wrong(&policy(&format!("shard = \"never\"\nlimits = [{all}]")));
+    assert!(
+        entries("{ subject = [\"ip\", \"host\"], limit = \"1/s\" }, { subject = [\"host\", \"ip\"], limit = \"9/m\" }")
+            .is_empty()
+    );
+    let clash =
+        entries("{ subject = \"ip\", limit = \"1/s\" }, { subject = \"ip\", limit = \"2/s\" }");
+    assert!(
+        clash[0].contains("two limits have the identity `sliding_log/1s`: another"),
+        "{clash:?}"
+    );
+    let clash = entries(
+        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"2/s\", absent = \"ip\" }",
+    );
+    assert!(clash[0].contains("can be the same as `ip`"), "{clash:?}");
+    // Under names of their own they are two counts.
+    let apart = entries(
+        "{ subject = \"ip\", limit = \"1/s\" }, { subject = \"user\", limit = \"u: 2/s\", absent = \"ip\" }",
+    );
+    assert!(apart.is_empty(), "{apart:?}");
+    let twice = entries("{ subject = [\"user\", \"a=1\"], limit = \"1/s\", absent = \"a=2\" }");
+    assert!(twice[0].contains("can have `a` twice"), "{twice:?}");
+    let absent = entries(
+        "{ subject = \"user\", limit = \"1/s\", absent = \"skip\" }, { subject = \"user\", limit = \"9/m\", absent = \"deny\" }",
+    );
+    assert!(absent[0].contains("has another `absent`"), "{absent:?}");
+}
+
+#[test]
+fn shards_are_in_every_subject() {
+    let shard = |shard: &str, entries: &str| {
+        wrong(&policy(&format!("shard = \"{shard}\"\nlimits = [{entries}]")))
+    };
+    let two = "{ subject = [\"user\", \"field.r\"], limit = \"1/s\", absent = \"deny\" }, \
+               { subject = \"field.r\", limit = \"1/s\", absent = \"deny\" }";
+    assert!(shard("field.r", two).is_empty());
+    assert!(shard("user", two)[0].contains("has no `user`, by which"));
+    let other = "{ subject = \"field.r\", limit = \"1/s\", absent = \"ip\" }";
+    assert!(shard("field.r", other)[0].contains("stands in for `field.r`"));
+    let unsaid = policy(&format!("limits = [{two}]"));
+    assert_eq!(wrong(&unsaid), ["3:8 warning a check of `p` may cross slots on a cluster"]);
+}
+
+fn file(combine: &str, policies: &[(&str, &str, &str)]) -> String {
+    let mut text = format!("version = 1\nmatch = \"{combine}\"\n");
+    for (name, when, more) in policies {
+        text.push_str(&format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"allow\"\nshard = \"never\"\n{more}\n\
+             {when}\nlimits = [{{ subject = \"ip\", limit = \"9/s\" }}]\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn policies_that_are_never_reached_are_told() {
+    let first = |policies: &[(&str, &str, &str)]| wrong(&file("first", policies));
+    let api = "when = { path = \"/api/*\", method = [\"GET\", \"PUT\"] }";
+    let inner = "when = { path = \"/api/v1\", method = \"GET\", host = \"a.com\" }";
+    assert_eq!(first(&[("a", api, ""), ("b", inner, "")]).len(), 1);
+    assert!(first(&[("b", inner, ""), ("a", api, "")]).is_empty());
+    assert_eq!(first(&[("a", "", ""), ("b", inner, "")]).len(), 1);
+    // One in shadow takes no request from another.
+    assert!(first(&[("a", "", "shadow = true"), ("b", inner, "")]).is_empty());
+    assert!(wrong(&file("all", &[("a", api, ""), ("b", inner, "")])).is_empty());
+}
+
+#[test]
+fn policies_of_one_check_have_one_cost() {
+    let get = "when = { method = \"GET\" }";
+    let put = "when = { method = \"PUT\" }";
+    let apart = file("all", &[("a", get, "cost = 1"), ("b", put, "cost = 2")]);
+    assert!(wrong(&apart).is_empty());
+    let together = file("all", &[("a", get, "cost = 1"), ("b", "", "cost = 2")]);
+    assert!(wrong(&together)[0].contains("`a` and `b` can apply together and differ in cost"));
+    let shadow = file("all", &[("a", get, "cost = 1"), ("b", "", "cost = 2\nshadow = true")]);
+    assert!(wrong(&shadow).is_empty());
+    let first = file("first", &[("a", get, "cost = 1"), ("b", "", "cost = 2")]);
+    assert!(wrong(&first).is_empty());
+}
+
+#[test]
+fn problems_are_shown_with_the_line_and_a_caret() {
+    let error = toml(&entry("subject = \"ip\", limit = \"10/s via gcr\"")).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("error: unknown strategy `gcr`"), "{text}");
+    assert!(text.contains("p.toml:5:47"), "{text}");
+    assert!(
+        text.contains("5 | limits = [{ subject = \"ip\", limit = \"10/s via gcr\" }]"),
+        "{text}"
+    );
+    assert!(text.lines().any(|line| line.trim_end().ends_with("^^^")), "{text}");
+    assert!(text.contains("help: did you mean `gcra`?"), "{text}");
+    // Told without a word to point at.
+    let text = toml("").unwrap_err().to_string();
+    assert!(text.contains("p.toml:1:1") && text.contains("version = 1"), "{text}");
+}
+
+#[test]
+fn yaml_has_places_too() {
+    let text = "version: 1\npolicies:\n  - name: p\n    on_failure: allow\n    limits:\n      - subject: ip\n        limit: 10/s via gcr\n        limt: 5\n";
+    let error = yaml(text).unwrap_err();
+    assert_eq!(said(&error), ["7:25 error unknown strategy `gcr`", "8:9 error unknown key `limt`"]);
+    let twice = yaml("version: 1\nversion: 1\npolicies: []\n").unwrap_err();
+    assert_eq!(
+        said(&twice),
+        ["2:1 error `version` is given twice", "3:11 error there is no policy"]
+    );
+    for broken in ["version: 1\n  bad: [\n", "\t", "a: *b", "{", "- - -\n x"] {
+        let error = yaml(broken).unwrap_err();
+        assert!(error.has_errors() && !said(&error).is_empty(), "{broken}");
+    }
+    for empty in ["", "# only words\n", "---\n", "~"] {
+        assert_eq!(said(&yaml(empty).unwrap_err()).len(), 1, "{empty}");
+    }
+}
+
+#[test]
+fn aliases_that_explode_are_refused() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let inner = vec![format!("*a{}", level - 1); 10].join(", ");
+        bomb.push_str(&format!("a{level}: &a{level} [{inner}]\n"));
+    }
+    assert!(yaml(&bomb).unwrap_err().has_errors());
+    // A large text that is repeated is memory too.
+    let large = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), "*a, ".repeat(100_000));
+    assert!(yaml(&large).unwrap_err().has_errors());
+    // And a few are fine.
+    let few = "version: 1\npolicies:\n  - name: p\n    on_failure: allow\n    limits: [{subject: ip, limit: &l 5/s}, {subject: host, limit: *l}]\n";
+    assert!(yaml(few).is_ok());
+}
+
+#[test]
+fn files_that_are_too_large_or_too_deep_are_refused() {
+    let large = "#".repeat(tollgate_policy::MAX_FILE_BYTES + 1);
+    for format in [Format::Toml, Format::Yaml] {
+        let error = Policies::parse(&large, format).unwrap_err();
+        assert!(error.to_string().contains("bytes"), "{error}");
+        let deep = format!("a = {}", "[".repeat(100_000));
+        assert!(Policies::parse(&deep, format).unwrap_err().has_errors());
+        let deep = format!("a: {}", "{a: ".repeat(100_000));
+        assert!(Policies::parse(&deep, format).unwrap_err().has_errors());
+    }
+    let line = format!("{} = 1 {}", "x".repeat(100_000), "\u{1b}[31m");
+    assert!(toml(&line).unwrap_err().to_string().len() < 100_000);
+}
+
+#[test]
+fn ten_thousand_policies_are_read_and_found() {
+    let mut text = "version = 1\nmatch = \"first\"\n".to_owned();
+    for i in 0..10_000 {
+        text.push_str(&format!(
+            "[[policies]]\nname = \"p{i}\"\non_failure = \"allow\"\nwhen = {{ host = \
+             \"a.com\", path = \"/p{i}/*\" }}\nlimits = [{{ subject = \"ip\", limit = \"9/s\" }}]\n"
+        ));
+    }
+    let policies = toml(&text).unwrap_or_else(|error| panic!("{error}"));
+    for i in [0, 77, 9_999] {
+        let path = format!("/p{i}/x");
+        let found = policies.matching(&[("host", "A.com"), ("path", path.as_str())]);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].name, format!("p{i}"));
+    }
+    assert!(policies.matching(&[("host", "b.com"), ("path", "/p7/x")]).is_empty());
+}
+
+#[test]
+fn too_many_policies_are_refused() {
+    let text = format!("version: 1\npolicies: [{}]\n", "a,".repeat(20_001));
+    let error = yaml(&text).unwrap_err();
+    assert!(error.to_string().contains("20001 policies"), "{error}");
+    // Many problems are bounded, too.
+    let text = format!("version: 1\nmatch: all\npolicies: [{}]\n", "a,".repeat(5_000));
+    let error = yaml(&text).unwrap_err();
+    assert_eq!((error.iter().count(), error.more()), (200, 4_800));
+    assert!(error.to_string().ends_with("and 4800 more"));
+}
+
+/// Text that is nearly a policy file.
+fn nearly() -> impl Strategy<Value = String> {
+    let words = prop_oneof![
+        Just("version = 1\n"),
+        Just("version: 1\n"),
+        Just("match = \"all\"\n"),
+        Just("[[policies]]\n"),
+        Just("policies:\n  - "),
+        Just("name = \"a\"\n"),
+        Just("name: a\n    "),
+        Just("on_failure = \"allow\"\n"),
+        Just("on_failure: deny\n    "),
+        Just("limits = [{ subject = \"ip\", limit = \"10/s\" }]\n"),
+        Just("limits: [{subject: user, limit: 5/m, absent: ip}]\n"),
+        Just("[[policies.limits]]\n"),
+        Just("subject = [\"user\", \"é=1\"]\n"),
+        Just("absent = { user = \"api_key\" }\n"),
+        Just("when = { host = \"*.x*\", header.a = [] }\n"),
+        Just("cost = { from = \"field.x\", max = 9 }\n"),
+        Just("overrides = [{}]\n"),
+        Just("\"\"\""),
+        Just("= "),
+        Just("{ "),
+        Just("] "),
+        Just("\u{feff}"),
+        Just("é\r\n"),
+        Just("&a *a "),
+        Just("<<: *a\n"),
+        Just("!!binary x"),
+        Just("- "),
+        Just("\t"),
+        Just("1e400"),
+        Just("99999999999999999999999999999999999999999"),
+        Just("? "),
+        Just("--- "),
+    ];
+    prop::collection::vec(words, 0..20).prop_map(|words| words.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3_000))]
+
+    #[test]
+    fn no_file_panics_and_every_problem_has_a_place(
+        text in prop_oneof![nearly(), any::<String>()],
+    ) {
+        for format in [Format::Toml, Format::Yaml] {
+            let problems = match Policies::parse(&text, format) {
+                Ok(policies) => policies.warnings().clone(),
+                Err(problems) => {
+                    prop_assert!(problems.has_errors());
+                    problems
+                }
+            };
+            for problem in problems.iter() {
+                prop_assert!(problems.place(problem).is_some());
+                let span = problem.span().unwrap();
+                prop_assert!(text.get(span).is_some());
+                prop_assert!(!problem.what().is_empty() && !problem.remedy().is_empty());
+                prop_assert!(matches!(problem.level(), Level::Error | Level::Warning));
+            }
+            let _ = problems.to_string();
+        }
+    }
+
+    #[test]
+    fn files_of_any_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.toml", "a.yaml"] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, &bytes).unwrap();
+            if let Err(problems) = Policies::load(&path) {
+                prop_assert!(problems.iter().all(|problem| problems.place(problem).is_some()));
+            }
+        }
+    }
+}
