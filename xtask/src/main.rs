@@ -3,7 +3,7 @@
 mod docs;
 mod mutate;
 mod process;
-mod redis;
+mod programs;
 mod report;
 mod source;
 mod test;

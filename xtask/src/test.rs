@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, process, redis, tidy, tools};
+use crate::{docs, process, programs, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -25,7 +25,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     steps.step("tidy", || tidy::run(tree));
     steps.step("generated", || docs::run(tree, true));
     steps.step("tests", || {
-        redis::provide(may_install);
+        programs::provide(may_install);
         counts = cargo_test(tree)?;
         Ok(counts.hold(in_ci))
     });

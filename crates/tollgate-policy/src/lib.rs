@@ -26,6 +26,7 @@ pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::MAX_POLICIES;
+pub use resolve::Part;
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};
 pub use watch::{DEFAULT_DEBOUNCE, DEFAULT_POLL, Reload, Watch, Watcher};

@@ -1,5 +1,6 @@
 //! Policies, checked and made ready: from here on nothing about them can be wrong.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -9,6 +10,7 @@ use crate::check::check;
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
 use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule};
+use crate::pattern::Condition;
 use crate::place::Places;
 use crate::problem::{Problem, Problems};
 use crate::read::read;
@@ -42,13 +44,15 @@ struct Inner {
     index: Index,
     hash: String,
     warnings: Problems,
+    fields: BTreeSet<Field>,
+    enforced_fields: BTreeSet<Field>,
 }
 
 /// Which policies a request meets.
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
-    pub(crate) enforced: SmallVec<[u32; 8]>,
-    pub(crate) shadows: SmallVec<[u32; 8]>,
+    pub(crate) enforced: SmallVec<[usize; 4]>,
+    pub(crate) shadows: SmallVec<[usize; 4]>,
 }
 
 impl Policies {
@@ -102,7 +106,17 @@ impl Policies {
         })?;
         let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
         let hash = short_hash(content);
-        Ok(Self(Arc::new(Inner { combine, policies, ready, index, hash, warnings: problems })))
+        let (mut fields, mut enforced_fields) = (BTreeSet::new(), BTreeSet::new());
+        for policy in &policies {
+            looked_at(policy, &mut fields);
+            if !policy.shadow {
+                looked_at(policy, &mut enforced_fields);
+            }
+        }
+        let warnings = problems;
+        let inner =
+            Inner { combine, policies, ready, index, hash, warnings, fields, enforced_fields };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// Which of the policies that apply count.
@@ -129,14 +143,26 @@ impl Policies {
         &self.0.hash
     }
 
+    /// Every field that these policies look at: in conditions, subjects, what stands in for them,
+    /// and costs. A front that cannot tell one of them should say so at its start.
+    #[must_use]
+    pub fn fields(&self) -> &BTreeSet<Field> {
+        &self.0.fields
+    }
+
+    /// True when a policy that is not in shadow looks at this field.
+    #[must_use]
+    pub fn enforces(&self, field: &Field) -> bool {
+        self.0.enforced_fields.contains(field)
+    }
+
     /// The policies that count for a request, shadows among them.
     #[must_use]
     pub fn matching(&self, fields: &dyn Fields) -> Vec<&Policy> {
         let Matched { enforced, shadows } = self.matched(fields);
-        let mut all: Vec<u32> = enforced.into_iter().chain(shadows).collect();
+        let mut all: Vec<usize> = enforced.into_iter().chain(shadows).collect();
         all.sort_unstable();
-        let at = |number: u32| self.0.policies.get(usize::try_from(number).ok()?);
-        all.into_iter().filter_map(at).collect()
+        all.into_iter().filter_map(|number| self.0.policies.get(number)).collect()
     }
 
     /// How many policies count for a request: as [`Policies::matching`], and allocates nothing.
@@ -151,7 +177,8 @@ impl Policies {
         let Inner { combine, index, .. } = &*self.0;
         let mut matched = Matched::default();
         for number in index.candidates(fields) {
-            let shadow = self.ready(number).is_some_and(|ready| ready.shadow);
+            let Ok(place) = usize::try_from(number) else { continue };
+            let shadow = self.ready(place).is_some_and(|ready| ready.shadow);
             // With `first`, one shadow is asked: the one that would count, were it none.
             let of_no_interest =
                 *combine == Combine::First && shadow && !matched.shadows.is_empty();
@@ -159,10 +186,10 @@ impl Policies {
                 continue;
             }
             if shadow {
-                matched.shadows.push(number);
+                matched.shadows.push(place);
                 continue;
             }
-            matched.enforced.push(number);
+            matched.enforced.push(place);
             if *combine == Combine::First {
                 break;
             }
@@ -171,13 +198,13 @@ impl Policies {
     }
 
     #[inline]
-    pub(crate) fn ready(&self, number: u32) -> Option<&Ready> {
-        self.0.ready.get(usize::try_from(number).ok()?)
+    pub(crate) fn ready(&self, place: usize) -> Option<&Ready> {
+        self.0.ready.get(place)
     }
 
     #[inline]
-    pub(crate) fn policy(&self, number: u32) -> Option<&Policy> {
-        self.0.policies.get(usize::try_from(number).ok()?)
+    pub(crate) fn policy(&self, place: usize) -> Option<&Policy> {
+        self.0.policies.get(place)
     }
 }
 
@@ -194,6 +221,28 @@ impl core::fmt::Debug for Policies {
 fn short_hash(content: &[u8]) -> String {
     use sha1::Digest as _;
     sha1::Sha1::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Adds every field that a policy looks at.
+fn looked_at(policy: &Policy, fields: &mut BTreeSet<Field>) {
+    fn add(conditions: &[Condition], fields: &mut BTreeSet<Field>) {
+        fields.extend(conditions.iter().map(|condition| condition.field.clone()));
+    }
+    add(&policy.when, fields);
+    if let Cost::From { field, .. } = &policy.cost {
+        fields.insert(field.clone());
+    }
+    for entry in &policy.entries {
+        let instead = entry.absent.values().filter_map(|absent| match absent {
+            Absent::Instead(dimension) => Some(dimension),
+            Absent::Skip | Absent::Deny => None,
+        });
+        let dimensions = entry.subject.iter().chain(instead);
+        fields.extend(dimensions.filter_map(Dimension::field).cloned());
+        for other in &entry.overrides {
+            add(&other.when, fields);
+        }
+    }
 }
 
 fn ready(policy: &Policy) -> Result<Ready, ParseError> {

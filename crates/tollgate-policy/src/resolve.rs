@@ -49,19 +49,22 @@ pub(crate) enum Without {
     Instead(Box<ReadyDimension>),
 }
 
-/// Where a set of limits lies among the policies.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SetAt {
-    pub(crate) policy: u32,
-    entry: u32,
-    /// The override that holds.
-    rule: Option<u32>,
+/// Where the limits of one subject of a decision lie among the policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Part {
+    /// The place of the policy in [`Policies::policies`].
+    pub policy: usize,
+    /// The place of the entry in its policy.
+    pub entry: usize,
+    /// The place of the override that holds in the entry; none when it is the entry's own limits.
+    pub rule: Option<usize>,
 }
 
 /// What is asked of the store.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) parts: SmallVec<[(Subject, SetAt); 2]>,
+    pub(crate) parts: SmallVec<[(Subject, Part); 1]>,
     pub(crate) cost: u64,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
@@ -71,38 +74,38 @@ pub(crate) struct Plan {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     Banned {
-        policy: u32,
+        policy: usize,
     },
     Missing {
-        policy: u32,
+        policy: usize,
         field: Field,
     },
     /// Its cost is above the bound.
     Cost {
-        policy: u32,
+        policy: usize,
     },
     /// It would take more subjects than one check has.
     Parts {
-        policy: u32,
+        policy: usize,
         on_failure: OnFailure,
     },
 }
 
 /// What becomes of one entry.
 enum Made {
-    Part(Subject, Option<u32>),
+    Part(Subject, Option<usize>),
     Nothing,
     Banned,
     Missing(Field),
 }
 
 impl Policies {
-    pub(crate) fn set_at(&self, at: SetAt) -> Option<&LimitSet> {
-        let index = |number: u32| usize::try_from(number).ok();
-        let entry = self.ready(at.policy)?.entries.get(index(at.entry)?)?;
-        match at.rule {
+    #[inline]
+    pub(crate) fn limits_of(&self, part: Part) -> Option<&LimitSet> {
+        let entry = self.ready(part.policy)?.entries.get(part.entry)?;
+        match part.rule {
             None => Some(&entry.limits),
-            Some(rule) => match entry.rules.get(index(rule)?)? {
+            Some(rule) => match entry.rules.get(rule)? {
                 ReadyRule::Limits(set) => Some(set),
                 ReadyRule::Unlimited | ReadyRule::Banned => None,
             },
@@ -110,7 +113,7 @@ impl Policies {
     }
 
     /// What these policies ask for a request.
-    pub(crate) fn plan(&self, numbers: &[u32], fields: &dyn Fields) -> Result<Plan, Refused> {
+    pub(crate) fn plan(&self, numbers: &[usize], fields: &dyn Fields) -> Result<Plan, Refused> {
         let mut plan = Plan {
             parts: SmallVec::new(),
             cost: 1,
@@ -126,10 +129,10 @@ impl Policies {
                 plan.on_failure = OnFailure::Deny;
             }
             let before = plan.parts.len();
-            for (entry, ready) in (0..).zip(&ready.entries) {
+            for (entry, ready) in ready.entries.iter().enumerate() {
                 match ready.make(fields) {
                     Made::Part(subject, rule) => {
-                        plan.parts.push((subject, SetAt { policy, entry, rule }));
+                        plan.parts.push((subject, Part { policy, entry, rule }));
                     }
                     Made::Nothing => {}
                     // Whatever the others say.
@@ -167,7 +170,8 @@ impl Policies {
 impl ReadyEntry {
     fn make(&self, fields: &dyn Fields) -> Made {
         let rule = self.others.as_ref().and_then(|others| others.first(fields));
-        let found = rule.and_then(|rule| self.rules.get(usize::try_from(rule).ok()?));
+        let rule = rule.and_then(|rule| usize::try_from(rule).ok());
+        let found = rule.and_then(|rule| self.rules.get(rule));
         match found {
             Some(ReadyRule::Unlimited) => return Made::Nothing,
             Some(ReadyRule::Banned) => return Made::Banned,

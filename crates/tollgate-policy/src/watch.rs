@@ -92,6 +92,28 @@ pub enum Reload {
     PollingOnly(String),
 }
 
+impl core::fmt::Display for Reload {
+    /// What happened, for a log.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Replaced { revision, policies } => {
+                let number = policies.policies().len();
+                write!(f, "policies replaced: revision {revision}, {number} in number")?;
+                if policies.warnings().is_empty() {
+                    return Ok(());
+                }
+                write!(f, "\n{}", policies.warnings())
+            }
+            Self::Broken(problems) => {
+                write!(f, "policies not replaced, the file is broken:\n{problems}")
+            }
+            Self::PollingOnly(why) => {
+                write!(f, "policies are only looked at from time to time: {why}")
+            }
+        }
+    }
+}
+
 /// How a file is watched.
 #[derive(Clone, Debug)]
 pub struct Watch {

@@ -1,10 +1,22 @@
 //! Tollgate before HTTP services: who a client is, and what the answers say.
 //!
-//! [`identity`] finds whose count a request belongs to (`docs/identity.md`), [`answer`] writes what
-//! was decided into headers and bodies (`docs/headers.md`). Both are pure functions over the types
-//! of the crate `http`.
+//! [`TollgateLayer`] puts limits before a tower service (`docs/middleware.md`). Its parts can be
+//! used alone: [`identity`] finds whose count a request belongs to (`docs/identity.md`), [`answer`]
+//! writes what was decided into headers and bodies (`docs/headers.md`). Both are pure functions
+//! over the types of the crate `http`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 pub mod answer;
 pub mod identity;
+mod layer;
+
+pub use layer::{
+    Builder, Charges, Mistake, RETRY_WHEN_UNAVAILABLE, ResponseBody, ResponseFuture, ResponseHead,
+    Share, Tollgate, TollgateLayer,
+};

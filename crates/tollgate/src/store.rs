@@ -110,6 +110,13 @@ pub trait Store: Send + Sync {
     /// A number that tells this store's receipts from another's.
     fn identity(&self) -> u64;
 
+    /// True when the futures of [`Store::check`] and [`Store::refund`] are ready the first time
+    /// they are polled, as those of a store in memory: then a caller need not be async. False
+    /// unless a store says otherwise.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Answers a question.
     fn check(
         &self,

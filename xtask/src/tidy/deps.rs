@@ -12,7 +12,7 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
-    ("tollgate-tower", &["tollgate"]),
+    ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-lab", &["tollgate"]),
     ("tollgate-policy", &["tollgate"]),
     (

@@ -10,6 +10,8 @@ use tollgate::{Decision, Error, Limit, Report};
 use super::Live;
 use crate::field::Field;
 use crate::model::Policy;
+use crate::policies::Policies;
+use crate::resolve::Part;
 
 /// What became of a request, or of one policy's part in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -128,9 +130,9 @@ impl fmt::Display for Revision {
 pub(crate) struct Asked {
     pub(crate) outcome: Outcome,
     /// The policy that decided; none where none applies.
-    pub(crate) policy: Option<u32>,
-    /// For each subject of the decision, its policy.
-    pub(crate) parts: SmallVec<[u32; 4]>,
+    pub(crate) policy: Option<usize>,
+    /// For each subject of the decision, where its limits lie.
+    pub(crate) parts: SmallVec<[Part; 1]>,
     pub(crate) decision: Option<Decision<'static>>,
     pub(crate) missing: Option<Field>,
     pub(crate) error: Option<Error>,
@@ -194,6 +196,19 @@ impl Answer {
         self.asked.decision.as_ref()
     }
 
+    /// All of those policies.
+    #[must_use]
+    pub fn policies(&self) -> &Policies {
+        &self.live.policies
+    }
+
+    /// Where the limits of each subject of the decision lie among the policies, in the order of
+    /// the decision.
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        &self.asked.parts
+    }
+
     /// Every limit's part in the decision, with its policy.
     pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
         self.asked.reports(&self.live)
@@ -229,7 +244,7 @@ impl Answer {
 
 impl Asked {
     /// An answer of the policies alone.
-    pub(crate) fn alone(outcome: Outcome, policy: Option<u32>) -> Self {
+    pub(crate) fn alone(outcome: Outcome, policy: Option<usize>) -> Self {
         let parts = SmallVec::new();
         Self { outcome, policy, parts, decision: None, missing: None, error: None }
     }
@@ -248,7 +263,7 @@ impl Asked {
                 part += 1;
             }
             last = Some(report);
-            Some((live.policies.policy(*self.parts.get(part)?)?, report))
+            Some((live.policies.policy(self.parts.get(part)?.policy)?, report))
         })
     }
 }

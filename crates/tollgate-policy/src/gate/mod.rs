@@ -26,7 +26,7 @@ use observe::Registry;
 use crate::field::Fields;
 use crate::model::OnFailure;
 use crate::policies::Policies;
-use crate::resolve::{Plan, Refused};
+use crate::resolve::{Part, Plan, Refused};
 
 /// The door that every front asks through. Cheap to clone: clones are the same door.
 ///
@@ -146,6 +146,12 @@ impl<S: Store> Gate<S> {
         self.0.limiter.store()
     }
 
+    /// True when both are the same door: clones of one gate.
+    #[must_use]
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The policies of now.
     #[must_use]
     pub fn policies(&self) -> Policies {
@@ -197,7 +203,7 @@ impl<S: Store> Gate<S> {
         let matched = live.policies.matched(fields);
         let next = live.next(&matched.enforced, fields);
         // Planned now, since the fields are there only now; asked when the others admit.
-        let shadows: SmallVec<[(u32, Next); 1]> =
+        let shadows: SmallVec<[(usize, Next); 1]> =
             matched.shadows.iter().map(|number| (*number, live.next(&[*number], fields))).collect();
         let enforced = matched.enforced;
         async move {
@@ -284,19 +290,20 @@ impl<S: Store> Inner<S> {
             }
             Next::Ask(plan) => plan,
         };
-        let parts: SmallVec<[u32; 4]> = plan.parts.iter().map(|(_, at)| at.policy).collect();
+        let parts: SmallVec<[Part; 1]> = plan.parts.iter().map(|(_, part)| *part).collect();
         let mut each = plan
             .parts
             .into_iter()
-            .filter_map(|(subject, at)| Some((subject, live.policies.set_at(at)?)));
+            .filter_map(|(subject, part)| Some((subject, live.policies.limits_of(part)?)));
         let Some((subject, limits)) = each.next() else {
-            return (Asked::alone(Outcome::Unlimited, parts.first().copied()), Authority::Policy);
+            let first = parts.first().map(|part| part.policy);
+            return (Asked::alone(Outcome::Unlimited, first), Authority::Policy);
         };
         let mut ask = Ask::new(subject).under(limits).cost(plan.cost);
         for (subject, limits) in each {
             ask = ask.and_under(subject, limits);
         }
-        let first = parts.first().copied();
+        let first = parts.first().map(|part| part.policy);
         match self.limiter.check_within(plan.deadline, ask).await {
             Ok(decision) => {
                 let decision = decision.into_owned();
@@ -326,10 +333,10 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    fn record(&self, answer: &Answer, enforced: &[u32], started: Option<Instant>) {
+    fn record(&self, answer: &Answer, enforced: &[usize], started: Option<Instant>) {
         let duration = started.map(|started| started.elapsed());
         let Answer { live, authority, asked, shadows } = answer;
-        let tell = |number: Option<u32>, outcome, authority, limit: Option<&Limit>| {
+        let tell = |number: Option<usize>, outcome, authority, limit: Option<&Limit>| {
             let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
             let policy = number.and_then(|number| live.policies.policy(number));
             let policy = policy.map(|policy| policy.name.as_str());
@@ -368,7 +375,7 @@ fn failed(rule: OnFailure) -> Outcome {
 
 impl Asked {
     /// The policy of the limit that binds.
-    fn binding(&self, live: &Live) -> Option<u32> {
+    fn binding(&self, live: &Live) -> Option<usize> {
         let decision = self.decision.as_ref()?;
         let binding = decision.binding();
         let is_it = |report: &tollgate::Report<'_>| {
@@ -377,19 +384,21 @@ impl Asked {
         };
         let mut found = self.reports(live).filter(|(_, report)| is_it(report));
         let (policy, _) = found.next()?;
-        let named = |number: &&u32| {
-            live.policies.policy(**number).is_some_and(|other| core::ptr::eq(other, policy))
+        let named = |number: &usize| {
+            live.policies.policy(*number).is_some_and(|other| core::ptr::eq(other, policy))
         };
-        self.parts.iter().find(named).copied()
+        self.parts.iter().map(|part| part.policy).find(named)
     }
 
     /// What became of one policy's part.
-    fn outcome_of(&self, live: &Live, number: u32, policies: usize) -> Outcome {
+    fn outcome_of(&self, live: &Live, number: usize, policies: usize) -> Outcome {
         if policies == 1 || self.policy == Some(number) {
             return self.outcome;
         }
         match self.outcome {
-            Outcome::Allowed if !self.parts.contains(&number) => Outcome::Unlimited,
+            Outcome::Allowed if !self.parts.iter().any(|part| part.policy == number) => {
+                Outcome::Unlimited
+            }
             Outcome::Denied | Outcome::Never => {
                 let own = live.policies.policy(number);
                 let mut reports = self.reports(live);
@@ -413,16 +422,15 @@ impl Live {
     }
 
     #[inline]
-    fn count(&self, number: u32, outcome: Outcome, authority: Authority) {
-        let counters = usize::try_from(number).ok().and_then(|at| self.counters.get(at));
-        if let Some(counters) = counters {
+    fn count(&self, place: usize, outcome: Outcome, authority: Authority) {
+        if let Some(counters) = self.counters.get(place) {
             counters.add(outcome, authority);
         }
     }
 
     /// What is to be done for these policies.
     #[inline]
-    fn next(&self, numbers: &[u32], fields: &dyn Fields) -> Next {
+    fn next(&self, numbers: &[usize], fields: &dyn Fields) -> Next {
         let Some(first) = numbers.first() else {
             return Next::Say(Asked::alone(Outcome::NoPolicy, None));
         };

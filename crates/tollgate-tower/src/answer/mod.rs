@@ -214,6 +214,17 @@ impl Answers {
         Some(response)
     }
 
+    /// The answer to a request whose cost is above `most`, the most that `policy` ever takes: 422.
+    #[must_use]
+    pub fn too_costly(&self, wire: Wire, policy: &str, most: u64) -> Response<Bytes> {
+        let problem = problem::too_costly(most);
+        if wire != Wire::Http {
+            let code = Code::INVALID_ARGUMENT;
+            return grpc::refusal(wire, code, &problem.detail, None, self.expose);
+        }
+        problem.response([card::quoted(policy).as_str()].into_iter())
+    }
+
     /// The answer where the store did not answer and a policy's rule for that is to deny: 503, to
     /// be asked again after `retry_after`, rounded up to seconds.
     #[must_use]

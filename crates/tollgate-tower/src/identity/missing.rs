@@ -27,13 +27,26 @@ pub enum Why {
     NotText,
     /// The server gave no address of the peer.
     NoPeer,
+    /// A cost that is no whole number from 1.
+    NoNumber,
+}
+
+/// What is missed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What<'i> {
+    Identity(&'i Identity),
+    /// A header, by its name.
+    Header(&'i str),
+    Host,
+    /// A field that nobody tells, by its name.
+    Field(&'i str),
 }
 
 /// An identity that a request does not have, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing<'i> {
-    pub(super) identity: &'i Identity,
-    pub(super) why: Why,
+    pub(crate) what: What<'i>,
+    pub(crate) why: Why,
 }
 
 impl Missing<'_> {
@@ -55,7 +68,7 @@ impl Missing<'_> {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.why {
-            Why::Absent if self.identity.is_bearer() => StatusCode::UNAUTHORIZED,
+            Why::Absent if self.what.is_bearer() => StatusCode::UNAUTHORIZED,
             Why::NoRoute => StatusCode::NOT_FOUND,
             Why::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_REQUEST,
@@ -66,7 +79,14 @@ impl Missing<'_> {
 impl PartialEq for Missing<'_> {
     /// Two are equal when they say the same of the same identity.
     fn eq(&self, other: &Self) -> bool {
-        core::ptr::eq(self.identity, other.identity) && self.why == other.why
+        let same = match (self.what, other.what) {
+            (What::Identity(mine), What::Identity(theirs)) => core::ptr::eq(mine, theirs),
+            (What::Header(mine), What::Header(theirs))
+            | (What::Field(mine), What::Field(theirs)) => mine == theirs,
+            (What::Host, What::Host) => true,
+            _ => false,
+        };
+        same && self.why == other.why
     }
 }
 
@@ -75,7 +95,7 @@ impl Eq for Missing<'_> {}
 impl fmt::Display for Missing<'_> {
     /// A sentence for the caller; it shows nothing of the value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let identity = self.identity;
+        let identity = self.what;
         match self.why {
             Why::Absent => write!(f, "{identity} is missing"),
             Why::NoRoute => f.write_str("no route matches this request"),
@@ -85,8 +105,27 @@ impl fmt::Display for Missing<'_> {
             }
             Why::NotText => write!(f, "{identity} is not UTF-8"),
             Why::NoPeer => write!(f, "{identity} is not known to the server"),
+            Why::NoNumber => write!(f, "{identity} is no whole number from 1"),
         }
     }
 }
 
 impl std::error::Error for Missing<'_> {}
+
+impl What<'_> {
+    /// True when it is a bearer key, which a 401 can ask for.
+    fn is_bearer(self) -> bool {
+        matches!(self, Self::Identity(identity) if identity.is_bearer())
+    }
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Identity(identity) => identity.fmt(f),
+            Self::Header(name) => write!(f, "the header `{name}`"),
+            Self::Host => f.write_str("the host"),
+            Self::Field(name) => write!(f, "the field `{name}`"),
+        }
+    }
+}

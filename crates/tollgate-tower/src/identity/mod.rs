@@ -16,13 +16,14 @@ use core::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{AUTHORIZATION, COOKIE, HeaderName, PROXY_AUTHORIZATION};
+use http::header::{AUTHORIZATION, AsHeaderName, COOKIE, HeaderName, PROXY_AUTHORIZATION};
 use http::{Extensions, HeaderMap, Method, Request, Uri};
 use tollgate::ParseError;
 
 pub use address::Ipv6Prefix;
 pub use client::{AddressHeader, Client, ClientAddress, MAX_HOPS, Peers, Remark};
 pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
+pub(crate) use missing::What;
 pub use missing::{Missing, Why};
 pub use network::{MAX_NETWORKS, Networks};
 pub use path::{Case, normal_path};
@@ -227,7 +228,12 @@ impl Identity {
             }
             .map(Value::owned),
         };
-        found.map_err(|why| Missing { identity: self, why })
+        found.map_err(|why| Missing { what: What::Identity(self), why })
+    }
+
+    /// True for what a function says.
+    pub(crate) fn is_own(&self) -> bool {
+        matches!(self.0, Way::Own { .. })
     }
 
     /// True when the identity is a bearer key, which a 401 can ask for.
@@ -278,7 +284,7 @@ fn header_name(name: &str) -> Result<HeaderName, ParseError> {
 }
 
 /// The only line of a header, without blanks around it.
-fn one_line<'h>(headers: &'h HeaderMap, name: &HeaderName, most: usize) -> Result<&'h [u8], Why> {
+fn one_line(headers: &HeaderMap, name: impl AsHeaderName, most: usize) -> Result<&[u8], Why> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().ok_or(Why::Absent)?.as_bytes();
     if lines.next().is_some() {
@@ -298,8 +304,7 @@ fn header_value<'r>(
     name: &HeaderName,
     lowercase: bool,
 ) -> Result<Value<'r>, Why> {
-    let line = one_line(headers, name, MAX_VALUE_BYTES)?;
-    let text = core::str::from_utf8(line).map_err(|_| Why::NotText)?;
+    let text = header_text(headers, name)?;
     if !lowercase {
         return Ok(Value::borrowed(text));
     }
@@ -308,6 +313,12 @@ fn header_value<'r>(
         text if text.is_empty() => Err(Why::Absent),
         text => Ok(Value::owned(text)),
     }
+}
+
+/// The only line of a header, as text.
+pub(crate) fn header_text(headers: &HeaderMap, name: impl AsHeaderName) -> Result<&str, Why> {
+    let line = one_line(headers, name, MAX_VALUE_BYTES)?;
+    core::str::from_utf8(line).map_err(|_| Why::NotText)
 }
 
 fn path_value(path: &str, case: Case) -> Result<Value<'_>, Why> {

@@ -508,6 +508,10 @@ impl Store for MemoryStore {
         self.0.identity
     }
 
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         question.without_request()?;
         Ok(self.answer(question))

@@ -1,5 +1,5 @@
-//! Programs that some tests start, redis-server and the languages of the examples: found, installed
-//! where that may be, else how to get them.
+//! Programs that some tests start: redis-server, the languages of the examples, `ab`. Found,
+//! installed where that may be, else how to get them.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
@@ -16,9 +16,11 @@ const REMEDY: &str = "apt-get install redis-server";
 /// Where Debian's package listens once it is installed.
 const SERVICE_PORT: u16 = 6379;
 
-/// The languages in which examples are run: the program, and the package that has it. On Debian 12
-/// Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch).
-const LANGUAGES: [(&str, &str); 2] = [("python3", "python3"), ("node", "nodejs")];
+/// Other programs: the languages in which examples are run, and what sends them many requests;
+/// with the package that has each. On Debian 12 Python takes 21 MB where there is none, Node 96 MB
+/// (23 MB to fetch).
+const PROGRAMS: [(&str, &str); 3] =
+    [("python3", "python3"), ("node", "nodejs"), ("ab", "apache2-utils")];
 
 /// What there is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,19 +32,19 @@ enum Plan {
     Say(&'static str),
 }
 
-/// Sees to it that the tests find a redis-server and the languages of the examples, when they may
-/// be installed. When one may not or cannot, that is said, and the tests that need it skip
+/// Sees to it that the tests find a redis-server and the other programs, when they may be
+/// installed. When one may not or cannot, that is said, and the tests that need it skip
 /// themselves.
 pub(crate) fn provide(may_install: bool) {
     provide_server(may_install);
-    for (program, package) in LANGUAGES {
+    for (program, package) in PROGRAMS {
         match plan(is_there(program), may_install, is_there("apt-get"), is_root()) {
             Plan::Found => {}
             Plan::Say(why) => {
                 eprintln!("{program} is not installed ({why}): apt-get install {package}");
             }
             Plan::Install => {
-                eprintln!("installing {package} with apt-get (once); tests run examples with it");
+                eprintln!("installing {package} with apt-get (once); tests need it");
                 if let Err(error) = install_package(package) {
                     eprintln!("{package} could not be installed ({error:#})");
                 }

@@ -1,0 +1,139 @@
+//! How the limits of all policies are shown, made once for each revision.
+
+use std::sync::Arc;
+
+use arc_swap::{ArcSwapOption, Guard};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tollgate_policy::{Answer, Dimension, Entry, Part, Policies, Policy, Rule};
+
+use crate::answer::Card;
+
+/// The cards of one revision: for each policy those of its entries.
+#[derive(Debug)]
+pub(super) struct Deck {
+    revision: u64,
+    policies: Vec<Vec<EntryCards>>,
+}
+
+/// Of the entry's own limits, and of each override's.
+#[derive(Debug)]
+struct EntryCards {
+    own: Option<Card>,
+    rules: Vec<Option<Card>>,
+}
+
+/// The deck of the newest revision that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Cards {
+    newest: ArcSwapOption<Deck>,
+    making: Mutex<()>,
+}
+
+/// A deck that is held.
+pub(super) enum Held {
+    Newest(Guard<Option<Arc<Deck>>>),
+    Old(Deck),
+}
+
+impl Held {
+    /// The cards of these parts, in order; fewer when one cannot be shown.
+    #[inline]
+    pub(super) fn of(&self, parts: &[Part]) -> SmallVec<[&Card; 2]> {
+        let deck = match self {
+            Self::Newest(guard) => guard.as_deref(),
+            Self::Old(deck) => Some(deck),
+        };
+        let mut cards = SmallVec::new();
+        for part in parts {
+            let entry = deck
+                .and_then(|deck| deck.policies.get(part.policy))
+                .and_then(|entries| entries.get(part.entry));
+            let Some(card) = entry.and_then(|entry| entry.of(part.rule)) else {
+                return SmallVec::new();
+            };
+            cards.push(card);
+        }
+        cards
+    }
+}
+
+impl EntryCards {
+    fn of(&self, rule: Option<usize>) -> Option<&Card> {
+        match rule {
+            None => self.own.as_ref(),
+            Some(rule) => self.rules.get(rule)?.as_ref(),
+        }
+    }
+}
+
+impl Cards {
+    /// The deck of an answer's revision.
+    #[inline]
+    pub(super) fn of(&self, answer: &Answer) -> Held {
+        let wanted = answer.revision().number;
+        let guard = self.newest.load();
+        if guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
+            return Held::Newest(guard);
+        }
+        self.make(answer.policies(), wanted)
+    }
+
+    /// Makes the cards of policies, and keeps them when they are the newest.
+    #[cold]
+    pub(super) fn make(&self, policies: &Policies, revision: u64) -> Held {
+        // One makes them, the others wait: it takes some milliseconds for thousands of policies.
+        let _making = self.making.lock();
+        let guard = self.newest.load();
+        match guard.as_ref().map(|deck| deck.revision) {
+            Some(newest) if newest == revision => Held::Newest(guard),
+            // A request that began before the policies were replaced.
+            Some(newest) if newest > revision => Held::Old(Deck::new(policies, revision)),
+            _ => {
+                self.newest.store(Some(Arc::new(Deck::new(policies, revision))));
+                Held::Newest(self.newest.load())
+            }
+        }
+    }
+}
+
+impl Deck {
+    fn new(policies: &Policies, revision: u64) -> Self {
+        let policies = policies.policies().iter().map(entries).collect();
+        Self { revision, policies }
+    }
+}
+
+fn entries(policy: &Policy) -> Vec<EntryCards> {
+    let made = |(number, entry): (usize, &Entry)| {
+        let name = name(policy, number, entry);
+        let card = |limits| Card::new(&name, limits).ok();
+        let rules = entry.overrides.iter().map(|other| match &other.rule {
+            Rule::Limits(limits) => card(limits),
+            _ => None,
+        });
+        EntryCards { own: card(&entry.limits), rules: rules.collect() }
+    };
+    policy.entries.iter().enumerate().map(made).collect()
+}
+
+/// The longest name of subjects in a header; a longer one is a number.
+const MAX_SUBJECT_BYTES: usize = 24;
+
+/// The policy's name; where it has several entries, with the entry's subject: `api/user`. A
+/// subject that would be long, or the same as another's, is the entry's number, from 1.
+fn name(policy: &Policy, number: usize, entry: &Entry) -> String {
+    if policy.entries.len() == 1 {
+        return policy.name.clone();
+    }
+    let subject = |entry: &Entry| {
+        let names: Vec<String> = entry.subject.iter().map(Dimension::name).collect();
+        names.join("+")
+    };
+    let own = subject(entry);
+    let same = policy.entries.iter().filter(|other| subject(other) == own).count();
+    if own.len() > MAX_SUBJECT_BYTES || same > 1 {
+        return format!("{}/{}", policy.name, number + 1);
+    }
+    format!("{}/{own}", policy.name)
+}

@@ -1,0 +1,37 @@
+//! Where servers and routers leave what they know of a request.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::Extensions;
+
+/// The other end of the connection: as axum tells it, or a `SocketAddr` that the server inserted.
+#[inline]
+pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
+    #[cfg(feature = "axum")]
+    if let Some(info) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
+        return Some(info.0.ip());
+    }
+    extensions.get::<SocketAddr>().map(SocketAddr::ip)
+}
+
+/// The template of the route that matched.
+#[inline]
+pub(super) fn route(extensions: &Extensions) -> Option<&str> {
+    #[cfg(feature = "axum")]
+    if let Some(route) = extensions.get::<axum::extract::MatchedPath>() {
+        return Some(route.as_str());
+    }
+    let _ = extensions;
+    None
+}
+
+/// The whole path, where a router that is nested in another has taken a part of it away.
+#[inline]
+pub(super) fn path(extensions: &Extensions) -> Option<&str> {
+    #[cfg(feature = "axum")]
+    if let Some(uri) = extensions.get::<axum::extract::OriginalUri>() {
+        return Some(uri.0.path());
+    }
+    let _ = extensions;
+    None
+}

@@ -1,0 +1,266 @@
+//! What this front tells of a request: the fields that policies look at.
+
+use core::cell::{OnceCell, Ref, RefCell};
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::HOST;
+use http::{Extensions, Request};
+use tollgate_policy::{Field, Fields};
+
+use super::extensions;
+use super::mistakes::{Mistake, Mistakes};
+use crate::identity::{
+    Case, ClientAddress, Head, Identity, Missing, Value, What, Why, header_text, normal_path,
+};
+
+type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
+type RouteFunction = Arc<dyn Fn(&Extensions) -> Option<String> + Send + Sync>;
+
+/// Which identity is which field.
+#[derive(Clone)]
+pub(super) struct Front {
+    pub(super) client: ClientAddress,
+    /// The same, for sentences about it.
+    pub(super) client_identity: Identity,
+    pub(super) user: Option<Identity>,
+    pub(super) api_key: Option<Identity>,
+    pub(super) custom: Vec<(Box<str>, Identity)>,
+    pub(super) peer: Option<PeerFunction>,
+    pub(super) route: Option<RouteFunction>,
+}
+
+impl Front {
+    pub(super) fn new() -> Self {
+        Self {
+            client: ClientAddress::peer(),
+            client_identity: Identity::client(ClientAddress::peer()),
+            user: None,
+            api_key: None,
+            custom: Vec::new(),
+            peer: None,
+            route: None,
+        }
+    }
+
+    /// True when this front can tell the field of some request.
+    pub(super) fn tells(&self, field: &Field) -> bool {
+        match field {
+            Field::User => self.user.is_some(),
+            Field::ApiKey => self.api_key.is_some(),
+            Field::Custom(name) => self.custom.iter().any(|(known, _)| known == name),
+            Field::Route => self.route.is_some() || cfg!(feature = "axum"),
+            _ => true,
+        }
+    }
+
+    /// The identity that a field is.
+    fn identity(&self, field: &Field) -> Option<&Identity> {
+        match field {
+            Field::User => self.user.as_ref(),
+            Field::ApiKey => self.api_key.as_ref(),
+            Field::Custom(name) => {
+                self.custom.iter().find(|(known, _)| known == name).map(|(_, identity)| identity)
+            }
+            _ => None,
+        }
+    }
+
+    /// Why a request is refused for a field.
+    pub(super) fn missing<'m>(&'m self, field: &'m Field, why: Why) -> Missing<'m> {
+        let what = match field {
+            Field::Ip => What::Identity(&self.client_identity),
+            Field::Host => What::Host,
+            Field::Header(name) => What::Header(name),
+            Field::Custom(name) => self.identity(field).map_or(What::Field(name), What::Identity),
+            Field::User => self.identity(field).map_or(What::Field("user"), What::Identity),
+            Field::ApiKey => self.identity(field).map_or(What::Field("api_key"), What::Identity),
+            _ => What::Field(""),
+        };
+        Missing { what, why }
+    }
+}
+
+/// A request as policies see it. What was malformed is kept: it must never pass for absent.
+pub(super) struct RequestFields<'r> {
+    head: Head<'r>,
+    front: &'r Front,
+    mistakes: &'r Mistakes,
+    client: OnceCell<Option<Value<'static>>>,
+    /// Hashing it costs about a microsecond.
+    api_key: OnceCell<Option<Value<'r>>>,
+    route: OnceCell<Option<Cow<'r, str>>>,
+    faults: RefCell<Vec<(Field, Why)>>,
+}
+
+impl<'r> RequestFields<'r> {
+    #[inline]
+    pub(super) fn new<B>(
+        request: &'r Request<B>,
+        front: &'r Front,
+        mistakes: &'r Mistakes,
+    ) -> Self {
+        let mut head = Head::of(request);
+        let found = match &front.peer {
+            Some(function) => function(request.extensions()),
+            None => extensions::peer(request.extensions()),
+        };
+        if let Some(peer) = found {
+            head = head.with_peer(peer);
+        }
+        Self {
+            head,
+            front,
+            mistakes,
+            client: OnceCell::new(),
+            api_key: OnceCell::new(),
+            route: OnceCell::new(),
+            faults: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// The fields that were looked at and malformed.
+    #[inline]
+    pub(super) fn faults(&self) -> Ref<'_, Vec<(Field, Why)>> {
+        self.faults.borrow()
+    }
+
+    /// Why a field that is missed is: it is not there, or it is no number where one was wanted.
+    pub(super) fn why_missing(&self, field: &Field) -> Why {
+        match field {
+            Field::Ip => Why::NoPeer,
+            Field::Route => Why::NoRoute,
+            other if self.field(other).is_some() => Why::NoNumber,
+            _ => Why::Absent,
+        }
+    }
+
+    #[cold]
+    fn malformed(&self, field: &Field, why: Why) {
+        self.faults.borrow_mut().push((field.clone(), why));
+    }
+
+    /// A value, or none: what is malformed is remembered.
+    #[inline]
+    fn keep<T>(&self, field: &Field, found: Result<T, Why>) -> Option<T> {
+        match found {
+            Ok(value) => Some(value),
+            Err(Why::Absent | Why::NoRoute) => None,
+            Err(why) => {
+                self.malformed(field, why);
+                None
+            }
+        }
+    }
+
+    fn ip(&self) -> Option<Value<'static>> {
+        let Some(peer) = self.head.peer() else {
+            self.mistakes.report(Mistake::NoPeer);
+            return None;
+        };
+        let client = self.front.client.client(peer, self.head.headers());
+        if let Some(remark) = client.remark() {
+            self.mistakes.report(Mistake::Address(remark));
+        }
+        Some(client.value())
+    }
+
+    fn of(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
+        let identity = identity?;
+        let value = self.keep(field, identity.value(&self.head).map_err(|missing| missing.why()));
+        if identity.is_own() && value.as_ref().is_some_and(|value| is_whole_ipv6(value.as_str())) {
+            self.mistakes.report(Mistake::WholeIpv6);
+        }
+        value
+    }
+
+    fn host(&self) -> Option<Cow<'_, str>> {
+        let authority = match self.head.uri().host() {
+            Some(host) => host,
+            None => {
+                let text = self.keep(&Field::Host, header_text(self.head.headers(), HOST))?;
+                without_port(text)
+            }
+        };
+        let host = authority.strip_suffix('.').unwrap_or(authority);
+        if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return Some(Cow::Owned(host.to_ascii_lowercase()));
+        }
+        Some(Cow::Borrowed(host))
+    }
+
+    fn route(&self) -> Option<Cow<'r, str>> {
+        let extensions = self.head.extensions();
+        match &self.front.route {
+            Some(function) => function(extensions).map(Cow::Owned),
+            None => extensions::route(extensions).map(Cow::Borrowed),
+        }
+    }
+}
+
+impl Fields for RequestFields<'_> {
+    #[inline]
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        match field {
+            Field::Ip => {
+                let client = self.client.get_or_init(|| self.ip()).as_ref()?;
+                Some(Cow::Borrowed(client.as_str()))
+            }
+            Field::Host => self.host(),
+            Field::Method => Some(Cow::Borrowed(self.head.method().as_str())),
+            Field::Path => {
+                let path = extensions::path(self.head.extensions());
+                Some(normal_path(path.unwrap_or(self.head.uri().path()), Case::Keep))
+            }
+            Field::Route => self.route.get_or_init(|| self.route()).as_deref().map(Cow::Borrowed),
+            Field::Header(name) => {
+                self.keep(field, header_text(self.head.headers(), &**name)).map(Cow::Borrowed)
+            }
+            Field::ApiKey => {
+                let made = || self.of(field, self.front.identity(field));
+                let key = self.api_key.get_or_init(made).as_ref()?;
+                Some(Cow::Borrowed(key.as_str()))
+            }
+            other => self.of(other, self.front.identity(other)).map(Value::into_cow),
+        }
+    }
+}
+
+/// A host without its port: `[::1]:80` is `[::1]`.
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port))
+            if port.bytes().all(|b| b.is_ascii_digit())
+                && (!host.contains(':') || host.ends_with(']')) =>
+        {
+            host
+        }
+        _ => authority,
+    }
+}
+
+/// True for an IPv6 address as a whole, which is no identity: one customer has 2^64 of them.
+fn is_whole_ipv6(text: &str) -> bool {
+    text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_no_part_of_a_host() {
+        for (authority, host) in [
+            ("a.example", "a.example"),
+            ("a.example:80", "a.example"),
+            ("a.example:", "a.example"),
+            ("[2001:db8::1]:443", "[2001:db8::1]"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("a.example:http", "a.example:http"),
+            ("2001:db8::1", "2001:db8::1"),
+        ] {
+            assert_eq!(without_port(authority), host);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Mistakes in a set-up that can be seen while it runs, each reported once.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+
+use tollgate_policy::Field;
+
+use crate::identity::Remark;
+
+/// A mistake in a set-up. `docs/mistakes.md` explains each.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Mistake {
+    /// A request met the same limits twice; it was decided once.
+    LayeredTwice,
+    /// The server tells no peer address: such requests get 500.
+    NoPeer,
+    /// Something is odd about the headers that name clients.
+    Address(Remark),
+    /// An identity of your own gave a whole IPv6 address.
+    WholeIpv6,
+    /// Policies look at fields that this layer does not tell.
+    NotTold(Vec<Field>),
+    /// Many layers were dropped after one or two requests.
+    MadeForEachRequest,
+}
+
+impl Mistake {
+    /// The kinds, so that each is reported once.
+    const KINDS: usize = 11;
+
+    fn kind(&self) -> usize {
+        match self {
+            Self::LayeredTwice => 0,
+            Self::NoPeer => 1,
+            Self::WholeIpv6 => 2,
+            Self::NotTold(_) => 3,
+            Self::MadeForEachRequest => 4,
+            Self::Address(remark) => match remark {
+                Remark::HeaderFromStranger => 5,
+                Remark::NoHeader => 6,
+                Remark::Unreadable => 7,
+                Remark::OnlyProxies => 8,
+                Remark::TooFewHops => 9,
+                Remark::TooManyHops => 10,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LayeredTwice => f.write_str(
+                "a request met the same limits twice, and was decided once: the layer stands both \
+                 outside and inside. Keep the outer one",
+            ),
+            Self::NoPeer => f.write_str(
+                "the server tells no peer address, so that clients cannot be told apart: with axum \
+                 serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
+            ),
+            Self::Address(remark) => remark.fmt(f),
+            Self::WholeIpv6 => f.write_str(
+                "an identity of your own is a whole IPv6 address, of which one customer has 2^64: \
+                 use `Identity::client`, which counts the /64",
+            ),
+            Self::NotTold(fields) => {
+                f.write_str("policies look at ")?;
+                for (i, field) in fields.iter().enumerate() {
+                    write!(f, "{}`{field}`", if i > 0 { ", " } else { "" })?;
+                }
+                f.write_str(", which this layer does not tell: it is absent from every request")
+            }
+            Self::MadeForEachRequest => f.write_str(
+                "many layers were dropped after one or two requests, each with counts of its own: \
+                 make the layer once, not for each request or connection",
+            ),
+        }?;
+        f.write_str(" (docs/mistakes.md)")
+    }
+}
+
+pub(super) type Told = Arc<dyn Fn(&Mistake) + Send + Sync>;
+
+/// Reports each mistake once.
+pub(super) struct Mistakes {
+    reported: [AtomicBool; Mistake::KINDS],
+    told: Option<Told>,
+}
+
+impl Mistakes {
+    pub(super) fn new(told: Option<Told>) -> Self {
+        Self { reported: [const { AtomicBool::new(false) }; Mistake::KINDS], told }
+    }
+
+    /// Reports a mistake, unless one of its kind was reported before.
+    #[inline]
+    pub(super) fn report(&self, mistake: Mistake) {
+        // Read first: what happens with every request must not write to shared memory.
+        if let Some(reported) = self.reported.get(mistake.kind())
+            && !reported.load(Ordering::Relaxed)
+            && !reported.swap(true, Ordering::Relaxed)
+        {
+            self.tell(&mistake);
+        }
+    }
+
+    /// Reports a mistake again, for those that a reload can bring anew.
+    pub(super) fn report_anew(&self, mistake: &Mistake) {
+        self.tell(mistake);
+    }
+
+    #[cold]
+    fn tell(&self, mistake: &Mistake) {
+        match &self.told {
+            Some(told) => told(mistake),
+            None => tracing::warn!(target: "tollgate", "{mistake}"),
+        }
+    }
+}
+
+/// How many layers in a row were dropped after at most two requests.
+static SHORT_LIVED: AtomicU32 = AtomicU32::new(0);
+
+/// So many of them are no accident.
+const MANY_SHORT_LIVED: u32 = 32;
+
+/// A layer is gone that has decided `requests`. True when it was one too many that were short.
+pub(super) fn one_is_gone(requests: u64) -> bool {
+    match requests {
+        // One that was never asked is a router that was built for something else, as for a test.
+        0 => false,
+        1 | 2 => (SHORT_LIVED.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(MANY_SHORT_LIVED),
+        _ => {
+            SHORT_LIVED.store(0, Ordering::Relaxed);
+            false
+        }
+    }
+}

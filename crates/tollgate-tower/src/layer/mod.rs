@@ -1,0 +1,312 @@
+//! The layer, its settings, and what all of its services share.
+
+mod body;
+mod cards;
+mod charge;
+mod extensions;
+mod front;
+mod future;
+mod mistakes;
+mod service;
+mod share;
+
+use core::fmt;
+use core::sync::atomic::AtomicU64;
+use core::time::Duration;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::Extensions;
+use tollgate::{MemoryStore, ParseError, Store};
+use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
+use tower_layer::Layer;
+
+use crate::answer::{Answers, Profile};
+use crate::identity::{ClientAddress, Identity};
+
+pub use body::ResponseBody;
+pub use charge::{Charges, ResponseHead};
+pub use future::ResponseFuture;
+pub use mistakes::Mistake;
+pub use service::Tollgate;
+pub use share::Share;
+
+use cards::Cards;
+use charge::Charging;
+use front::Front;
+use mistakes::{Mistakes, Told};
+use share::Times;
+
+/// When to ask again after a store has failed, unless said otherwise: 1 s.
+pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
+
+/// Limits before a service: a tower layer. Cheap to clone; clones, and all services that it makes,
+/// are one limiter. What it does is in `docs/middleware.md`.
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use std::net::SocketAddr;
+/// use tollgate_tower::TollgateLayer;
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// # futures_executor::block_on(async {
+/// let limits = TollgateLayer::per_client("2/h")?;
+/// let mut service = limits.layer(service_fn(async |_: Request<String>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(String::from("hello")))
+/// }));
+/// for status in [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+///     let mut request = Request::new(String::new());
+///     // What a server does; with the feature `axum`, what axum does.
+///     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 4711)));
+///     let response = service.ready().await?.call(request).await?;
+///     assert_eq!(response.status(), status);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct TollgateLayer<S>(Arc<Shared<S>>);
+
+/// What all services of a layer share.
+pub(crate) struct Shared<S> {
+    gate: Gate<S>,
+    front: Front,
+    answers: Answers,
+    show_revision: bool,
+    retry_when_unavailable: Duration,
+    charging: Charging,
+    cards: Cards,
+    mistakes: Mistakes,
+    times: Times,
+    /// The newest revision that was seen.
+    newest: AtomicU64,
+}
+
+impl TollgateLayer<MemoryStore> {
+    /// Limits for each client, by its peer address, counted in memory.
+    ///
+    /// # Errors
+    /// What is no limit: the notation is in `docs/notation.md`.
+    pub fn per_client(limits: &str) -> Result<Self, ParseError> {
+        // Memory does not fail; were it to, nobody should get through uncounted.
+        let policy = Policy::new("client", OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
+        let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
+            ParseError::whole(limits, problems.to_string(), "give limits, as `10/s, 240/h`")
+        })?;
+        Self::new(Gate::new(policies, MemoryStore::new())?)
+    }
+}
+
+impl<S: Store + 'static> TollgateLayer<S> {
+    /// A layer that asks `gate`, with the settings of [`TollgateLayer::builder`].
+    ///
+    /// # Errors
+    /// As [`Builder::build`].
+    pub fn new(gate: Gate<S>) -> Result<Self, ParseError> {
+        Self::builder(gate).build()
+    }
+
+    /// A layer that asks `gate`, to be set up: clients by their peer address, the headers of the
+    /// IETF's draft, nothing else.
+    pub fn builder(gate: Gate<S>) -> Builder<S> {
+        Builder {
+            gate,
+            front: Front::new(),
+            profile: Profile::default(),
+            expose: false,
+            show_revision: false,
+            retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
+            charging: Charging::default(),
+            told: None,
+        }
+    }
+
+    /// The gate: its counters, its policies, its store.
+    #[must_use]
+    pub fn gate(&self) -> &Gate<S> {
+        &self.0.gate
+    }
+
+    /// How much of the requests' time was spent on limiting.
+    #[must_use]
+    pub fn share(&self) -> Share {
+        self.0.times.share()
+    }
+
+    /// What was given back and charged more after responses.
+    #[must_use]
+    pub fn charges(&self) -> Charges {
+        self.0.charging.charges()
+    }
+}
+
+impl<S> Clone for TollgateLayer<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> fmt::Debug for TollgateLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TollgateLayer").field("answers", &self.0.answers).finish_non_exhaustive()
+    }
+}
+
+impl<S, I> Layer<I> for TollgateLayer<S> {
+    type Service = Tollgate<I, S>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        Tollgate::new(inner, Arc::clone(&self.0))
+    }
+}
+
+impl<S> Drop for Shared<S> {
+    fn drop(&mut self) {
+        if mistakes::one_is_gone(self.times.requests()) {
+            self.mistakes.report(Mistake::MadeForEachRequest);
+        }
+    }
+}
+
+/// The settings of a [`TollgateLayer`].
+#[must_use = "`build` makes the layer"]
+pub struct Builder<S> {
+    gate: Gate<S>,
+    front: Front,
+    profile: Profile,
+    expose: bool,
+    show_revision: bool,
+    retry_when_unavailable: Duration,
+    charging: Charging,
+    told: Option<Told>,
+}
+
+impl<S: Store + 'static> Builder<S> {
+    /// How the client's address is found, the field `ip`: the peer's unless said otherwise.
+    pub fn client(mut self, client: ClientAddress) -> Self {
+        self.front.client_identity = Identity::client(client.clone());
+        self.front.client = client;
+        self
+    }
+
+    /// Who is logged in, the field `user`.
+    pub fn user(mut self, user: Identity) -> Self {
+        self.front.user = Some(user);
+        self
+    }
+
+    /// The key of the caller, the field `api_key`.
+    pub fn api_key(mut self, key: Identity) -> Self {
+        self.front.api_key = Some(key);
+        self
+    }
+
+    /// The field `field.NAME`; the last of a name counts.
+    pub fn field(mut self, name: &str, identity: Identity) -> Self {
+        self.front.custom.retain(|(known, _)| **known != *name);
+        self.front.custom.push((name.into(), identity));
+        self
+    }
+
+    /// Where the server has left the peer's address, when neither axum did nor a `SocketAddr` is
+    /// among the extensions.
+    pub fn peer(
+        mut self,
+        peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
+    ) -> Self {
+        self.front.peer = Some(Arc::new(peer));
+        self
+    }
+
+    /// Where a router has left the template of the route that matched, the field `route`.
+    pub fn route(
+        mut self,
+        route: impl Fn(&Extensions) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.front.route = Some(Arc::new(route));
+        self
+    }
+
+    /// Which headers tell clients about their limits.
+    pub fn profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// Whether pages of other origins may see those headers: no unless said otherwise.
+    pub fn expose(self, expose: bool) -> Self {
+        Self { expose, ..self }
+    }
+
+    /// Whether every answer has the header `Tollgate-Revision`: no unless said otherwise.
+    pub fn show_revision(self, show: bool) -> Self {
+        Self { show_revision: show, ..self }
+    }
+
+    /// What `Retry-After` says when the store failed and the rule is `deny`.
+    pub fn retry_when_unavailable(self, after: Duration) -> Self {
+        Self { retry_when_unavailable: after, ..self }
+    }
+
+    /// Gives the charge back when this says so of a response, and when the service ended with an
+    /// error.
+    pub fn refund_when(
+        mut self,
+        refund: impl Fn(&ResponseHead<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.charging.refund_when = Some(Arc::new(refund));
+        self
+    }
+
+    /// Charges as many more units as this says of a response, as far as they remain.
+    pub fn extra_cost(
+        mut self,
+        cost: impl Fn(&ResponseHead<'_>) -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        self.charging.extra_cost = Some(Arc::new(cost));
+        self
+    }
+
+    /// Told of each mistake in the set-up, in place of a warning of `tracing`.
+    pub fn on_mistake(mut self, told: impl Fn(&Mistake) + Send + Sync + 'static) -> Self {
+        self.told = Some(Arc::new(told));
+        self
+    }
+
+    /// The layer.
+    ///
+    /// # Errors
+    /// Policies that look at a field which this layer does not tell.
+    pub fn build(self) -> Result<TollgateLayer<S>, ParseError> {
+        // In this order, so that policies that are replaced meanwhile are taken as new ones.
+        let revision = self.gate.revision();
+        let policies = self.gate.policies();
+        let shared = Shared {
+            answers: Answers::new(self.profile).expose(self.expose),
+            gate: self.gate,
+            front: self.front,
+            show_revision: self.show_revision,
+            retry_when_unavailable: self.retry_when_unavailable,
+            charging: self.charging,
+            cards: Cards::default(),
+            mistakes: Mistakes::new(self.told),
+            times: Times::default(),
+            newest: AtomicU64::new(revision.number),
+        };
+        shared.cards.make(&policies, revision.number);
+        if let Some(field) = shared.not_told(&policies).first() {
+            return Err(ParseError::whole(
+                &field.to_string(),
+                format!("policies look at `{field}`, and this layer does not tell it"),
+                "say what it is with the builder: `user`, `api_key`, `field` or `route`; with axum, \
+                 the feature `axum` tells the route",
+            ));
+        }
+        Ok(TollgateLayer(Arc::new(shared)))
+    }
+}
+
+impl<S> fmt::Debug for Builder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,332 @@
+//! What a request gets: by what it is, what is malformed, and how it is cancelled.
+
+use std::future::Future as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use http::{HeaderValue, Request, Response, StatusCode};
+use tollgate::{Limiter, MemoryStore};
+use tollgate_policy::{Authority, Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
+use tollgate_tower::answer::{Profile, Reset};
+use tollgate_tower::identity::{ApiKey, Hashing, Identity};
+use tollgate_tower::{Builder, TollgateLayer};
+use tower::{Layer as _, Service as _, ServiceExt as _};
+
+use crate::common::{from, gate, policies, send, status};
+
+fn builder(toml: &str) -> Builder<MemoryStore> {
+    TollgateLayer::builder(gate(policies(toml)).0)
+}
+
+fn served(layer: TollgateLayer<MemoryStore>) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer)
+}
+
+/// A policy with these lines.
+fn policy(lines: &str) -> String {
+    format!("[[policies]]\nname = \"p\"\non_failure = \"deny\"\n{lines}")
+}
+
+#[tokio::test]
+async fn ten_lines_are_enough() {
+    let app = served(TollgateLayer::per_client("2/h").unwrap());
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[]).await, expected);
+    }
+    // One /64 is one client, and IPv4 in IPv6 is the IPv4 address.
+    assert_eq!(status(&app, "::ffff:192.0.2.1", &[]).await, 429);
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "2001:db8::1", &[]).await, expected);
+    }
+    assert_eq!(status(&app, "2001:db8::2", &[]).await, 429);
+    assert_eq!(status(&app, "2001:db8:0:1::1", &[]).await, 200);
+    let wrong = TollgateLayer::per_client("2/fortnight").unwrap_err();
+    assert!(wrong.to_string().contains("fortnight"), "{wrong}");
+}
+
+#[tokio::test]
+async fn routes_share_one_limiter() {
+    let layer = TollgateLayer::per_client("3/h").unwrap();
+    let app = Router::new()
+        .route("/", get(|| async { "hello" }).layer(layer.clone()))
+        .nest("/api", Router::new().route("/", get(|| async { "api" })).layer(layer));
+    let ask = async |path: &str| {
+        let mut request = from("192.0.2.1", &[]);
+        *request.uri_mut() = path.parse().unwrap();
+        send(&app, request).await.status.as_u16()
+    };
+    assert_eq!(
+        [ask("/").await, ask("/api").await, ask("/").await, ask("/api").await],
+        [200, 200, 200, 429]
+    );
+}
+
+#[tokio::test]
+async fn a_malformed_field_is_refused_and_never_taken_as_absent() {
+    let limits = r#"limits = [
+        { subject = "user", limit = "1/h", absent = "skip" },
+        { subject = "header.x-tenant", limit = "1/h", absent = "skip" },
+    ]"#;
+    let layer = builder(&policy(limits)).user(Identity::header("x-user").unwrap()).build().unwrap();
+    let app = served(layer.clone());
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+    for name in ["x-user", "x-tenant"] {
+        let twice = send(&app, from("192.0.2.1", &[(name, "a"), (name, "b")])).await;
+        assert_eq!(twice.status, StatusCode::BAD_REQUEST, "{name}");
+        assert!(
+            twice.body.contains(&format!("the header `{name}` is given several times")),
+            "{}",
+            twice.body
+        );
+        let long = "x".repeat(1_025);
+        assert_eq!(status(&app, "192.0.2.1", &[(name, &long)]).await, 400);
+        let mut latin = from("192.0.2.1", &[]);
+        latin.headers_mut().insert(name, HeaderValue::from_bytes(b"\xe4").unwrap());
+        assert_eq!(send(&app, latin).await.status, 400);
+    }
+    // None of these was counted.
+    assert_eq!(status(&app, "192.0.2.1", &[("x-user", "a"), ("x-tenant", "t")]).await, 200);
+    assert_eq!(status(&app, "192.0.2.1", &[("x-user", "a")]).await, 429);
+    // A header that no policy looks at may be as it likes.
+    assert_eq!(status(&app, "192.0.2.1", &[("x-other", "a"), ("x-other", "b")]).await, 200);
+}
+
+#[tokio::test]
+async fn a_malformed_field_of_a_condition_is_no_way_around_the_policy() {
+    let lines =
+        "when = { header.x-tier = \"free\" }\nlimits = [{ subject = \"ip\", limit = \"1/h\" }]";
+    let app = served(builder(&policy(lines)).build().unwrap());
+    assert_eq!(status(&app, "192.0.2.1", &[("x-tier", "free")]).await, 200);
+    assert_eq!(status(&app, "192.0.2.1", &[("x-tier", "free")]).await, 429);
+    assert_eq!(status(&app, "192.0.2.1", &[("x-tier", "free"), ("x-tier", "gold")]).await, 400);
+    assert_eq!(status(&app, "192.0.2.1", &[("x-tier", "gold")]).await, 200);
+}
+
+#[tokio::test]
+async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
+    let lines = "shadow = true\nlimits = [{ subject = \"header.x-tenant\", limit = \"1/h\", absent = \"deny\" }]";
+    let layer = builder(&policy(lines)).build().unwrap();
+    let app = served(layer.clone());
+    for headers in [
+        &[][..],
+        &[("x-tenant", "a"), ("x-tenant", "b")],
+        &[("x-tenant", "a")],
+        &[("x-tenant", "a")],
+    ] {
+        assert_eq!(status(&app, "192.0.2.1", headers).await, 200);
+    }
+    let counters = layer.gate().counters();
+    let of = |outcome| counters[0].1.of(outcome, Authority::Shadow);
+    assert_eq!((of(Outcome::Missing), of(Outcome::Allowed), of(Outcome::Denied)), (2, 1, 1));
+}
+
+#[tokio::test]
+async fn each_refusal_has_its_status() {
+    let limits = r#"
+        cost = { from = "header.x-weight", max = 5, otherwise = "deny" }
+        [[policies.limits]]
+        subject = "api_key"
+        limit = "3/h"
+        absent = "deny"
+        overrides = [{ when = { header.x-plan = "none" }, limit = "banned" }]
+    "#;
+    let hashing = Hashing::keyed(b"a secret of 20 bytes").unwrap();
+    let key = Identity::api_key(ApiKey::bearer(hashing));
+    let app = served(builder(&policy(limits)).api_key(key).build().unwrap());
+    let bearer = ("authorization", "Bearer k-1");
+    for (headers, status, says) in [
+        (&[bearer, ("x-weight", "3")][..], 200, "hello"),
+        (&[bearer, ("x-weight", "1")], 429, "Ask again in"),
+        (&[bearer, ("x-weight", "4")], 422, "costs more than 3"),
+        (&[bearer, ("x-weight", "6")], 422, "costs more than 5"),
+        (&[bearer], 400, "the header `x-weight` is missing"),
+        (&[bearer, ("x-weight", "lots")], 400, "the header `x-weight` is no whole number from 1"),
+        (&[("x-weight", "1")], 401, "the bearer key is missing"),
+        (&[bearer, ("x-weight", "1"), ("x-plan", "none")], 403, "banned"),
+    ] {
+        let seen = send(&app, from("192.0.2.1", headers)).await;
+        assert_eq!(seen.status.as_u16(), status, "{}", seen.body);
+        assert!(seen.body.contains(says), "{says}: {}", seen.body);
+        assert_eq!(seen.header("retry-after").is_some(), status == 429, "{says}");
+        if status != 200 {
+            assert_eq!(seen.header("content-type"), Some("application/problem+json"));
+            serde_json::from_str::<serde_json::Value>(&seen.body).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn profiles_choose_the_headers() {
+    let limits = "limits = [{ subject = \"ip\", limit = \"5/h via gcra\" }]";
+    for (profile, names) in [
+        (Profile::Draft, &["ratelimit-policy", "ratelimit"][..]),
+        (
+            Profile::Legacy(Reset::Delta),
+            &["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"],
+        ),
+        (Profile::None, &[]),
+    ] {
+        let layer = builder(&policy(limits)).profile(profile).expose(true).build().unwrap();
+        let seen = send(&served(layer), from("192.0.2.1", &[])).await;
+        let all = [
+            "ratelimit-policy",
+            "ratelimit",
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ];
+        for name in all {
+            assert_eq!(seen.header(name).is_some(), names.contains(&name), "{profile:?} {name}");
+        }
+        assert!(seen.header("access-control-expose-headers").unwrap().contains("Retry-After"));
+        assert_eq!(seen.header("tollgate-revision"), None);
+    }
+}
+
+#[tokio::test]
+async fn routes_hosts_and_paths_are_told_in_one_form() {
+    let toml = r#"
+        match = "first"
+        [[policies]]
+        name = "route"
+        on_failure = "deny"
+        when = { host = "a.example", path = "/users/*" }
+        limits = [{ subject = ["ip", "route"], limit = "2/h", absent = "deny" }]
+        [[policies]]
+        name = "rest"
+        on_failure = "deny"
+        limits = [{ subject = "host", limit = "1/h" }]
+    "#;
+    let users = Router::new().route("/{id}", get(|| async { "user" }));
+    let app = Router::new()
+        .nest("/users", users)
+        .route("/", get(|| async { "hello" }))
+        .layer(builder(toml).build().unwrap());
+    let ask = async |host: &str, path: &str| {
+        let mut request = from("192.0.2.1", &[("host", host)]);
+        *request.uri_mut() = path.parse().unwrap();
+        send(&app, request).await.status.as_u16()
+    };
+    // Any path of the route, any way to write the host, is one count.
+    assert_eq!(ask("a.example", "/users/1").await, 200);
+    assert_eq!(ask("A.Example.:8080", "/users/2").await, 200);
+    assert_eq!(ask("a.example", "/users/3").await, 429);
+    assert_eq!(ask("b.example", "/").await, 200);
+    assert_eq!(ask("B.EXAMPLE:80", "/").await, 429);
+    assert_eq!(ask("b.example.", "/").await, 429);
+}
+
+#[tokio::test]
+async fn what_no_policy_limits_goes_through_unmarked() {
+    let limits = "when = { method = \"POST\" }\nlimits = [{ subject = \"ip\", limit = \"1/h\" }]";
+    let layer = builder(&policy(limits)).build().unwrap();
+    let app = served(layer.clone());
+    for _ in 0..3 {
+        let seen = send(&app, from("192.0.2.1", &[])).await;
+        assert_eq!((seen.status.as_u16(), seen.header("ratelimit")), (200, None));
+    }
+    assert_eq!(layer.gate().unmatched(), 3);
+}
+
+#[tokio::test]
+async fn a_request_of_grpc_gets_a_status_of_grpc() {
+    let app = served(TollgateLayer::per_client("1/h").unwrap());
+    let grpc = [("content-type", "application/grpc+proto")];
+    assert_eq!(send(&app, from("192.0.2.1", &grpc)).await.header("grpc-status"), None);
+    let denied = send(&app, from("192.0.2.1", &grpc)).await;
+    assert_eq!((denied.status.as_u16(), denied.header("grpc-status")), (200, Some("8")));
+    assert!(denied.header("grpc-status-details-bin").is_some());
+    assert_eq!(denied.body, "");
+}
+
+/// A refused request never reaches the service; a dropped one was charged or was not, and nothing
+/// else happens.
+#[tokio::test]
+async fn a_dropped_request_is_charged_once_and_leaves_nothing_behind() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&calls);
+    let inner = tower::service_fn(move |_: Request<Body>| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        async {
+            tokio::task::yield_now().await;
+            Ok::<_, std::convert::Infallible>(Response::new(Body::empty()))
+        }
+    });
+    let layer = TollgateLayer::per_client("3/h").unwrap();
+    let mut service = layer.layer(inner);
+    // Dropped before it was polled, after one poll, and run to its end.
+    drop(service.ready().await.unwrap().call(from("192.0.2.1", &[])));
+    let mut once = Box::pin(service.ready().await.unwrap().call(from("192.0.2.1", &[])));
+    assert!(once.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(once);
+    let last = service.ready().await.unwrap().call(from("192.0.2.1", &[])).await.unwrap();
+    assert_eq!(last.headers()["ratelimit"].to_str().unwrap().split(';').nth(1), Some("r=0"));
+    let denied = service.ready().await.unwrap().call(from("192.0.2.1", &[])).await.unwrap();
+    assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    let all = layer.gate().counters();
+    assert_eq!(all[0].1.of(Outcome::Allowed, Authority::Store), 3);
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_ready_is_not_called() {
+    struct NeverReady;
+    impl tower::Service<Request<Body>> for NeverReady {
+        type Response = Response<Body>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Response<Body>, Self::Error>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Pending
+        }
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            panic!("called though it was not ready");
+        }
+    }
+    impl Clone for NeverReady {
+        fn clone(&self) -> Self {
+            Self
+        }
+    }
+    let mut service = TollgateLayer::per_client("3/h").unwrap().layer(NeverReady);
+    assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+async fn slow() {
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await; // tidy: sleep-ok the work
+}
+
+#[tokio::test]
+async fn the_share_of_the_time_is_measured() {
+    let layer = TollgateLayer::per_client("1000/h").unwrap();
+    assert_eq!((layer.share().timed, layer.share().ratio()), (0, None));
+    let app = Router::new().route("/", get(slow)).layer(layer.clone());
+    for _ in 0..33 {
+        assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+    }
+    let share = layer.share();
+    assert_eq!(share.timed, 3);
+    assert!(share.whole >= std::time::Duration::from_millis(15), "{share:?}");
+    assert!(share.limiting > std::time::Duration::ZERO && share.limiting < share.whole);
+    assert!(share.ratio().unwrap() < 1.0);
+}
+
+/// By code, without a file; and the counts of a library's own limiter are not those of a policy.
+#[tokio::test]
+async fn policies_by_code_are_the_same() {
+    let policy = Policy::new("code", OnFailure::Deny)
+        .when("method", ["GET"])
+        .unwrap()
+        .entry(Entry::new(["header.x-user"], "2/h").unwrap().absent("ip").unwrap());
+    let store = MemoryStore::new();
+    let policies = Policies::new(Combine::First, vec![policy]).unwrap();
+    let app = served(TollgateLayer::new(Gate::new(policies, store.clone()).unwrap()).unwrap());
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[("x-user", "ann")]).await, expected);
+    }
+    let limiter = Limiter::new("2/h".parse().unwrap(), store);
+    assert_eq!(limiter.check_now("header.x-user:ann").unwrap().remaining(), 1);
+}

@@ -1,0 +1,17 @@
+//! The layer before real services: axum, `ab`, Redis, SQLite, policy files that change.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod charging;
+mod common;
+mod faults;
+mod layer;
+mod load;
+mod mistakes;
+mod policies;
+mod reload;
+
+/// The example, as it is run by hand.
+#[path = "../../examples/server.rs"]
+#[allow(unreachable_pub, missing_docs)]
+mod server;

@@ -1,0 +1,203 @@
+//! The mistakes of `docs/mistakes.md`, each reported once, and what is answered meanwhile.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::get;
+use http::{Request, StatusCode};
+use tollgate::{MemoryStore, Store};
+use tollgate_policy::{Field, Gate};
+use tollgate_tower::identity::{AddressHeader, ClientAddress, Identity, Peers, Remark};
+use tollgate_tower::{Builder, Mistake, TollgateLayer};
+
+use crate::common::{from, gate, policies, send, status};
+
+type Reported = Arc<Mutex<Vec<Mistake>>>;
+
+const PER_IP: &str = r#"
+    [[policies]]
+    name = "ip"
+    on_failure = "deny"
+    limits = [{ subject = "ip", limit = "10/h" }]
+"#;
+
+const PER_USER: &str = r#"
+    [[policies]]
+    name = "user"
+    on_failure = "deny"
+    limits = [{ subject = "user", limit = "10/h", absent = "skip" }]
+"#;
+
+/// A builder over these policies that writes down what it reports.
+fn reporting(toml: &str) -> (Builder<MemoryStore>, Reported) {
+    let (gate, _) = gate(policies(toml));
+    let reported = Reported::default();
+    (listened(TollgateLayer::builder(gate), &reported), reported)
+}
+
+fn listened<S: Store + 'static>(builder: Builder<S>, reported: &Reported) -> Builder<S> {
+    let reported = Arc::clone(reported);
+    builder.on_mistake(move |mistake| reported.lock().unwrap().push(mistake.clone()))
+}
+
+fn served(layer: TollgateLayer<impl Store + 'static>) -> Router {
+    Router::new().route("/", get(|| async { "hello" })).layer(layer)
+}
+
+fn taken(reported: &Reported) -> Vec<Mistake> {
+    std::mem::take(&mut reported.lock().unwrap())
+}
+
+#[tokio::test]
+async fn layered_twice_is_one_decision_and_reported_once() {
+    let (builder, reported) = reporting(PER_IP);
+    let layer = builder.build().unwrap();
+    let app = served(layer.clone()).layer(layer.clone()).layer(layer);
+    for left in (0..10).rev() {
+        let seen = send(&app, from("192.0.2.1", &[])).await;
+        assert_eq!(
+            seen.header("ratelimit").map(|text| text.split(';').nth(1).unwrap().to_owned()),
+            Some(format!("r={left}"))
+        );
+        // Written once, too: the outer layer answers.
+        assert_eq!(seen.headers.get_all("ratelimit").iter().count(), 1);
+    }
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
+    assert_eq!(taken(&reported), [Mistake::LayeredTwice]);
+}
+
+#[tokio::test]
+async fn two_layers_made_of_the_same_policies_over_one_store_are_one_decision() {
+    let store = MemoryStore::new();
+    let reported = Reported::default();
+    let layer = || {
+        let gate = Gate::new(policies(PER_IP), store.clone()).unwrap();
+        listened(TollgateLayer::builder(gate), &reported).build().unwrap()
+    };
+    let app = served(layer()).layer(layer());
+    for _ in 0..10 {
+        assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+    }
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
+    assert_eq!(taken(&reported), [Mistake::LayeredTwice]);
+}
+
+#[tokio::test]
+async fn two_layers_with_policies_of_their_own_both_decide() {
+    let (wide, reported) =
+        reporting(&PER_IP.replace("10/h", "3/h").replace("\"ip\"\n", "\"wide\"\n"));
+    let (narrow, also) = reporting(PER_IP);
+    let app = served(narrow.build().unwrap()).layer(wide.build().unwrap());
+    let seen = send(&app, from("192.0.2.1", &[])).await;
+    let limits: Vec<_> = seen.headers.get_all("ratelimit").iter().collect();
+    assert_eq!(limits.len(), 2, "{limits:?}");
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[]).await, expected);
+    }
+    assert!(taken(&reported).is_empty() && taken(&also).is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_tells_no_peer_is_reported() {
+    let (builder, reported) = reporting(PER_IP);
+    let app = served(builder.build().unwrap());
+    for _ in 0..3 {
+        let seen = send(&app, Request::get("/").body(axum::body::Body::empty()).unwrap()).await;
+        assert_eq!(seen.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(seen.body.contains("the client's address is not known"), "{}", seen.body);
+    }
+    assert_eq!(taken(&reported), [Mistake::NoPeer]);
+    assert!(Mistake::NoPeer.to_string().contains("into_make_service_with_connect_info"));
+}
+
+#[tokio::test]
+async fn a_header_from_a_stranger_is_reported() {
+    let (builder, reported) = reporting(PER_IP);
+    let app = served(builder.build().unwrap());
+    // Whatever it says, the peer counts.
+    for n in 0..10 {
+        let spoofed = format!("198.51.100.{n}");
+        assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", &spoofed)]).await, 200);
+    }
+    assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", "203.0.113.9")]).await, 429);
+    assert_eq!(taken(&reported), [Mistake::Address(Remark::HeaderFromStranger)]);
+}
+
+#[tokio::test]
+async fn each_remark_about_addresses_is_reported_once() {
+    let (builder, reported) = reporting(PER_IP);
+    let behind = ClientAddress::behind("10.0.0.0/8".parse().unwrap(), AddressHeader::XForwardedFor);
+    let app = served(builder.client(behind).build().unwrap());
+    let many = ["10.0.0.9"; 40].join(", ");
+    for (headers, remark) in [
+        (&[][..], Remark::NoHeader),
+        (&[("x-forwarded-for", "somebody")], Remark::Unreadable),
+        (&[("x-forwarded-for", "10.0.0.7")], Remark::OnlyProxies),
+        (&[("x-forwarded-for", many.as_str())], Remark::TooManyHops),
+    ] {
+        for _ in 0..2 {
+            let _ = status(&app, "10.0.0.1", headers).await;
+        }
+        assert_eq!(taken(&reported), [Mistake::Address(remark)]);
+    }
+    let (builder, reported) = reporting(PER_IP);
+    let hops = ClientAddress::behind_hops(2, Peers::Any, AddressHeader::XForwardedFor).unwrap();
+    let app = served(builder.client(hops).build().unwrap());
+    for _ in 0..2 {
+        let _ = status(&app, "10.0.0.1", &[("x-forwarded-for", "192.0.2.1")]).await;
+    }
+    assert_eq!(taken(&reported), [Mistake::Address(Remark::TooFewHops)]);
+}
+
+#[tokio::test]
+async fn an_own_identity_that_is_a_whole_ipv6_address_is_reported() {
+    let (builder, reported) = reporting(PER_USER);
+    let own = Identity::own("forwarded user", |head| {
+        Some(head.headers().get("x-user")?.to_str().ok()?.to_owned())
+    });
+    let app = served(builder.user(own).build().unwrap());
+    for user in ["ann", "a:b", "2001:db8:0:1::/64", "192.0.2.1"] {
+        assert_eq!(status(&app, "192.0.2.1", &[("x-user", user)]).await, 200);
+        assert_eq!(taken(&reported), [], "{user}");
+    }
+    for user in ["2001:db8::1", "2001:db8::2"] {
+        assert_eq!(status(&app, "192.0.2.1", &[("x-user", user)]).await, 200);
+    }
+    assert_eq!(taken(&reported), [Mistake::WholeIpv6]);
+}
+
+#[tokio::test]
+async fn fields_that_nobody_tells_are_an_error_at_the_start_and_reported_after_a_reload() {
+    let (builder, _) = reporting(PER_USER);
+    let error = builder.build().unwrap_err();
+    assert!(error.to_string().contains("look at `user`"), "{error}");
+
+    let (builder, reported) = reporting(PER_IP);
+    let layer = builder.build().unwrap();
+    let gate = layer.gate().clone();
+    let app = served(layer);
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+    for _ in 0..2 {
+        gate.replace(policies(PER_USER));
+        for _ in 0..3 {
+            assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+        }
+        // With each reload anew, and not with each request.
+        assert_eq!(taken(&reported), [Mistake::NotTold(vec![Field::User])]);
+    }
+}
+
+#[tokio::test]
+async fn a_layer_made_for_each_request_is_reported() {
+    let reported = Reported::default();
+    // Other tests in this program drop layers, too, so that the run of short ones may begin anew.
+    for _ in 0..5_000 {
+        if !reported.lock().unwrap().is_empty() {
+            break;
+        }
+        let (gate, _) = gate(policies(PER_IP));
+        let layer = listened(TollgateLayer::builder(gate), &reported).build().unwrap();
+        assert_eq!(status(&served(layer), "192.0.2.1", &[]).await, 200);
+    }
+    assert_eq!(taken(&reported), [Mistake::MadeForEachRequest]);
+}
