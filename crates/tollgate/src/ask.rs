@@ -147,17 +147,14 @@ impl<'a> Ask<'a> {
     pub fn partial(self) -> Self {
         Self { partial: true, ..self }
     }
+}
 
-    pub(crate) fn checked(self) -> Result<Self, Error> {
-        check_cost(self.cost)?;
-        let parts = usize::from(self.first.is_some()) + self.more.len();
-        if parts == 0 || parts > MAX_PARTS {
-            return Err(Error::Ask(format!(
-                "a check is over 1 to {MAX_PARTS} subjects, not {parts}"
-            )));
-        }
-        Ok(self)
+/// Refuses a number of subjects that no check can have.
+pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
+    if parts == 0 || parts > MAX_PARTS {
+        return Err(Error::Ask(format!("a check is over 1 to {MAX_PARTS} subjects, not {parts}")));
     }
+    Ok(())
 }
 
 /// Refuses a cost that no check can have.

@@ -184,53 +184,145 @@ pub(crate) fn decide_pair(
 /// `cost` is 1 and up. After an Allow, or when [`Outcome::changed`] says so, the states have
 /// changed and must be kept; otherwise they are as they were.
 pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
-    let cost = match mode {
-        Mode::Whole | Mode::Peek => cost,
-        Mode::Partial | Mode::PeekPartial => {
-            let least = judge_all(parts, now, 1).iter().map(|j| j.remaining).min().unwrap_or(0);
-            // Nothing left is a denial, as for cost 1.
-            cost.min(least).max(1)
+    let limits = parts.iter().map(|part| part.limits.limits().len()).sum();
+    let mut judged = Judged::new(limits);
+    let cost = judged.cost(mode, cost, |judged, cost| {
+        for part in parts.iter_mut() {
+            judged.judge(part.limits, part.states, now, cost);
         }
-    };
-    let judgements = judge_all(parts, now, cost);
-    let admitted = judgements.iter().all(|j| j.retry_after_us == 0);
-    let mut fields: SmallVec<[Fields; 1]> =
-        judgements.iter().map(|j| Fields::uncharged(j, now)).collect();
+    });
+    let admitted = judged.admitted;
     // A count carried over to new numbers is kept by a denial too: carried over again later, from
     // the old numbers, it would not come back when the denial said.
     let carried_over = parts.iter().any(|part| part.carried.contains(&Carried::Over));
     let mut changed = carried_over && !mode.is_peek();
-    let mut index = 0;
+    let mut rest = &mut judged.fields[..];
     for part in parts.iter_mut() {
-        for (i, (limit, place)) in part.limits.limits().iter().zip(part.limits.places()).enumerate()
-        {
-            let mut cell = part.states.cell(*place);
-            let field = &mut fields[index];
-            field.carried = part.carried.get(i).copied().unwrap_or_default();
-            if admitted && !mode.is_peek() {
-                let charged = limit.step().charge(&mut cell, now, cost);
-                field.remaining -= cost;
-                field.reset_after_us = charged.reset_after_us;
-                field.charged_at_us = charged.at_us;
-                changed = true;
-            } else if judgements[index].stepped_back && !mode.is_peek() {
-                limit.step().repair(&mut cell, now);
-                changed = true;
-            }
-            index += 1;
+        let (fields, others) = rest.split_at_mut(part.limits.limits().len());
+        rest = others;
+        for (field, carried) in fields.iter_mut().zip(&part.carried) {
+            field.carried = *carried;
+        }
+        if mode.is_peek() {
+            continue;
+        }
+        if admitted {
+            charge(part.limits, part.states, now, cost, fields);
+            changed = true;
+        } else if judged.stepped_back {
+            mend(part.limits, part.states, now, cost);
+            changed = true;
         }
     }
-    Outcome { granted: if admitted { cost } else { 0 }, fields, changed, receipt: 0, now }
+    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
 
-fn judge_all(parts: &mut [Part<'_>], now: Time, cost: u64) -> SmallVec<[Judgement; 2]> {
-    let mut judgements = SmallVec::new();
-    for part in parts {
-        for (limit, place) in part.limits.limits().iter().zip(part.limits.places()) {
-            judgements.push(limit.step().judge(&mut part.states.cell(*place), now, cost));
+/// As [`decide`] over one part that carries nothing over: what nearly every check is. It sees the
+/// states as what they are, and collects nothing but the answer.
+#[inline]
+pub(crate) fn decide_set(
+    limits: &LimitSet,
+    states: &mut impl States,
+    now: Time,
+    cost: u64,
+    mode: Mode,
+) -> Outcome {
+    let mut judged = Judged::new(limits.limits().len());
+    let cost = judged.cost(mode, cost, |judged, cost| judged.judge(limits, states, now, cost));
+    let admitted = judged.admitted;
+    let mut changed = false;
+    if !mode.is_peek() {
+        if admitted {
+            charge(limits, states, now, cost, &mut judged.fields);
+            changed = true;
+        } else if judged.stepped_back {
+            mend(limits, states, now, cost);
+            changed = true;
         }
     }
-    judgements
+    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+}
+
+/// What the limits of a check say before anything is charged.
+struct Judged {
+    fields: SmallVec<[Fields; 1]>,
+    admitted: bool,
+    stepped_back: bool,
+}
+
+impl Judged {
+    #[inline]
+    fn new(limits: usize) -> Self {
+        Self { fields: SmallVec::with_capacity(limits), admitted: true, stepped_back: false }
+    }
+
+    /// Judges `cost`, or for a partial ask as much of it as remains; answers what was judged.
+    #[inline]
+    fn cost(&mut self, mode: Mode, cost: u64, mut judge: impl FnMut(&mut Self, u64)) -> u64 {
+        let cost = match mode {
+            Mode::Whole | Mode::Peek => cost,
+            Mode::Partial | Mode::PeekPartial => {
+                judge(self, 1);
+                let least = self.fields.iter().map(|field| field.remaining).min().unwrap_or(0);
+                self.fields.clear();
+                (self.admitted, self.stepped_back) = (true, false);
+                // Nothing left is a denial, as for cost 1.
+                cost.min(least).max(1)
+            }
+        };
+        judge(self, cost);
+        cost
+    }
+
+    #[inline]
+    fn judge<S: States + ?Sized>(
+        &mut self,
+        limits: &LimitSet,
+        states: &mut S,
+        now: Time,
+        cost: u64,
+    ) {
+        for (limit, place) in limits.limits().iter().zip(limits.places()) {
+            let judgement = limit.step().judge(&mut states.cell(*place), now, cost);
+            self.admitted &= judgement.retry_after_us == 0;
+            self.stepped_back |= judgement.stepped_back;
+            self.fields.push(Fields::uncharged(&judgement, now));
+        }
+    }
+
+    #[inline]
+    fn outcome(self, now: Time) -> Outcome {
+        Outcome { granted: 0, fields: self.fields, changed: false, receipt: 0, now }
+    }
+}
+
+/// Charges an admitted cost to every limit of a set, and says so in its fields.
+#[inline]
+fn charge<S: States + ?Sized>(
+    limits: &LimitSet,
+    states: &mut S,
+    now: Time,
+    cost: u64,
+    fields: &mut [Fields],
+) {
+    for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
+        let charged = limit.step().charge(&mut states.cell(*place), now, cost);
+        field.remaining -= cost;
+        field.reset_after_us = charged.reset_after_us;
+        field.charged_at_us = charged.at_us;
+    }
+}
+
+/// Mends the states of a set that lie in the future.
+#[cold]
+fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let mut cell = states.cell(*place);
+        // Judged again rather than kept: clocks step back seldom, and checks are many.
+        if limit.step().judge(&mut cell, now, cost).stepped_back {
+            limit.step().repair(&mut cell, now);
+        }
+    }
 }
 
 /// True for words that a count of these limits can have. A store whose states may come from

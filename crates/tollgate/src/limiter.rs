@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::ask::{Ask, AskPart, SubjectText, check_cost};
+use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_parts};
 use crate::decision::{Decision, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -101,7 +101,6 @@ impl Limiter<MemoryStore> {
         self.answer_many(Ask::new(text).under(limits).cost(cost), peek)
     }
 
-    #[cold]
     #[inline(never)]
     fn answer_many<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         let (parts, cost, mode) = self.read(ask, peek)?;
@@ -148,7 +147,11 @@ impl<S: Store> Limiter<S> {
         deadline: Duration,
         ask: impl Into<Ask<'l>>,
     ) -> Result<Decision<'l>, Error> {
-        let (parts, cost, mode) = self.read(ask.into(), false)?;
+        let ask = match self.at_once(ask.into(), false)? {
+            Ok(decision) => return Ok(decision),
+            Err(ask) => ask,
+        };
+        let (parts, cost, mode) = self.read(ask, false)?;
         let outcome = self.store.check(&question(&parts, cost, mode).within(deadline)).await?;
         self.decision(parts, outcome)
     }
@@ -188,6 +191,10 @@ impl<S: Store> Limiter<S> {
     }
 
     async fn answer<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        let ask = match self.at_once(ask, peek)? {
+            Ok(decision) => return Ok(decision),
+            Err(ask) => ask,
+        };
         let (parts, cost, mode) = self.read(ask, peek)?;
         let outcome = self.store.check(&question(&parts, cost, mode)).await?;
         self.decision(parts, outcome)
@@ -263,29 +270,73 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(Counted { subject: &subject, limits }).await?)
     }
 
+    /// The decision for one subject from a store that has it at hand; else the ask.
+    ///
+    /// Before anything is awaited, so that subject and limits need not lie in a future, from which
+    /// they would be moved several times: that takes longer than the check.
+    #[inline]
+    fn at_once<'l>(
+        &'l self,
+        ask: Ask<'l>,
+        peek: bool,
+    ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
+        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false } = ask
+        else {
+            return Ok(Err(ask));
+        };
+        check_cost(cost)?;
+        let subject = subject.resolve()?;
+        let set = limits.unwrap_or(&self.limits);
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
+        let counted = Counted { subject: &subject, limits: set };
+        if more.is_empty()
+            && let Some(outcome) = self.store.check_at_once(counted, cost, mode)
+            && outcome.fields.len() == set.limits().len()
+        {
+            let none = core::iter::empty();
+            return Ok(Ok(Decision::new((subject, set), none, outcome, self.store.identity())));
+        }
+        let first = Some(AskPart { subject: SubjectText::Built(subject), limits });
+        Ok(Err(Ask { first, more, cost, partial: false }))
+    }
+
+    #[inline]
     fn read<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<(Parts<'l>, u64, Mode), Error> {
-        let ask = ask.checked()?;
-        let mode = match (peek, ask.partial) {
+        let Ask { first, more, cost, partial } = ask;
+        check_cost(cost)?;
+        let mode = match (peek, partial) {
             (false, false) => Mode::Whole,
             (false, true) => Mode::Partial,
             (true, false) => Mode::Peek,
             (true, true) => Mode::PeekPartial,
         };
         let mut parts = Parts::new();
-        for part in ask.first.into_iter().chain(ask.more) {
-            let limits = part.limits.unwrap_or(&self.limits);
-            parts.push((part.subject.resolve()?, limits));
+        if let Some(AskPart { subject, limits }) = first {
+            parts.push((subject.resolve()?, limits.unwrap_or(&self.limits)));
         }
-        for (i, (subject, limits)) in parts.iter().enumerate().skip(1) {
+        if !more.is_empty() || parts.is_empty() {
+            self.read_more(&mut parts, more)?;
+        }
+        Ok((parts, cost, mode))
+    }
+
+    /// What only an ask that is not over one subject needs: how many there are, and that no two
+    /// are the same.
+    #[inline(never)]
+    fn read_more<'l>(&'l self, parts: &mut Parts<'l>, more: Vec<AskPart<'l>>) -> Result<(), Error> {
+        check_parts(parts.len() + more.len())?;
+        for AskPart { subject, limits } in more {
+            let (subject, limits) = (subject.resolve()?, limits.unwrap_or(&self.limits));
             let twice =
-                |(s, l): &(Subject, &LimitSet)| s == subject && l.identity() == limits.identity();
-            if parts[..i].iter().any(twice) {
+                |(s, l): &(Subject, &LimitSet)| *s == subject && l.identity() == limits.identity();
+            if parts.iter().any(twice) {
                 return Err(Error::Ask(format!(
                     "`{subject}` is asked twice under the same limits: ask once, with a larger cost"
                 )));
             }
+            parts.push((subject, limits));
         }
-        Ok((parts, ask.cost, mode))
+        Ok(())
     }
 
     fn read_one<'l>(&'l self, ask: Ask<'l>) -> Result<(Subject, &'l LimitSet), Error> {
@@ -296,6 +347,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    #[inline]
     fn decision<'l>(&'l self, parts: Parts<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
         let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
         let mut parts = parts.into_iter();
@@ -312,8 +364,11 @@ impl<S: Store> Limiter<S> {
 
 #[inline]
 fn question<'q>(parts: &'q Parts<'_>, cost: u64, mode: Mode) -> Question<'q> {
-    let parts = parts.iter().map(|(subject, limits)| Counted { subject, limits }).collect();
-    Question::new(parts, cost, mode)
+    let mut counted = SmallVec::new();
+    for (subject, limits) in parts {
+        counted.push(Counted { subject, limits });
+    }
+    Question::new(counted, cost, mode)
 }
 
 /// How `Limiter::until_ready` (feature `tokio`) waits.

@@ -6,9 +6,11 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+use tollgate::engine::{Held, Mode, Part, decide};
 use tollgate::{
-    Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Quota, Strategy, Subject,
-    Time, Verdict,
+    Ask, Counted, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Question, Quota,
+    Store, Strategy, Subject, Time, Verdict,
 };
 
 /// The memory store answers at once.
@@ -303,4 +305,52 @@ fn a_refund_under_longer_numbers_happens_once() {
     assert_eq!((first.already, first.given), (false, vec![2]));
     let second = now(limiter.refund(&receipt)).unwrap();
     assert_eq!((second.already, second.given), (true, vec![0]));
+}
+
+/// A state that is judged where it lies is judged as the engine judges it, which lifts it out.
+#[test]
+fn what_is_at_hand_is_what_the_engine_says() {
+    let sets = [
+        "5/10s via gcra",
+        "5/10s via fixed_window",
+        "5/10s via uniform, 9/1m via token_bucket",
+        "6/10s via sliding_window, 3/10s via sliding_log, 20/1h via gcra",
+    ];
+    for text in sets {
+        let limits = set(text);
+        let (clock, at_hand) = limiter(text, 1 << 30);
+        let mut held = Held::fresh(&limits);
+        let subject = Subject::literal("user:42").unwrap();
+        let part = Counted { subject: &subject, limits: &limits };
+        let mut used = 0;
+        for i in 0_u64..400 {
+            // Steps back too, over more than a skew: a denial mends the state then.
+            let at = 1_000_000_000 + i * 700_000 - if i % 50 == 49 { 20_000_000 } else { 0 };
+            clock.set(Time::from_micros(at));
+            let mode = [Mode::Whole, Mode::Peek, Mode::Partial, Mode::Whole][(i % 4) as usize];
+            let cost = 1 + i % 3 * (i % 2);
+            let question = Question::new(SmallVec::from_buf([part]), cost, mode);
+            let mut parts = [Part::new(&limits, &mut held)];
+            let expected = decide(&mut parts, Time::from_micros(at), cost, mode);
+            let answer = match at_hand.store().check_at_once(part, cost, mode) {
+                Some(answer) => {
+                    used += 1;
+                    answer
+                }
+                None => now(at_hand.store().check(&question)).unwrap(),
+            };
+            assert_eq!(answer.granted, expected.granted, "{text}, check {i}");
+            assert_eq!(answer.fields, expected.fields, "{text}, check {i}");
+            assert_eq!(answer.now, expected.now, "{text}, check {i}");
+            let charged = expected.granted > 0 && !mode.is_peek();
+            assert_eq!(answer.receipt > 0, charged, "{text}, check {i}");
+        }
+        assert_eq!(used, 399, "{text}: only the first check finds nothing at hand");
+        let stranger = Subject::literal("user:43").unwrap();
+        let part = Counted { subject: &stranger, limits: &limits };
+        assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
+        let alike = set(&format!("{text}, n: 1/1h via gcra"));
+        let part = Counted { subject: &subject, limits: &alike };
+        assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
+    }
 }

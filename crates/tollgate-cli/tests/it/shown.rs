@@ -104,6 +104,12 @@ fn the_bench_compares_two_sides() {
             assert!((admitted - 0.9).abs() < 0.02, "{row}");
         }
     }
+    for row in json["owned"].as_array().unwrap() {
+        for way in ["check_now_ns", "check_within_ns"] {
+            assert!(row[way].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    assert_eq!(json["owned"].as_array().unwrap().len(), 4);
     assert_eq!(json["bytes"][0]["side"], "tollgate");
     assert_eq!(json["bytes"][1]["keys"], 2000);
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Charges, Receipt, Refund};
-use crate::engine::{self, Outcome, Part, Single, decide, decide_pair};
+use crate::engine::{self, Mode, Outcome, Part, Single, decide, decide_pair};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Inspection, Question, Store};
@@ -277,20 +277,64 @@ impl MemoryStore {
         Some(single)
     }
 
+    /// The bytes of a subject with their hash, which is worked out once for each count.
+    #[inline]
+    fn key<'k>(&self, subject: &'k Subject, limits: &LimitSet) -> Key<'k> {
+        let bytes = subject.as_str().as_bytes();
+        Key::new(bytes, self.hash(bytes, limits))
+    }
+
+    /// Answers for a subject that has an entry under exactly these limits; nothing for any other.
+    #[inline]
+    fn answer_known(&self, part: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
+        let key = self.key(part.subject, part.limits);
+        let index = Self::shard_of(key.hash);
+        let mut shard = self.lock(index);
+        let now = self.0.clock.now();
+        Self::decide_known((index, &mut shard), &key, part.limits, now, cost, mode)
+    }
+
+    #[inline]
+    fn decide_known(
+        (index, shard): (usize, &mut Shard),
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        cost: u64,
+        mode: Mode,
+    ) -> Option<Outcome> {
+        let mut outcome = shard.decide(key, limits, now, cost, mode)?;
+        if outcome.granted > 0 && !mode.is_peek() {
+            outcome.receipt = Self::number(shard.next_charge(), index);
+        }
+        Some(outcome)
+    }
+
     /// Answers a question, at once.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
-        let mut indices: SmallVec<[usize; 4]> = question
-            .parts
-            .iter()
-            .map(|part| Self::shard_of(self.hash(part.subject.as_str().as_bytes(), part.limits)))
-            .collect();
+        let [part] = question.parts[..] else { return self.answer_several(question) };
+        let key = self.key(part.subject, part.limits);
+        let index = Self::shard_of(key.hash);
+        let mut shard = self.lock(index);
+        let now = self.0.clock.now();
+        let (cost, mode) = (question.cost, question.mode);
+        let known = Self::decide_known((index, &mut shard), &key, part.limits, now, cost, mode);
+        known.unwrap_or_else(|| self.answer_general(question, &[key], now, &mut [(index, shard)]))
+    }
+
+    fn answer_several(&self, question: &Question<'_>) -> Outcome {
+        let parts = question.parts.iter();
+        let keys: SmallVec<[Key<'_>; 2]> =
+            parts.map(|part| self.key(part.subject, part.limits)).collect();
+        let mut indices: SmallVec<[usize; 4]> =
+            keys.iter().map(|key| Self::shard_of(key.hash)).collect();
         // Always in the same order, so that two checks never wait for each other.
         indices.sort_unstable();
         indices.dedup();
         let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
             indices.iter().map(|index| (*index, self.lock(*index))).collect();
         let now = self.0.clock.now();
-        self.answer_general(question, now, &mut shards)
+        self.answer_general(question, &keys, now, &mut shards)
     }
 
     /// Removes what has expired in a part of the next few shards that nobody is using.
@@ -304,25 +348,19 @@ impl MemoryStore {
         }
     }
 
+    #[inline(never)]
     fn answer_general(
         &self,
         question: &Question<'_>,
+        keys: &[Key<'_>],
         now: Time,
         shards: &mut [(usize, MutexGuard<'_, Shard>)],
     ) -> Outcome {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let keys: SmallVec<[Key<'_>; 2]> = question
-            .parts
-            .iter()
-            .map(|part| {
-                let bytes = part.subject.as_str().as_bytes();
-                Key::new(bytes, self.hash(bytes, part.limits))
-            })
-            .collect();
         let looking = question.mode.is_peek();
         // Room first, while nothing is taken out: making it may move entries.
         let mut rooms: SmallVec<[bool; 2]> = SmallVec::new();
-        for (part, key) in question.parts.iter().zip(&keys) {
+        for (part, key) in question.parts.iter().zip(keys) {
             let shard = guard(shards, Self::shard_of(key.hash));
             let before = rooms.len();
             let mut room = looking || shard.prepare(key, part.limits, now, before, &rehash);
@@ -335,7 +373,7 @@ impl MemoryStore {
             rooms.push(room);
         }
         let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
-        for (at, (part, key)) in question.parts.iter().zip(&keys).enumerate() {
+        for (at, (part, key)) in question.parts.iter().zip(keys).enumerate() {
             let index = Self::shard_of(key.hash);
             let alike = (0..at).filter(|earlier| {
                 taken[*earlier].is_shared()
@@ -361,7 +399,7 @@ impl MemoryStore {
         let charged = outcome.granted > 0 && !looking;
         // New entries last: until then every state goes back to where it was found.
         let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
-        for ((part, key), taken) in question.parts.iter().zip(&keys).zip(taken) {
+        for ((part, key), taken) in question.parts.iter().zip(keys).zip(taken) {
             if taken.is_new() {
                 newcomers.push((part, key, taken));
                 continue;
@@ -386,8 +424,7 @@ impl MemoryStore {
         work: impl FnOnce(&mut state::State, Time) -> T,
     ) -> T {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let bytes = counted.subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, counted.limits));
+        let key = self.key(counted.subject, counted.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         let room = shard.prepare(&key, counted.limits, now, 0, &rehash);
@@ -401,8 +438,7 @@ impl MemoryStore {
     /// Until when a charge could still be given back, under its own numbers and under those that
     /// the state is written under now.
     fn counts_until_us(&self, charges: &Charges, cost: u64) -> u64 {
-        let bytes = charges.subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, &charges.limits));
+        let key = self.key(&charges.subject, &charges.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         let newest_us = charges.at_us.iter().copied().max().unwrap_or(0);
@@ -417,8 +453,7 @@ impl MemoryStore {
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
     fn give_back(&self, charges: &Charges, receipt: &Receipt) -> SmallVec<[u64; 2]> {
-        let bytes = charges.subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, &charges.limits));
+        let key = self.key(&charges.subject, &charges.limits);
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
@@ -476,8 +511,7 @@ impl MemoryStore {
     }
 
     pub(crate) fn reset_now(&self, counted: Counted<'_>) -> bool {
-        let bytes = counted.subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, counted.limits));
+        let key = self.key(counted.subject, counted.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         let until_us = engine::refundable_until_us(counted.limits, now);
@@ -485,8 +519,7 @@ impl MemoryStore {
     }
 
     pub(crate) fn inspect_now(&self, subject: &Subject, limits: &LimitSet) -> Option<Inspection> {
-        let bytes = subject.as_str().as_bytes();
-        let key = Key::new(bytes, self.hash(bytes, limits));
+        let key = self.key(subject, limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         shard.visit(&key, limits, now, |written_under, state, shared| {
@@ -515,6 +548,11 @@ impl Store for MemoryStore {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         question.without_request()?;
         Ok(self.answer(question))
+    }
+
+    #[inline]
+    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
+        self.answer_known(counted, cost, mode)
     }
 
     async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {

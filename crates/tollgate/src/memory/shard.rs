@@ -11,7 +11,7 @@ use super::marks::{Marks, Reset};
 use super::slabs::{compact, growth_of, to_u32};
 use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
-use crate::engine;
+use crate::engine::{self, Mode, Outcome};
 use crate::limit::LimitSet;
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
@@ -148,20 +148,14 @@ impl Shard {
     /// shortest path. `work` answers whether the words are to be kept. `key` is text that nobody
     /// has looked at yet: it finds only entries that it certainly means.
     #[inline]
-    #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
     pub(super) fn with_pair<T>(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
         work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
     ) -> Option<T> {
-        if self.usual >> SET_BITS != limits.serial() {
-            let set = *self.rest.by_serial.get(&limits.serial())?;
-            self.usual = limits.serial() << SET_BITS | set as u64;
-        }
-        let Self { table, rest, usual, .. } = self;
-        let set = (*usual & (MAX_SETS as u64 - 1)) as u32;
-        let set_and_flags = set << SET_SHIFT | PLAIN;
+        let set_and_flags = self.usual_set(limits)? << SET_SHIFT | PLAIN;
+        let Self { table, rest, .. } = self;
         let slot = table.find_mut(key.hash, |slot| {
             slot.meta & !KEY_BITS == set_and_flags && Self::is_key(slot, key, &rest.long_keys)
         })?;
@@ -171,6 +165,46 @@ impl Shard {
             slot.set_pair(words);
         }
         Some(answer)
+    }
+
+    /// The index of a set that states are written under, looked up once for many checks.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
+    fn usual_set(&mut self, limits: &LimitSet) -> Option<u32> {
+        if self.usual >> SET_BITS != limits.serial() {
+            let set = *self.rest.by_serial.get(&limits.serial())?;
+            self.usual = limits.serial() << SET_BITS | set as u64;
+        }
+        Some((self.usual & (MAX_SETS as u64 - 1)) as u32)
+    }
+
+    /// Answers for a subject that has an entry under exactly this set, where its state lies;
+    /// nothing for any other. `key` is a subject's written form.
+    #[inline]
+    pub(super) fn decide(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        cost: u64,
+        mode: Mode,
+    ) -> Option<Outcome> {
+        let set = self.usual_set(limits)?;
+        let Self { table, rest, .. } = self;
+        let Rest { large, long_keys, .. } = &mut **rest;
+        let slot = table.find_mut(key.hash, |slot| {
+            slot.meta >> SET_SHIFT == set && Self::is_key(slot, key, long_keys)
+        })?;
+        if slot.is_large() {
+            let large = large.get_mut(slot.index())?.as_mut()?;
+            return Some(engine::decide_set(limits, large, now, cost, mode));
+        }
+        let mut state = State::Pair(slot.pair());
+        let outcome = engine::decide_set(limits, &mut state, now, cost, mode);
+        if let (true, State::Pair(words)) = (outcome.changed, state) {
+            slot.set_pair(words);
+        }
+        Some(outcome)
     }
 
     /// Makes room for a subject that has no entry, before any state is taken: later, nothing may

@@ -12,10 +12,12 @@ use crate::args::{BenchMemory, BenchSqlite};
 use crate::show::{self, Output};
 
 mod allocated;
+mod owned;
 mod redis;
 mod server;
 mod sides;
 
+use owned::Owned;
 pub(crate) use redis::redis;
 use sides::{Governor, Side, Tollgate};
 
@@ -51,6 +53,7 @@ struct BenchJson {
     calls: u32,
     runs: u32,
     rows: Vec<Row>,
+    owned: Vec<Owned>,
     bytes: Vec<Bytes>,
 }
 
@@ -70,6 +73,8 @@ pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
             rows.push(measure(&names, &calls, args.runs, &progress));
         }
     }
+    progress.set_message("decisions that last");
+    let owned = owned::measure(args.calls, args.runs)?;
     progress.set_message("bytes per key");
     let most = args.keys.iter().copied().max().unwrap_or(1);
     let bytes = ["tollgate", "governor"].map(|side| in_a_child(side, most));
@@ -77,9 +82,9 @@ pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
     progress.finish_and_clear();
     let (calls, runs) = (args.calls, args.runs);
     if args.json {
-        out.json(&BenchJson { calls, runs, rows, bytes })?;
+        out.json(&BenchJson { calls, runs, rows, owned, bytes })?;
     } else {
-        out.text(&tables(calls, runs, &rows, &bytes))?;
+        out.text(&tables(calls, runs, &rows, &owned, &bytes))?;
     }
     Ok(0)
 }
@@ -303,7 +308,7 @@ fn warn_of_debug() {
     }
 }
 
-fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
+fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes]) -> String {
     let mut times =
         show::table(["keys", "threads", "tollgate ns", "governor ns", "ratio", "admitted"]);
     for row in rows {
@@ -320,6 +325,14 @@ fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
             ),
         ]);
     }
+    let mut lasting = show::table(["limits", "check_now ns", "check_within ns"]);
+    for row in owned {
+        lasting.add_row([
+            row.limits.clone(),
+            format!("{:.1}", row.check_now_ns),
+            format!("{:.1}", row.check_within_ns),
+        ]);
+    }
     let mut memory = show::table(["side", "keys", "bytes per key"]);
     for row in bytes {
         memory.add_row([
@@ -334,6 +347,9 @@ fn tables(calls: u32, runs: u32, rows: &[Row], bytes: &[Bytes]) -> String {
          ns: wall time x threads / calls; {calls} calls a run, medians of {runs} interleaved runs.\n\
          ratio: governor's time over tollgate's; above 1 tollgate is faster.\n\
          {times}\n\
+         One key on one thread: a literal text and `check_now`, beside a subject of its own,\n\
+         `check_within` and `into_owned`, which is what a server does for a request:\n\
+         {lasting}\n\
          Each in a process of its own, {how}:\n\
          {memory}\n"
     )
