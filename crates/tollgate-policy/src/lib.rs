@@ -17,7 +17,9 @@ mod source;
 mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES};
-pub use gate::{Answer, Authority, Counters, Event, Gate, Observer, Outcome, Revision, Shadow};
+pub use gate::{
+    Answer, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Revision, Shadow,
+};
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
     OnFailure, Override, Policy, Rule, Shard,

@@ -1,6 +1,6 @@
 //! What the layer adds to a request: the same router of axum without limits, with this layer, and
 //! with that of tower_governor. All sides take turns in one thread; each figure is the median of
-//! the rounds, in time on the processor.
+//! the rounds by the clock, and the mean of the time on the processor.
 //!
 //! `cargo bench -p tollgate-tower --bench layer`
 
@@ -84,12 +84,18 @@ fn measure(side: &mut Side) {
     }
     let wall = u64::try_from(wall.elapsed().as_nanos()).unwrap();
     let processor = processor.zip(on_processor()).map_or(wall, |(from, to)| to - from);
-    side.rounds.push((processor / u64::from(CALLS), wall / u64::from(CALLS)));
+    side.rounds.push((processor, wall));
 }
 
 fn median(mut figures: Vec<u64>) -> u64 {
     figures.sort_unstable();
     figures[figures.len() / 2]
+}
+
+/// The mean over all rounds: the system counts this time in steps of milliseconds.
+fn processor(side: &Side) -> u64 {
+    let calls = u64::try_from(side.rounds.len()).unwrap() * u64::from(CALLS);
+    side.rounds.iter().map(|(processor, _)| processor).sum::<u64>() / calls
 }
 
 fn main() {
@@ -108,13 +114,19 @@ fn main() {
     let mut governor = GovernorConfigBuilder::default();
     governor.period(Duration::from_nanos(1)).burst_size(1_000_000_000);
     let plain = governor.finish().unwrap();
-    let mut sides = [
+    let mut sides = vec![
         side("the router alone", router()),
-        side("tollgate, 1 limit, 2 headers", router().layer(TollgateLayer::per_client(LIMIT).unwrap())),
+        side(
+            "tollgate, 1 limit, 2 headers",
+            router().layer(TollgateLayer::per_client(LIMIT).unwrap()),
+        ),
         side("tollgate, 3 limits, 2 headers", router().layer(three)),
         side("tower_governor 0.8, 1 limit, 2 headers", router().layer(GovernorLayer::new(headers))),
         side("tower_governor 0.8, 1 limit, no header", router().layer(GovernorLayer::new(plain))),
     ];
+    // For a profiler: `cargo bench -p tollgate-tower --bench layer -- "1 limit, 2"`.
+    let wanted = std::env::args().skip(1).find(|word| !word.starts_with("--"));
+    sides.retain(|side| wanted.as_ref().is_none_or(|wanted| side.name.contains(wanted)));
     for side in &mut sides {
         let response = (side.call)(request(0));
         let names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
@@ -128,10 +140,10 @@ fn main() {
         }
     }
     println!("\n{:<40} {:>8} {:>8} {:>8}", "ns a request", "CPU", "clock", "added");
-    let bare = median(sides[0].rounds.iter().map(|(processor, _)| *processor).collect());
+    let bare = sides.first().map_or(0, processor);
     for side in &sides {
-        let processor = median(side.rounds.iter().map(|(processor, _)| *processor).collect());
-        let wall = median(side.rounds.iter().map(|(_, wall)| *wall).collect());
+        let wall = median(side.rounds.iter().map(|(_, wall)| *wall).collect()) / u64::from(CALLS);
+        let processor = processor(side);
         let added = processor.saturating_sub(bare);
         println!("{:<40} {processor:>8} {wall:>8} {added:>8}", side.name);
     }

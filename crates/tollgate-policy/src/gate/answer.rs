@@ -134,8 +134,14 @@ pub(crate) struct Asked {
     /// For each subject of the decision, where its limits lie.
     pub(crate) parts: SmallVec<[Part; 1]>,
     pub(crate) decision: Option<Decision<'static>>,
-    pub(crate) missing: Option<Field>,
-    pub(crate) error: Option<Error>,
+    pub(crate) trouble: Option<Box<Trouble>>,
+}
+
+/// What kept a store from deciding: rare, and so elsewhere.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Missing(Field),
+    Error(Error),
 }
 
 /// What a gate answers: whether the request may go on, who says so, and why.
@@ -227,13 +233,19 @@ impl Answer {
     /// What is missed: a dimension, or the field of a cost.
     #[must_use]
     pub fn missing(&self) -> Option<&Field> {
-        self.asked.missing.as_ref()
+        match self.asked.trouble.as_deref() {
+            Some(Trouble::Missing(field)) => Some(field),
+            _ => None,
+        }
     }
 
     /// Why the store could not answer, when the failure rule did.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
-        self.asked.error.as_ref()
+        match self.asked.trouble.as_deref() {
+            Some(Trouble::Error(error)) => Some(error),
+            _ => None,
+        }
     }
 
     /// What the policies in shadow would have said.
@@ -246,7 +258,11 @@ impl Asked {
     /// An answer of the policies alone.
     pub(crate) fn alone(outcome: Outcome, policy: Option<usize>) -> Self {
         let parts = SmallVec::new();
-        Self { outcome, policy, parts, decision: None, missing: None, error: None }
+        Self { outcome, policy, parts, decision: None, trouble: None }
+    }
+
+    pub(crate) fn with(self, trouble: Trouble) -> Self {
+        Self { trouble: Some(Box::new(trouble)), ..self }
     }
 
     pub(crate) fn reports<'a>(

@@ -3,6 +3,8 @@
 
 use core::fmt;
 use core::future::Future;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +13,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::{
     Ask, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt, Refund,
-    Store, Strategy,
+    Store, StoreError, Strategy,
 };
 
 mod answer;
@@ -20,7 +22,7 @@ mod observe;
 pub use answer::{Answer, Authority, Outcome, Revision, Shadow};
 pub use observe::{Counters, Event, Observer};
 
-use answer::{Asked, Shadowed};
+use answer::{Asked, Shadowed, Trouble};
 use observe::Registry;
 
 use crate::field::Fields;
@@ -92,9 +94,22 @@ impl<S> fmt::Debug for Gate<S> {
 }
 
 /// What a gate would do next for a request.
+#[derive(Debug)]
 enum Next {
-    Say(Asked),
+    Say(Box<Asked>),
     Ask(Plan),
+}
+
+/// A request that was looked at, and not decided yet: what there is to ask, and nothing of the
+/// request itself.
+#[derive(Debug)]
+#[must_use = "a request that is not asked for is not limited"]
+pub struct Looked {
+    live: Arc<Live>,
+    enforced: SmallVec<[usize; 4]>,
+    next: Next,
+    shadows: Vec<(usize, Next)>,
+    started: Option<Instant>,
 }
 
 impl<S: Store> Gate<S> {
@@ -197,35 +212,61 @@ impl<S: Store> Gate<S> {
         &'g self,
         fields: &dyn Fields,
     ) -> impl Future<Output = Answer> + Send + use<'g, S> {
-        let inner = &*self.0;
-        let started = inner.observer.as_ref().map(|_| Instant::now());
-        let live = inner.live.load_full();
+        self.ask(self.look(fields))
+    }
+
+    /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
+    /// For fronts that have more to say before the store is asked.
+    #[inline]
+    pub fn look(&self, fields: &dyn Fields) -> Looked {
+        let started = self.0.observer.as_ref().map(|_| Instant::now());
+        let live = self.0.live.load_full();
         let matched = live.policies.matched(fields);
         let next = live.next(&matched.enforced, fields);
         // Planned now, since the fields are there only now; asked when the others admit.
-        let shadows: SmallVec<[(usize, Next); 1]> =
-            matched.shadows.iter().map(|number| (*number, live.next(&[*number], fields))).collect();
-        let enforced = matched.enforced;
-        async move {
-            let (asked, authority) = inner.perform(&live, next).await;
-            let mut answer = Answer { live, authority, asked, shadows: Vec::new() };
-            let counted = answer.is_allowed() && answer.authority != Authority::FailureRule;
-            for (number, next) in shadows {
-                if !counted {
-                    break;
-                }
-                let (mut asked, _) = inner.perform(&answer.live, next).await;
-                asked.policy = Some(number);
-                let failed = asked.error.is_some();
-                answer.shadows.push(Shadowed(asked));
-                // A store that has just failed is not asked for what has no effect.
-                if failed {
-                    break;
-                }
-            }
-            inner.record(&answer, &enforced, started);
-            answer
+        let shadows = matched.shadows.iter().map(|place| (*place, live.next(&[*place], fields)));
+        let shadows = shadows.collect();
+        Looked { live, enforced: matched.enforced, next, shadows, started }
+    }
+
+    /// The second half of [`Gate::check`]: asks the store.
+    pub async fn ask(&self, looked: Looked) -> Answer {
+        let Looked { live, enforced, next, shadows, started } = looked;
+        let (asked, authority) = self.0.perform(&live, next).await;
+        let mut answer = Answer { live, authority, asked, shadows: Vec::new() };
+        self.0.ask_shadows(&mut answer, shadows).await;
+        self.0.record(&answer, &enforced, started);
+        answer
+    }
+
+    /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else the
+    /// request as it was, and nothing was asked.
+    ///
+    /// # Errors
+    /// The store has to be waited for.
+    // What comes back in error is what came in, and no larger than an answer.
+    #[allow(clippy::result_large_err)]
+    #[inline]
+    pub fn ask_now(&self, looked: Looked) -> Result<Answer, Looked> {
+        if !self.store().answers_at_once() {
+            return Err(looked);
         }
+        let Looked { live, enforced, next, shadows, started } = looked;
+        let (asked, authority) = match live.question(next) {
+            Ok(question) => {
+                let Question { ask, deadline, parts, on_failure } = question;
+                let checked = at_once(self.0.limiter.check_within(deadline, ask));
+                let result = checked.unwrap_or_else(|| Err(no_answer()));
+                live.conclude(parts, on_failure, result)
+            }
+            Err(said) => said,
+        };
+        let mut answer = Answer { live, authority, asked, shadows: Vec::new() };
+        if !shadows.is_empty() {
+            at_once(self.0.ask_shadows(&mut answer, shadows));
+        }
+        self.0.record(&answer, &enforced, started);
+        Ok(answer)
     }
 
     /// Gives back what was charged for an answer, in shadow too; none when nothing was.
@@ -282,57 +323,33 @@ impl<S: Store> Gate<S> {
 
 impl<S: Store> Inner<S> {
     async fn perform(&self, live: &Live, next: Next) -> (Asked, Authority) {
-        let plan = match next {
-            Next::Say(asked) => {
-                let failed = matches!(asked.outcome, Outcome::FailedOpen | Outcome::FailedClosed);
-                let authority = if failed { Authority::FailureRule } else { Authority::Policy };
-                return (asked, authority);
+        match live.question(next) {
+            Ok(Question { ask, deadline, parts, on_failure }) => {
+                let result = self.limiter.check_within(deadline, ask).await;
+                live.conclude(parts, on_failure, result)
             }
-            Next::Ask(plan) => plan,
-        };
-        let parts: SmallVec<[Part; 1]> = plan.parts.iter().map(|(_, part)| *part).collect();
-        let mut each = plan
-            .parts
-            .into_iter()
-            .filter_map(|(subject, part)| Some((subject, live.policies.limits_of(part)?)));
-        let Some((subject, limits)) = each.next() else {
-            let first = parts.first().map(|part| part.policy);
-            return (Asked::alone(Outcome::Unlimited, first), Authority::Policy);
-        };
-        let mut ask = Ask::new(subject).under(limits).cost(plan.cost);
-        for (subject, limits) in each {
-            ask = ask.and_under(subject, limits);
+            Err(said) => said,
         }
-        let first = parts.first().map(|part| part.policy);
-        match self.limiter.check_within(plan.deadline, ask).await {
-            Ok(decision) => {
-                let decision = decision.into_owned();
-                let outcome = match decision.verdict() {
-                    tollgate::Verdict::Allow => Outcome::Allowed,
-                    tollgate::Verdict::NotYet(_) => Outcome::Denied,
-                    tollgate::Verdict::Never => Outcome::Never,
-                };
-                let mut asked = Asked {
-                    outcome,
-                    policy: first,
-                    parts,
-                    decision: Some(decision),
-                    missing: None,
-                    error: None,
-                };
-                if asked.parts.len() > 1 {
-                    asked.policy = asked.binding(live).or(first);
-                }
-                (asked, Authority::Store)
-            }
-            Err(error) => {
-                let outcome = failed(plan.on_failure);
-                let asked = Asked { error: Some(error), ..Asked::alone(outcome, first) };
-                (asked, Authority::FailureRule)
+    }
+
+    /// Asks the policies in shadow, after the others have admitted.
+    async fn ask_shadows(&self, answer: &mut Answer, shadows: Vec<(usize, Next)>) {
+        if !answer.is_allowed() || answer.authority == Authority::FailureRule {
+            return;
+        }
+        for (place, next) in shadows {
+            let (mut asked, _) = self.perform(&answer.live, next).await;
+            asked.policy = Some(place);
+            let failed = matches!(asked.trouble.as_deref(), Some(Trouble::Error(_)));
+            answer.shadows.push(Shadowed(asked));
+            // A store that has just failed is not asked for what has no effect.
+            if failed {
+                break;
             }
         }
     }
 
+    #[inline]
     fn record(&self, answer: &Answer, enforced: &[usize], started: Option<Instant>) {
         let duration = started.map(|started| started.elapsed());
         let Answer { live, authority, asked, shadows } = answer;
@@ -430,18 +447,110 @@ impl Live {
 
     /// What is to be done for these policies.
     #[inline]
-    fn next(&self, numbers: &[usize], fields: &dyn Fields) -> Next {
-        let Some(first) = numbers.first() else {
-            return Next::Say(Asked::alone(Outcome::NoPolicy, None));
+    fn next(&self, places: &[usize], fields: &dyn Fields) -> Next {
+        let Some(first) = places.first() else {
+            return Next::say(Asked::alone(Outcome::NoPolicy, None));
         };
-        match self.policies.plan(numbers, fields) {
+        match self.policies.plan(places, fields) {
             Ok(plan) if plan.parts.is_empty() => {
-                Next::Say(Asked::alone(Outcome::Unlimited, Some(*first)))
+                Next::say(Asked::alone(Outcome::Unlimited, Some(*first)))
             }
             Ok(plan) => Next::Ask(plan),
-            Err(refused) => Next::Say(said(refused)),
+            Err(refused) => Next::say(said(refused)),
         }
     }
+
+    /// The question to the store; or what is answered without one.
+    #[inline]
+    fn question(&self, next: Next) -> Result<Question<'_>, (Asked, Authority)> {
+        let plan = match next {
+            Next::Ask(plan) => plan,
+            Next::Say(asked) => {
+                let failed = matches!(asked.outcome, Outcome::FailedOpen | Outcome::FailedClosed);
+                let authority = if failed { Authority::FailureRule } else { Authority::Policy };
+                return Err((*asked, authority));
+            }
+        };
+        let Plan { parts: planned, cost, deadline, on_failure } = plan;
+        let mut parts = SmallVec::new();
+        let mut ask: Option<Ask<'_>> = None;
+        for (subject, part) in planned {
+            let Some(limits) = self.policies.limits_of(part) else { continue };
+            parts.push(part);
+            ask = Some(match ask {
+                None => Ask::new(subject).under(limits).cost(cost),
+                Some(ask) => ask.and_under(subject, limits),
+            });
+        }
+        match ask {
+            Some(ask) => Ok(Question { ask, deadline, parts, on_failure }),
+            // No plan is without limits.
+            None => Err((Asked::alone(Outcome::Unlimited, None), Authority::Policy)),
+        }
+    }
+
+    /// What the store's answer comes to.
+    #[inline]
+    fn conclude(
+        &self,
+        parts: SmallVec<[Part; 1]>,
+        on_failure: OnFailure,
+        result: Result<Decision<'_>, Error>,
+    ) -> (Asked, Authority) {
+        let first = parts.first().map(|part| part.policy);
+        match result {
+            Ok(decision) => {
+                let decision = decision.into_owned();
+                let outcome = match decision.verdict() {
+                    tollgate::Verdict::Allow => Outcome::Allowed,
+                    tollgate::Verdict::NotYet(_) => Outcome::Denied,
+                    tollgate::Verdict::Never => Outcome::Never,
+                };
+                let decision = Some(decision);
+                let mut asked = Asked { outcome, policy: first, parts, decision, trouble: None };
+                if asked.parts.len() > 1 {
+                    asked.policy = asked.binding(self).or(first);
+                }
+                (asked, Authority::Store)
+            }
+            Err(error) => {
+                let asked = Asked::alone(failed(on_failure), first).with(Trouble::Error(error));
+                (asked, Authority::FailureRule)
+            }
+        }
+    }
+}
+
+impl Next {
+    #[cold]
+    fn say(asked: Asked) -> Self {
+        Self::Say(Box::new(asked))
+    }
+}
+
+/// What a store is asked, and what its answer is for.
+struct Question<'l> {
+    ask: Ask<'l>,
+    deadline: Duration,
+    parts: SmallVec<[Part; 1]>,
+    on_failure: OnFailure,
+}
+
+/// What a future gives that is ready at once.
+#[inline]
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = core::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// A store that breaks its word is one that did not answer.
+#[cold]
+fn no_answer() -> Error {
+    let what = "the store did not answer at once, though it says that it does";
+    StoreError::ambiguous(what).into()
 }
 
 #[cold]
@@ -450,7 +559,7 @@ fn said(refused: Refused) -> Asked {
         Refused::Banned { policy } => Asked::alone(Outcome::Banned, Some(policy)),
         Refused::Cost { policy } => Asked::alone(Outcome::Never, Some(policy)),
         Refused::Missing { policy, field } => {
-            Asked { missing: Some(field), ..Asked::alone(Outcome::Missing, Some(policy)) }
+            Asked::alone(Outcome::Missing, Some(policy)).with(Trouble::Missing(field))
         }
         Refused::Parts { policy, on_failure } => {
             let error = Error::Ask(format!(
@@ -458,8 +567,7 @@ fn said(refused: Refused) -> Asked {
                  fewer apply together",
                 tollgate::MAX_PARTS
             ));
-            let outcome = failed(on_failure);
-            Asked { error: Some(error), ..Asked::alone(outcome, Some(policy)) }
+            Asked::alone(failed(on_failure), Some(policy)).with(Trouble::Error(error))
         }
     }
 }

@@ -158,7 +158,7 @@ impl<S: Store + 'static> Admitted<S> {
 
 /// What a future gives that is ready at once.
 #[inline]
-pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = core::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

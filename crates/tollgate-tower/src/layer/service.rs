@@ -1,7 +1,6 @@
 //! The service: one decision for a request, then the service behind it or a refusal.
 
 use core::fmt;
-use core::future::Future;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
@@ -11,13 +10,13 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, Response};
 use smallvec::{SmallVec, smallvec};
 use tollgate::{Decision, Store};
-use tollgate_policy::{Answer, Cost, Field, Gate, Outcome, Policies};
+use tollgate_policy::{Answer, Cost, Field, Gate, Looked, Outcome, Policies};
 use tower_service::Service;
 
 use super::Shared;
 use super::body::ResponseBody;
 use super::front::RequestFields;
-use super::future::{Admitted, ResponseFuture, at_once};
+use super::future::{Admitted, ResponseFuture};
 use super::mistakes::Mistake;
 use super::share::Timer;
 use crate::answer::Wire;
@@ -88,25 +87,29 @@ where
         if self.shared.is_decided(&mut request) {
             return ResponseFuture::passed(self.inner.call(request));
         }
-        if self.shared.gate.store().answers_at_once() {
-            return match self.shared.decide_now(&request) {
-                Verdict::Refused(response) => ResponseFuture::refused(response),
-                Verdict::Admitted(answer) => {
-                    let timer = decided(timer);
-                    let admitted = Admitted::new(Arc::clone(&self.shared), answer, timer);
-                    ResponseFuture::running(self.inner.call(request), admitted)
-                }
-            };
-        }
+        let looked = match self.shared.look(&request) {
+            Ok(looked) => looked,
+            Err(refusal) => return ResponseFuture::refused(*refusal),
+        };
+        let looked = match self.shared.gate.ask_now(looked) {
+            Ok(answer) => {
+                return match self.shared.verdict(&request, answer) {
+                    Verdict::Refused(refusal) => ResponseFuture::refused(refusal),
+                    Verdict::Admitted(answer) => {
+                        let timer = decided(timer);
+                        let admitted = Admitted::new(Arc::clone(&self.shared), answer, timer);
+                        ResponseFuture::running(self.inner.call(request), admitted)
+                    }
+                };
+            }
+            Err(looked) => looked,
+        };
         // The clone takes the place of the service that was found ready.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
-            let answer = match shared.ask(&request) {
-                Ok(checking) => checking.await,
-                Err(refusal) => return Ok((*refusal).map(ResponseBody::refusal)),
-            };
+            let answer = shared.gate.ask(looked).await;
             match shared.verdict(&request, answer) {
                 Verdict::Refused(refusal) => Ok(refusal.map(ResponseBody::refusal)),
                 Verdict::Admitted(answer) => {
@@ -157,33 +160,18 @@ impl<S: Store + 'static> Shared<S> {
         false
     }
 
-    /// Decides with a store that need not be waited for.
+    /// What there is to ask of the store, which holds nothing of the request; or why nothing is.
     #[inline]
-    fn decide_now<B>(&self, request: &Request<B>) -> Verdict {
-        match self.ask(request).map(at_once) {
-            Ok(Some(answer)) => self.verdict(request, answer),
-            // A store that breaks its word.
-            Ok(None) => Verdict::Refused(self.unavailable(Wire::of(request.headers()), &[])),
-            Err(refusal) => Verdict::Refused(*refusal),
-        }
-    }
-
-    /// The question to the store, which holds nothing of the request; or why there is none.
-    #[inline]
-    fn ask<B>(
-        &self,
-        request: &Request<B>,
-    ) -> Result<impl Future<Output = Answer> + Send + use<'_, S, B>, Box<Response<Bytes>>> {
+    fn look<B>(&self, request: &Request<B>) -> Result<Looked, Box<Response<Bytes>>> {
         let fields = RequestFields::new(request, &self.front, &self.mistakes);
-        let checking = self.gate.check(&fields);
+        let looked = self.gate.look(&fields);
         let faults = fields.faults();
         if !faults.is_empty()
             && let Some(refusal) = self.malformed(Wire::of(request.headers()), &faults)
         {
             return Err(Box::new(refusal));
         }
-        drop(faults);
-        Ok(checking)
+        Ok(looked)
     }
 
     /// The refusal of a request that has a malformed field, unless only policies in shadow look at
