@@ -120,20 +120,44 @@ fn entries(policy: &Policy) -> Vec<EntryCards> {
 /// The longest name of subjects in a header; a longer one is a number.
 const MAX_SUBJECT_BYTES: usize = 24;
 
-/// The policy's name; where it has several entries, with the entry's subject: `api/user`. A
-/// subject that would be long, or the same as another's, is the entry's number, from 1.
+/// The policy's name; where it has several entries, with the entry's subject, of which no other has
+/// the same: `api/user`. A subject that would be long is the entry's number, from 1.
 fn name(policy: &Policy, number: usize, entry: &Entry) -> String {
     if policy.entries.len() == 1 {
         return policy.name.clone();
     }
-    let subject = |entry: &Entry| {
-        let names: Vec<String> = entry.subject.iter().map(Dimension::name).collect();
-        names.join("+")
-    };
-    let own = subject(entry);
-    let same = policy.entries.iter().filter(|other| subject(other) == own).count();
-    if own.len() > MAX_SUBJECT_BYTES || same > 1 {
+    let names: Vec<String> = entry.subject.iter().map(Dimension::name).collect();
+    let subject = names.join("+");
+    if subject.len() > MAX_SUBJECT_BYTES {
         return format!("{}/{}", policy.name, number + 1);
     }
-    format!("{}/{own}", policy.name)
+    format!("{}/{subject}", policy.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_policy::Format;
+
+    /// What is written on a card must fit for every policy that can be written.
+    #[test]
+    fn the_longest_names_fit_on_a_card() {
+        let (policy, limit) = ("p".repeat(64), "l".repeat(64));
+        for subject in ["a".repeat(MAX_SUBJECT_BYTES - 7), "a".repeat(60)] {
+            let text = format!(
+                "version = 1\n[[policies]]\nname = \"{policy}\"\non_failure = \"deny\"\n\
+                 shard = \"never\"\n[[policies.limits]]\nsubject = \"header.{subject}\"\n\
+                 absent = \"deny\"\nlimit = \"{limit}: 1/s via gcra, other: 2/s via gcra\"\n\
+                 [[policies.limits]]\nsubject = \"ip\"\nlimit = \"1/s via gcra\"\n"
+            );
+            let policies = Policies::parse(&text, Format::Toml).unwrap();
+            let deck = Deck::new(&policies, 1);
+            let cards = deck.policies[0].iter().map(|entry| entry.of(None).unwrap().policy());
+            let cards: Vec<&str> = cards.collect();
+            let name =
+                if subject.len() < 20 { format!("header.{subject}") } else { "1".to_owned() };
+            assert!(cards[0].starts_with(&format!("\"{policy}/{name}/{limit}\";q=1")), "{cards:?}");
+            assert!(cards[1].starts_with(&format!("\"{policy}/ip\"")), "{cards:?}");
+        }
+    }
 }

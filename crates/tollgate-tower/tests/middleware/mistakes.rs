@@ -190,6 +190,15 @@ async fn fields_that_nobody_tells_are_an_error_at_the_start_and_reported_after_a
 #[tokio::test]
 async fn a_layer_made_for_each_request_is_reported() {
     let reported = Reported::default();
+    for _ in 0..100 {
+        let (gate, _) = gate(policies(PER_IP));
+        let layer = listened(TollgateLayer::builder(gate), &reported).build().unwrap();
+        let app = served(layer);
+        for _ in 0..3 {
+            assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+        }
+    }
+    assert_eq!(taken(&reported), [], "layers that were used are none");
     // Other tests in this program drop layers, too, so that the run of short ones may begin anew.
     for _ in 0..5_000 {
         if !reported.lock().unwrap().is_empty() {

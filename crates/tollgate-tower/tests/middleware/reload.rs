@@ -71,7 +71,6 @@ async fn twenty_reloads_under_load_lose_no_request_and_no_count() {
     let wait = || reloads.recv_timeout(Duration::from_secs(30)).expect("no reload");
     let mut good = 0;
     for number in 1..=20 {
-        let before = admitted.load(Ordering::Relaxed);
         if number == 10 {
             write(&path, &file(5).replace("subject", "subjct"));
             let broken = wait().unwrap_err();
@@ -83,7 +82,8 @@ async fn twenty_reloads_under_load_lose_no_request_and_no_count() {
             assert_eq!(wait(), Ok(good + 1));
             newest.store(good + 1, Ordering::Relaxed);
         }
-        // Requests go on under it.
+        // Requests go on under it: more of them than there are tasks, so that some began after it.
+        let before = admitted.load(Ordering::Relaxed);
         while admitted.load(Ordering::Relaxed) < before + 50 {
             tokio::task::yield_now().await;
         }
