@@ -46,7 +46,7 @@ fn whole(path: &Path, what: String, remedy: &str) -> Problems {
 
 fn format_of(path: &Path) -> Result<Format, Problems> {
     Format::of_path(path).ok_or_else(|| {
-        let what = "the name of the file says not how it is written".to_owned();
+        let what = "the name of the file does not say how it is written".to_owned();
         whole(path, what, "name it `.toml`, `.yaml` or `.yml`")
     })
 }
@@ -56,6 +56,12 @@ fn text_of(path: &Path) -> Result<String, Problems> {
         let remedy = "give the path of a file that may be read";
         whole(path, format!("the file cannot be read: {error}"), remedy)
     };
+    // To open a pipe would wait for whoever writes into it.
+    let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "this is a folder" } else { "this is no plain file" };
+        return Err(whole(path, what.to_owned(), "give the path of a policy file"));
+    }
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
