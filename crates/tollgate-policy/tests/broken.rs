@@ -99,6 +99,11 @@ fn remedies_name_what_was_likely_meant() {
         (file("policy", "when.host = \"a.com:80\"\n", Format::Toml), "write `a.com`"),
         (file("policy", "limts = 5\n", Format::Toml), "did you mean `limits`? The keys here"),
         (file("policy", "qqqq = 5\n", Format::Toml), "the keys here are name"),
+        (
+            entry("subject = \"user\", limit = \"1/s\", absent = \"api_key\""),
+            "it stands in, and can be absent too: write a table, as `absent = { user = \"api_key\"",
+        ),
+        (entry("subject = \"user\", limit = \"1/s\""), "write `absent = \"skip\"` (this limit"),
         ("version = \"1\"\npolicies = 5".to_owned(), "without quotes: `version = 1`"),
         ("version = 2\npolicies = 5".to_owned(), "this program reads version 1"),
     ] {
@@ -130,8 +135,11 @@ fn yaml_remedies_speak_of_yaml() {
         ("a: &a [*a]", "write the value itself"),
         ("a: b\n\tc: d", "indent with blanks"),
         ("a: {b", "write it as YAML 1.2"),
+        ("version: 1\n<<: {a: b}", "keys are not merged"),
     ] {
-        assert!(remedy(text).contains(says), "{text}: {}", remedy(text));
+        let problems = Policies::parse(text, Format::Yaml).unwrap_err();
+        let mut all = problems.iter().map(tollgate_policy::Problem::remedy);
+        assert!(all.any(|remedy| remedy.contains(says)), "{text}: {}", remedy(text));
     }
 }
 
@@ -362,6 +370,83 @@ fn of_many_problems_errors_are_kept_and_in_order() {
     assert_eq!((lines.len(), problems.more()), (MAX_PROBLEMS, 300 - MAX_PROBLEMS));
     assert!(lines.is_sorted(), "{lines:?}");
     assert_eq!(problems.iter().filter(|problem| problem.level() == Level::Error).count(), 1);
+}
+
+/// The page shows what is shown.
+#[test]
+fn the_page_has_a_problem_as_it_is_shown() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/policies.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let head = "version = 1\n[[policies]]\nname = \"p\"\n\n\non_failure = \"allow\"\n";
+    let limits = "limits = [{ subjct = \"ip\", limit = \"1000/1h via token_bucket\" }]\n";
+    let problems = Policies::parse_named("policies.toml", &format!("{head}{limits}"), Format::Toml);
+    let shown = problems.unwrap_err().to_string();
+    let example = page.split("```\nerror:").nth(1).unwrap().split("\n```").next().unwrap();
+    assert!(shown.contains(&format!("error:{example}")), "{shown}\nbut the page has\n{example}");
+}
+
+#[test]
+fn policies_of_one_check_share_one_shard_or_are_warned_of() {
+    let said_of = |one: &str, other: &str| {
+        let policy = |name: &str, shard: &str| {
+            format!(
+                "[[policies]]\nname = \"{name}\"\non_failure = \"allow\"\n{shard}limits = [{{ subject = \
+                 [\"ip\", \"host\"], limit = \"1/s\" }}]\n"
+            )
+        };
+        let text =
+            format!("version = 1\nmatch = \"all\"\n{}{}", policy("a", one), policy("b", other));
+        said(&text, Format::Toml)
+    };
+    let (ip, host) = ("shard = \"ip\"\n", "shard = \"host\"\n");
+    assert_eq!(said_of(ip, ip), Vec::<String>::new());
+    assert_eq!(said_of(ip, "shard = \"never\"\n"), Vec::<String>::new());
+    assert_eq!(
+        said_of(ip, host),
+        ["9:8 warning <\"b\"> a check of `a` and `b` may cross slots on a cluster"]
+    );
+    assert!(said_of("", "")[0].ends_with("a check of `a` and `b` may cross slots on a cluster"));
+    assert_eq!(said_of("shadow = true\n", ""), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_just_within_its_bounds_is_fine() {
+    let name = format!("version = 1\n[[policies]]\nname = \"{}\"\n", "p".repeat(64));
+    let text = format!("{name}on_failure = \"allow\"\n{TOML_LIMITS}");
+    assert_eq!(said(&text, Format::Toml), Vec::<String>::new());
+    // Each of them is broken, and none is one too many.
+    let count = |policies: usize| {
+        let text = format!("version: 1\nmatch: all\npolicies: [{}]\n", "5,".repeat(policies));
+        said(&text, Format::Yaml)[0].clone()
+    };
+    assert_eq!(count(20_000), "3:12 error <5> a policy is a whole number");
+    assert_eq!(count(20_001), "3:11 error <[> there are 20001 policies");
+}
+
+/// The tables of TOML have no order, so neither have conditions.
+#[test]
+fn conditions_in_another_order_are_the_same() {
+    let of = |when: &str| {
+        let text = file("policy", &format!("when = {{ {when} }}\n"), Format::Toml);
+        Policies::parse(&text, Format::Toml).unwrap()
+    };
+    let (one, other) = (
+        of("path = \"/a\", host = \"a.com\", header.x = \"a\", user = \"b\""),
+        of("user = \"b\", header.x = \"a\", host = \"a.com\", path = \"/a\""),
+    );
+    assert_eq!(one.policies(), other.policies());
+}
+
+#[test]
+fn the_first_policy_that_hides_another_is_named() {
+    let policy = |name: &str| {
+        format!("[[policies]]\nname = \"{name}\"\non_failure = \"allow\"\n{TOML_LIMITS}")
+    };
+    let text =
+        format!("version = 1\nmatch = \"first\"\n{}{}{}", policy("a"), policy("b"), policy("c"));
+    let said = remedies(&text);
+    assert_eq!(said.len(), 2);
+    assert!(said.iter().all(|remedy| remedy.starts_with("`a` applies whenever")), "{said:?}");
 }
 
 /// What a program puts together is held to what a file may say.
