@@ -414,6 +414,29 @@ fn what_is_just_within_its_bounds_is_fine() {
     let name = format!("version = 1\n[[policies]]\nname = \"{}\"\n", "p".repeat(64));
     let text = format!("{name}on_failure = \"allow\"\n{TOML_LIMITS}");
     assert_eq!(said(&text, Format::Toml), Vec::<String>::new());
+    // Names of fields, texts of patterns, names and values of constants.
+    for (most, key) in [
+        (64, "subject = \"header.NAME\", limit = \"1/s\", absent = \"skip\""),
+        (64, "subject = \"NAME=a\", limit = \"1/s\""),
+        (256, "subject = \"a=NAME\", limit = \"1/s\""),
+        (
+            1_024,
+            "subject = \"ip\", limit = \"1/s\", overrides = [{ when.user = \"NAME\", limit = \"9/s\" }]",
+        ),
+        (
+            1_023,
+            "subject = \"ip\", limit = \"1/s\", overrides = [{ when.user = \"NAME*\", limit = \"9/s\" }]",
+        ),
+    ] {
+        let of = |length: usize| {
+            said(
+                &file("entry", &key.replace("NAME", &"x".repeat(length)), Format::Toml),
+                Format::Toml,
+            )
+        };
+        assert_eq!(of(most), Vec::<String>::new(), "{key}");
+        assert_eq!(of(most + 1).len(), 1, "{key}");
+    }
     // Each of them is broken, and none is one too many.
     let count = |policies: usize| {
         let text = format!("version: 1\nmatch: all\npolicies: [{}]\n", "5,".repeat(policies));

@@ -402,6 +402,38 @@ fn policies_of_one_check_have_one_cost() {
 }
 
 #[test]
+fn values_match_in_the_form_in_which_fronts_give_them() {
+    let matches = |field: &str, pattern: &str, value: &str| {
+        let limits = "limits = [{ subject = \"ip\", limit = \"1/s\" }]";
+        let text = policy(&format!("when = {{ {field} = \"{pattern}\" }}\n{limits}"));
+        let policies = toml(&text).unwrap_or_else(|error| panic!("{error}"));
+        !policies.matching(&[(field, value)]).is_empty()
+    };
+    for (field, pattern, value, holds) in [
+        ("ip", "::ffff:10.0.0.1", "10.0.0.1", true),
+        ("ip", "2001:DB8:0::1", "2001:db8::1", true),
+        ("ip", "2001:DB8::/64", "2001:db8::/64", true),
+        ("ip", "2001:DB8:*", "2001:db8::1", true),
+        ("ip", "10.0.*", "10.0.9.1", true),
+        ("ip", "10.0.*", "10.1.0.1", false),
+        ("host", "*.Example.com", "a.EXAMPLE.com", true),
+        ("host", "*.example.com", "example.com", false),
+        ("host", "*.example.com", ".example.com", false),
+        ("host", "Example.*", "EXAMPLE.org", true),
+        ("user", "Alice", "alice", false),
+        ("user", "a*", "a", true),
+        ("user", "*", "", false),
+        ("path", "/api/*", "/api", false),
+        ("path", "/api/*", "/api/", true),
+        ("method", "get", "GET", false),
+        ("header.X-Tier", "gold", "gold", true),
+        ("header.x-tier", "gold", "Gold", false),
+    ] {
+        assert_eq!(matches(field, pattern, value), holds, "{field} = {pattern}: {value}");
+    }
+}
+
+#[test]
 fn problems_are_shown_with_the_line_and_a_caret() {
     let error = toml(&entry("subject = \"ip\", limit = \"10/s via gcr\"")).unwrap_err();
     let text = error.to_string();
