@@ -109,12 +109,7 @@ impl Field {
         let (kind, name) = match text.split_once('.') {
             Some((kind @ ("header" | "field"), name)) => (kind, name),
             _ => {
-                let near = near(text, Self::words());
-                let remedy = format!(
-                    "{near}the fields are ip, host, method, path, route, user, api_key, \
-                     header.NAME and field.NAME"
-                );
-                return Err(ParseError::whole(text, format!("`{text}` is no field"), remedy));
+                return Err(Self::unknown(text));
             }
         };
         let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
@@ -132,6 +127,25 @@ impl Field {
         })
     }
 
+    fn unknown(text: &str) -> ParseError {
+        if let "header" | "field" = text {
+            let what = format!("`{text}` alone is no field");
+            return ParseError::whole(text, what, format!("say which, as `{text}.NAME`"));
+        }
+        let remedy = "the fields are ip, host, method, path, route, user, api_key, header.NAME and \
+                      field.NAME";
+        if text.is_empty() {
+            return ParseError::whole(text, "an empty text is no field", remedy);
+        }
+        // A list in one text is how a subject is written on the command line.
+        if text.contains(',') {
+            let remedy = "write several as a list, as `[\"user\", \"field.resource\"]`";
+            return ParseError::whole(text, format!("`{text}` is no field"), remedy);
+        }
+        let remedy = advice(text, Self::words(), remedy);
+        ParseError::whole(text, format!("`{text}` is no field"), remedy)
+    }
+
     /// The words that begin a field, for suggestions.
     pub(crate) fn words() -> impl Iterator<Item = &'static str> {
         PLAIN.iter().map(|(name, _)| *name).chain(["header", "field"])
@@ -141,6 +155,12 @@ impl Field {
     #[must_use]
     pub fn is_always_there(&self) -> bool {
         matches!(self, Self::Ip | Self::Host | Self::Method)
+    }
+
+    /// True for headers that hold a secret: in a subject it would be in counts and logs.
+    pub(crate) fn is_secret(&self) -> bool {
+        let secret = ["authorization", "cookie", "proxy-authorization"];
+        matches!(self, Self::Header(name) if secret.contains(&&**name))
     }
 
     /// True when `name` is how this field is written.
@@ -169,14 +189,30 @@ impl fmt::Display for Field {
     }
 }
 
-/// `did you mean `x`? ` when a word is near, else nothing.
-pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> String {
+/// `did you mean `x`? ` when a word is near, and what is right in any case.
+pub(crate) fn advice<'n>(
+    word: &str,
+    words: impl IntoIterator<Item = &'n str>,
+    right: &str,
+) -> String {
+    let Some(near) = near(word, words) else { return right.to_owned() };
+    let (first, rest) = right.split_at(right.chars().next().map_or(0, char::len_utf8));
+    format!("did you mean `{near}`? {}{rest}", first.to_uppercase())
+}
+
+/// The word that was likely meant.
+pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let most = |known: &str| known.len().div_ceil(3);
+    // The distance takes time and memory for each letter: what is much longer is not near.
+    let alike = |known: &&str| word.len().abs_diff(known.len()) <= most(known);
+    let lowered = if word.len() < 256 { word.to_lowercase() } else { String::new() };
     words
         .into_iter()
-        .map(|known| (strsim::damerau_levenshtein(word, known), known))
+        .filter(alike)
+        .map(|known| (strsim::damerau_levenshtein(&lowered, known), known))
         .min()
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
-        .map_or_else(String::new, |(_, known)| format!("did you mean `{known}`? "))
+        .filter(|(distance, known)| *distance <= most(known))
+        .map(|(_, known)| known)
 }
 
 /// The value of a field that is there: an empty one is not.

@@ -3,6 +3,7 @@
 
 mod check;
 mod field;
+mod form;
 mod gate;
 mod index;
 mod model;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use tollgate::{LimitSet, ParseError};
 
-use crate::field::{Field, near};
+use crate::field::{Field, advice};
 use crate::pattern::{Condition, Pattern};
 
 /// How long a store may take when a policy says nothing: 50 ms.
@@ -247,8 +247,8 @@ impl Dimension {
     /// Reads a field, or a constant as `pool=all`.
     ///
     /// # Errors
-    /// What is neither; `path`, whose values a caller can choose; a constant with the name of a
-    /// field, which could be mistaken for a real one.
+    /// What is neither; `path`, whose values a caller can choose; a header that holds a secret; a
+    /// constant with the name of a field, which could be mistaken for a real one.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let Some((name, value)) = text.split_once('=') else {
             let field = Field::parse(text)?;
@@ -257,6 +257,14 @@ impl Dimension {
                     text,
                     "`path` cannot be a subject",
                     "a caller chooses its segments, and each new one is a fresh count: use `route`",
+                ));
+            }
+            if field.is_secret() {
+                return Err(ParseError::whole(
+                    text,
+                    format!("`{field}` cannot be a subject: it holds a secret"),
+                    "counts and logs would hold it too: use `api_key`, which the front hashes, or \
+                     `user`",
                 ));
             }
             return Ok(Self::Field(field));
@@ -340,18 +348,18 @@ impl Absent {
             "skip" => Ok(Self::Skip),
             "deny" => Ok(Self::Deny),
             _ => Dimension::parse(text).map(Self::Instead).map_err(|error| {
-                if text.contains('=') || error.what().contains("`path`") {
+                // About a field that exists, or nearly, it says more than this could.
+                if text.contains(['=', '.']) || Field::parse(text).is_ok() {
                     return error;
                 }
-                let near = near(text, ["skip", "deny"].into_iter().chain(Field::words()));
-                ParseError::whole(
-                    text,
-                    format!("`{text}` says not what happens without it"),
-                    format!(
-                        "{near}it is `skip` (this limit does not apply), `deny`, another field, or \
-                         a constant as `guests=all`"
-                    ),
-                )
+                let words = ["skip", "deny"].into_iter().chain(Field::words());
+                let right = "it is `skip` (this limit does not apply), `deny`, another field, or a \
+                             constant as `guests=all`";
+                let what = match text {
+                    "" => "an empty text says not what happens without it".to_owned(),
+                    _ => format!("`{text}` says not what happens without it"),
+                };
+                ParseError::whole(text, what, advice(text, words, right))
             }),
         }
     }

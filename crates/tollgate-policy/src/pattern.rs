@@ -2,12 +2,16 @@
 
 use core::fmt;
 
+use hashbrown::HashSet;
 use tollgate::ParseError;
 
 use crate::field::{Field, Fields, value};
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
+
+/// Up to so many pairs of patterns are compared one by one.
+const SHORT: usize = 16;
 
 /// What one value may be.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -44,7 +48,7 @@ impl Pattern {
             ));
         }
         let lowered;
-        let text = if *field == Field::Host {
+        let text = if matches!(field, Field::Host | Field::Ip) {
             lowered = text.to_ascii_lowercase();
             lowered.as_str()
         } else {
@@ -72,11 +76,7 @@ impl Pattern {
             ));
         }
         Ok(match (pattern(rest.into()), field) {
-            // One form for one address.
-            (Self::Exact(text), Field::Ip) => match text.parse::<std::net::IpAddr>() {
-                Ok(ip) => Self::Exact(ip.to_canonical().to_string().into()),
-                Err(_) => Self::Exact(text),
-            },
+            (Self::Exact(text), Field::Ip) => Self::Exact(address(&text).unwrap_or(text)),
             (pattern, _) => pattern,
         })
     }
@@ -102,6 +102,16 @@ impl Pattern {
             _ => false,
         }
     }
+}
+
+/// One form for one address, and for one network of IPv6.
+fn address(text: &str) -> Option<Box<str>> {
+    let Some((ip, length)) = text.split_once('/') else {
+        let ip: std::net::IpAddr = text.parse().ok()?;
+        return Some(ip.to_canonical().to_string().into());
+    };
+    let (ip, length): (std::net::Ipv6Addr, u8) = (ip.parse().ok()?, length.parse().ok()?);
+    Some(format!("{ip}/{length}").into())
 }
 
 impl fmt::Display for Pattern {
@@ -145,12 +155,26 @@ impl Condition {
 
     /// True when every request for which `other` holds has this one hold.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        let mine = |theirs: &Pattern| self.any_of.iter().any(|mine| mine.covers(theirs));
-        self.field == other.field && other.any_of.iter().all(mine)
+        if self.field != other.field {
+            return false;
+        }
+        // Most are short, and a set for each pair would take longer than looking.
+        if self.any_of.len() * other.any_of.len() <= SHORT {
+            let mine = |theirs: &Pattern| self.any_of.iter().any(|mine| mine.covers(theirs));
+            return other.any_of.iter().all(mine);
+        }
+        let (mine, wide) = self.sorted_out();
+        other.any_of.iter().all(|theirs| {
+            matches!(theirs, Pattern::Exact(text) if mine.contains(&**text))
+                || wide.iter().any(|mine| mine.covers(theirs))
+        })
     }
 
     /// True when no request can have both hold.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
+        if self.field != other.field {
+            return false;
+        }
         let apart = |a: &Pattern, b: &Pattern| match (a, b) {
             (Pattern::Exact(text), pattern) | (pattern, Pattern::Exact(text)) => {
                 !pattern.holds(text)
@@ -161,8 +185,45 @@ impl Condition {
             (Pattern::Below(a), Pattern::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
             _ => false,
         };
-        let all = |a: &Pattern| other.any_of.iter().all(|b| apart(a, b));
-        self.field == other.field && self.any_of.iter().all(all)
+        if self.any_of.len() * other.any_of.len() <= SHORT {
+            let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| apart(mine, theirs));
+            return other.any_of.iter().all(mine);
+        }
+        let (mine, wide) = self.sorted_out();
+        other.any_of.iter().all(|theirs| match theirs {
+            Pattern::Exact(text) => {
+                !mine.contains(&**text) && wide.iter().all(|mine| apart(mine, theirs))
+            }
+            _ => self.any_of.iter().all(|mine| apart(mine, theirs)),
+        })
+    }
+
+    /// The exact texts to be found at once, and the patterns that must be looked at: a list of
+    /// thousands of keys is compared with many others.
+    fn sorted_out(&self) -> (HashSet<&str>, Vec<&Pattern>) {
+        let mut exact = HashSet::default();
+        let mut wide = Vec::new();
+        for pattern in &self.any_of {
+            match pattern {
+                Pattern::Exact(text) => {
+                    exact.insert(&**text);
+                }
+                _ => wide.push(pattern),
+            }
+        }
+        (exact, wide)
+    }
+
+    /// How many steps it takes at most to compare two of them.
+    pub(crate) fn work(&self, other: &Self) -> usize {
+        if self.field != other.field {
+            return 1;
+        }
+        let wide = |one: &Self| {
+            one.any_of.iter().filter(|pattern| !matches!(pattern, Pattern::Exact(_))).count()
+        };
+        let (mine, theirs) = (self.any_of.len(), other.any_of.len());
+        mine + theirs + mine * wide(other) + theirs * wide(self)
     }
 }
 

@@ -6,6 +6,8 @@ use crate::problem::Span;
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     pub(crate) policies: Vec<Place>,
+    /// True where `match` is missing or wrong: what it would mean is not known.
+    pub(crate) combine_unsaid: bool,
 }
 
 /// Of one policy.
@@ -23,9 +25,18 @@ pub(crate) struct Place {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntryPlace {
     pub(crate) subject: Option<Span>,
-    pub(crate) limit: Option<Span>,
+    /// For each limit the text that it is in.
+    pub(crate) limits: Vec<Option<Span>>,
     pub(crate) absent: Option<Span>,
-    pub(crate) overrides: Vec<Option<Span>>,
+    pub(crate) overrides: Vec<OverridePlace>,
+}
+
+/// Of one override.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OverridePlace {
+    pub(crate) whole: Option<Span>,
+    /// For each limit the text that it is in.
+    pub(crate) limits: Vec<Option<Span>>,
 }
 
 impl Places {
@@ -36,12 +47,13 @@ impl Places {
                 .entries
                 .iter()
                 .map(|entry| EntryPlace {
-                    overrides: vec![None; entry.overrides.len()],
+                    limits: vec![None; entry.limits.limits().len()],
+                    overrides: vec![OverridePlace::default(); entry.overrides.len()],
                     ..EntryPlace::default()
                 })
                 .collect(),
             ..Place::default()
         };
-        Self { policies: policies.iter().map(place).collect() }
+        Self { policies: policies.iter().map(place).collect(), combine_unsaid: false }
     }
 }

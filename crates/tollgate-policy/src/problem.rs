@@ -12,6 +12,12 @@ pub const MAX_PROBLEMS: usize = 200;
 /// The most bytes of a line that are shown.
 const SHOWN_BYTES: usize = 400;
 
+/// The most characters of a message: the names in it are of any length.
+const MAX_MESSAGE_CHARS: usize = 300;
+
+/// The most characters of a remedy: some list what there is.
+const MAX_REMEDY_CHARS: usize = 2_000;
+
 /// Some bytes of a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Span {
@@ -80,7 +86,9 @@ impl Problem {
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { level: Level::Error, at, what: what.into(), remedy: remedy.into() }
+        let what = shortened(&clean(&what.into(), false), MAX_MESSAGE_CHARS);
+        let remedy = shortened(&clean(&remedy.into(), true), MAX_REMEDY_CHARS);
+        Self { level: Level::Error, at, what, remedy }
     }
 
     pub(crate) fn warning(
@@ -116,6 +124,53 @@ impl Problem {
     }
 }
 
+/// Words of somebody else, fit for a terminal and a log: what would move a cursor, turn the
+/// direction of writing or begin a line of its own is escaped.
+fn clean(text: &str, lines: bool) -> String {
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        let hidden = matches!(
+            c,
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        );
+        if hidden || c.is_control() && !(lines && c == '\n') {
+            clean.extend(c.escape_default());
+        } else {
+            clean.push(c);
+        }
+    }
+    clean
+}
+
+/// Both ends of a text that is too long: what is wrong with a name stands behind it.
+fn shortened(text: &str, most: usize) -> String {
+    // Bytes first: only few texts need their characters counted.
+    if text.len() <= most || text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let half = most / 2;
+    let tail = text.char_indices().rev().nth(half - 1).map_or(0, |(at, _)| at);
+    let head: String = text.chars().take(half).collect();
+    format!("{head}...{}", text.get(tail..).unwrap_or_default())
+}
+
+/// Where the line of this byte begins, and its number from 1. YAML ends a line also with a single
+/// carriage return.
+fn line_at(text: &str, at: usize) -> (usize, usize) {
+    let bytes = text.as_bytes();
+    let ends = |(i, byte): &(usize, u8)| {
+        *byte == b'\n' || *byte == b'\r' && bytes.get(i + 1) != Some(&b'\n')
+    };
+    let before = bytes.iter().copied().enumerate().take(at).filter(ends);
+    let (mut start, mut line) = (0, 1);
+    for (end, _) in before {
+        (start, line) = (end + 1, line + 1);
+    }
+    // A mark of the byte order is no part of what anybody sees.
+    let mark = if start == 0 && text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    ((start + mark).min(at.max(start)), line)
+}
+
 /// Everything that is wrong with one file, in the order of its lines.
 ///
 /// ```
@@ -145,6 +200,7 @@ impl Problems {
         }
         let more = list.len().saturating_sub(MAX_PROBLEMS);
         list.truncate(MAX_PROBLEMS);
+        list.sort_by_key(|problem| (problem.at, problem.level == Level::Warning));
         Self { file: file.to_owned(), source: source.to_owned(), list, more }
     }
 
@@ -187,9 +243,8 @@ impl Problems {
     #[must_use]
     pub fn place(&self, problem: &Problem) -> Option<(usize, usize)> {
         let at = problem.at?;
-        let before = self.source.get(..at.start)?;
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().map_or(0, |text| text.chars().count()) + 1;
+        let (start, line) = line_at(&self.source, at.start);
+        let column = self.source.get(start..at.start)?.chars().count() + 1;
         Some((line, column))
     }
 
@@ -218,40 +273,46 @@ impl Problems {
         };
         let title = level.primary_title(problem.what.as_str());
         let remedy = Shown::HELP.message(problem.remedy.as_str());
+        let name = clean(&self.file, false);
         let (Some(at), Some((line, column))) = (problem.at, self.place(problem)) else {
-            let file = format!("{}: {}", self.file, problem.what);
+            let file = format!("{name}: {}", problem.what);
             let group = level_of(problem.level).primary_title(file).element(remedy);
             return renderer.render(&[group]);
         };
+        let origin = annotate_snippets::Origin::path(name.as_str()).line(line).char_column(column);
         let (shown, from) = self.shown(at);
         if shown.trim().is_empty() {
             // There is no word to point at: an empty file, or its end.
-            let origin =
-                annotate_snippets::Origin::path(self.file.as_str()).line(line).char_column(column);
             return renderer.render(&[title.element(origin).element(remedy)]);
         }
-        let end = (at.end - from.min(at.end)).min(shown.len()).max(at.start - from);
+        let start = (at.start - from).min(shown.len());
+        let end = at.end.saturating_sub(from).clamp(start, shown.len());
         let snippet = Snippet::source(shown)
             .line_start(line)
-            .path(self.file.as_str())
-            .annotation(AnnotationKind::Primary.span(at.start - from..end));
-        renderer.render(&[title.element(snippet).element(remedy)])
+            .annotation(AnnotationKind::Primary.span(start..end));
+        let whole = from == line_at(&self.source, at.start).0;
+        let group = if whole {
+            title.element(snippet.path(name.as_str()))
+        } else {
+            // The column is counted from the beginning of the line, which is not shown.
+            title.element(origin).element(snippet)
+        };
+        renderer.render(&[group.element(remedy)])
     }
 
     /// The line that a problem begins in, or what is near it of a very long one; and where that
     /// begins.
     fn shown(&self, at: Span) -> (&str, usize) {
         let text = &self.source;
-        let start = text[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
-        let end = text[at.start..].find('\n').map_or(text.len(), |newline| at.start + newline);
+        let (start, _) = line_at(text, at.start);
+        let end = text[at.start..].find(['\n', '\r']).map_or(text.len(), |end| at.start + end);
         let near = if end - start <= SHOWN_BYTES {
             Span::new(start, end)
         } else {
-            // The column stays right only from the line's beginning, so that is given up last.
             let from = at.start.saturating_sub(SHOWN_BYTES / 2).max(start);
             Span::new(from, (at.start + SHOWN_BYTES / 2).min(end)).within(text)
         };
-        (text[near.start..near.end].trim_end_matches('\r'), near.start)
+        (&text[near.start..near.end], near.start)
     }
 }
 

@@ -5,17 +5,40 @@
 
 use std::collections::BTreeMap;
 
+use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, schema_for};
 
 /// The schema, as JSON.
 #[must_use]
 pub fn schema() -> Schema {
-    schema_for!(File)
+    let mut schema = schema_for!(File);
+    without_null(&mut schema);
+    schema
+}
+
+/// A key that may be left out is not one that may be written as nothing, as YAML could.
+fn without_null(schema: &mut Schema) {
+    let types = schema.get_mut("type").and_then(|types| types.as_array_mut());
+    let kept = types.and_then(|types| {
+        types.retain(|name| name != "null");
+        types.pop().filter(|_| types.is_empty())
+    });
+    if let Some(kept) = kept {
+        schema.insert("type".to_owned(), kept);
+    }
+    if let Some(any) = schema.get_mut("anyOf").and_then(|any| any.as_array_mut()) {
+        any.retain(|one| one.get("type").is_none_or(|name| name != "null"));
+    }
+    transform_subschemas(&mut without_null, schema);
 }
 
 /// A policy file of Tollgate: which requests are limited, whose counts are kept, by which limits.
 #[derive(JsonSchema)]
 #[schemars(title = "Tollgate policies", deny_unknown_fields)]
+#[schemars(extend(
+    "if" = { "required": ["policies"], "properties": { "policies": { "minItems": 2 } } },
+    "then" = { "required": ["match"] }
+))]
 struct File {
     /// The version of the format.
     #[schemars(range(min = 1, max = 1))]
@@ -54,13 +77,15 @@ struct Policy {
     #[schemars(regex(pattern = r"^[A-Za-z0-9_.-]{1,64}$"))]
     name: String,
     /// The conditions; all must hold.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
     when: Option<BTreeMap<String, Patterns>>,
     /// Whose counts, under which limits.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 16))]
     limits: Vec<Entry>,
     /// The answer when the store cannot answer in time.
     on_failure: OnFailure,
     /// How long the store may take, as `20ms`; 50ms when nothing is said.
+    #[schemars(regex(pattern = r"^[0-9]+(us|ms|s|m)$"))]
     deadline: Option<String>,
     /// What a request costs; 1 when nothing is said.
     cost: Option<Cost>,
@@ -74,8 +99,8 @@ struct Policy {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Patterns {
-    One(#[schemars(length(min = 1))] String),
-    Several(#[schemars(length(min = 1))] Vec<String>),
+    One(#[schemars(length(min = 1, max = 1_024))] String),
+    Several(#[schemars(length(min = 1, max = 10_000))] Vec<String>),
     /// What TOML makes of `header.x-tier = "gold"`.
     Named(BTreeMap<String, Self>),
 }
@@ -84,7 +109,7 @@ enum Patterns {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Texts {
-    One(String),
+    One(#[schemars(length(min = 1))] String),
     Several(#[schemars(length(min = 1))] Vec<String>),
 }
 
@@ -99,6 +124,7 @@ struct Entry {
     /// What happens without a dimension: `skip`, `deny`, or what stands in; or that by field.
     absent: Option<Absent>,
     /// Other limits for some requests; the first that holds counts.
+    #[schemars(length(min = 1, max = 10_000))]
     overrides: Option<Vec<Override>>,
 }
 
@@ -114,6 +140,7 @@ enum Absent {
 #[schemars(deny_unknown_fields)]
 struct Override {
     /// The conditions; all must hold.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 64))]
     when: BTreeMap<String, Patterns>,
     /// Limits, `unlimited` or `banned`.
     limit: Texts,
@@ -122,7 +149,7 @@ struct Override {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Cost {
-    Fixed(#[schemars(range(min = 1))] u64),
+    Fixed(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
     From(FromField),
 }
 
@@ -133,7 +160,7 @@ struct FromField {
     /// `field.NAME` or `header.NAME`.
     from: String,
     /// The most that is admitted.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
     max: u64,
     /// When the field is absent or no number: a cost, or `deny`.
     otherwise: Otherwise,
@@ -142,7 +169,7 @@ struct FromField {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Otherwise {
-    Units(#[schemars(range(min = 1))] u64),
+    Units(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
     Deny(#[schemars(regex(pattern = r"^deny$"))] String),
 }
 
@@ -167,6 +194,7 @@ mod tests {
             known
         };
         assert_eq!(keys("/properties"), sorted(&read::FILE_KEYS));
+        assert!(!schema.to_string().contains("\"null\""), "{schema:#}");
         for (name, known) in [
             ("Policy", &read::POLICY_KEYS[..]),
             ("Entry", &read::ENTRY_KEYS[..]),

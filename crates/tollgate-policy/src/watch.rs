@@ -3,7 +3,9 @@
 use core::time::Duration;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -20,6 +22,9 @@ pub const DEFAULT_POLL: Duration = Duration::from_secs(2);
 
 /// How long a file must rest before it is read: 100 ms. Editors write in several steps.
 pub const DEFAULT_DEBOUNCE: Duration = Duration::from_millis(100);
+
+/// The longest that a file must rest: 1 minute.
+const MAX_DEBOUNCE: Duration = Duration::from_secs(60);
 
 /// The longest that a file which never rests is waited for, in debounces.
 const MAX_DEBOUNCES: u32 = 10;
@@ -46,7 +51,7 @@ fn whole(path: &Path, what: String, remedy: &str) -> Problems {
 
 fn format_of(path: &Path) -> Result<Format, Problems> {
     Format::of_path(path).ok_or_else(|| {
-        let what = "the name of the file says not how it is written".to_owned();
+        let what = "the name of the file does not say how it is written".to_owned();
         whole(path, what, "name it `.toml`, `.yaml` or `.yml`")
     })
 }
@@ -56,6 +61,12 @@ fn text_of(path: &Path) -> Result<String, Problems> {
         let remedy = "give the path of a file that may be read";
         whole(path, format!("the file cannot be read: {error}"), remedy)
     };
+    // To open a pipe would wait for whoever writes into it.
+    let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "this is a folder" } else { "this is no plain file" };
+        return Err(whole(path, what.to_owned(), "give the path of a policy file"));
+    }
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let most = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
@@ -137,10 +148,10 @@ impl Watch {
         Self { poll: poll.max(Duration::from_millis(1)), ..self }
     }
 
-    /// How long the file must rest before it is read.
+    /// How long the file must rest before it is read: at most a minute.
     #[must_use]
     pub fn debounce(self, debounce: Duration) -> Self {
-        Self { debounce, ..self }
+        Self { debounce: debounce.min(MAX_DEBOUNCE), ..self }
     }
 
     /// Looks only from time to time: for file systems that tell nothing, as those of a network.
@@ -150,7 +161,8 @@ impl Watch {
     }
 
     /// Begins. What the file holds now is compared with `gate`'s policies and taken when it is
-    /// something else; from then on every change is. `on_reload` is called on the watching thread.
+    /// something else; from then on every change is. `on_reload` is called on the watching thread:
+    /// a panic in it ends the watching.
     ///
     /// # Errors
     /// The thread cannot be started; the name of the file says no format.
@@ -160,37 +172,46 @@ impl Watch {
         on_reload: impl FnMut(&Reload) + Send + 'static,
     ) -> Result<Watcher, Problems> {
         format_of(&self.path)?;
-        let (sender, receiver) = channel();
+        // One call that waits is enough, however many files of the folder are written meanwhile.
+        let (sender, receiver) = sync_channel(1);
+        let bell = Bell { sender, end: Arc::default() };
+        let told = Told { receiver, end: Arc::clone(&bell.end) };
         let mut seen = Seen { gate: gate.clone(), last: None, on_reload };
-        let (system, silence) = if self.notify { self.listen(&sender) } else { (None, None) };
+        let (system, silence) = if self.notify { self.listen(&bell) } else { (None, None) };
         let path = self.path.clone();
         let run = move || {
             if let Some(why) = silence {
                 (seen.on_reload)(&Reload::PollingOnly(why));
             }
-            seen.look(&self.path);
-            while self.wait(&receiver) {
-                seen.look(&self.path);
+            let mut rested = false;
+            loop {
+                let mut text = text_of(&self.path);
+                if !rested && seen.is_news(&text) {
+                    let rest = || self.rest(&told).then(|| text_of(&self.path));
+                    let Some(settled) = settled(text, rest) else { return };
+                    text = settled;
+                }
+                seen.take(&self.path, text);
+                match self.wait(&told) {
+                    Some(has_rested) => rested = has_rested,
+                    None => return,
+                }
             }
         };
         let thread = std::thread::Builder::new().name("tollgate-watch".to_owned()).spawn(run);
         let thread = thread.map_err(|error| {
             whole(&path, format!("no thread for it: {error}"), "raise the limit of threads")
         })?;
-        Ok(Watcher { sender, thread: Some(thread), _system: system })
+        Ok(Watcher { bell, thread: Some(thread), _system: system })
     }
 
     /// Has the system tell of changes in the folder: a file that is replaced by a rename, or a
     /// symbolic link beside it, is another file than the one that could be watched itself.
-    fn listen(
-        &self,
-        sender: &Sender<Told>,
-    ) -> (Option<notify::RecommendedWatcher>, Option<String>) {
-        let sender = sender.clone();
+    fn listen(&self, bell: &Bell) -> (Option<notify::RecommendedWatcher>, Option<String>) {
+        let bell = bell.clone();
         let told = move |event: notify::Result<notify::Event>| {
-            // Reading the file is such an event too, and would never end.
-            if event.is_ok_and(|event| !event.kind.is_access()) {
-                let _ = sender.send(Told::Changed);
+            if is_change(&event) {
+                bell.ring();
             }
         };
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -205,47 +226,100 @@ impl Watch {
         }
     }
 
-    /// Waits until it is time to look; false when it is time to end.
-    fn wait(&self, told: &Receiver<Told>) -> bool {
-        match told.recv_timeout(self.poll) {
-            Ok(Told::Changed) => {}
-            Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return false,
-            Err(RecvTimeoutError::Timeout) => return true,
+    /// Waits until it is time to look, and says whether the file has rested; none when it is time
+    /// to end.
+    fn wait(&self, told: &Told) -> Option<bool> {
+        match told.receiver.recv_timeout(self.poll) {
+            _ if told.is_end() => None,
+            Ok(()) => self.rest(told).then_some(true),
+            Err(RecvTimeoutError::Timeout) => Some(false),
+            Err(RecvTimeoutError::Disconnected) => None,
         }
-        // Until nothing more comes, but not for ever.
+    }
+
+    /// Waits until nothing more comes, but not for ever; false when it is time to end.
+    fn rest(&self, told: &Told) -> bool {
         let last = Instant::now() + self.debounce * MAX_DEBOUNCES;
         while Instant::now() < last {
-            match told.recv_timeout(self.debounce) {
-                Ok(Told::Changed) => {}
-                Ok(Told::End) | Err(RecvTimeoutError::Disconnected) => return false,
+            match told.receiver.recv_timeout(self.debounce) {
+                _ if told.is_end() => return false,
+                Ok(()) => {}
                 Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
         true
     }
 }
 
-enum Told {
-    Changed,
-    End,
+/// Reading the file is an event too: were it a change, reading would never end.
+fn is_change(event: &notify::Result<notify::Event>) -> bool {
+    event.as_ref().is_ok_and(|event| !event.kind.is_access())
+}
+
+type Text = Result<String, Problems>;
+
+/// The text after which the next one was the same: where the system tells nothing, a file may be
+/// looked at while it is half written, and half of it may be a sound file with fewer policies.
+/// None when it is time to end, as `rest` says.
+fn settled(mut text: Text, mut rest: impl FnMut() -> Option<Text>) -> Option<Text> {
+    for _ in 0..MAX_DEBOUNCES {
+        let again = rest()?;
+        let same = again == text;
+        text = again;
+        if same {
+            break;
+        }
+    }
+    Some(text)
+}
+
+/// Wakes the watching thread.
+#[derive(Clone, Debug)]
+struct Bell {
+    sender: SyncSender<()>,
+    end: Arc<AtomicBool>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        // A full channel: it is about to wake anyway.
+        let _ = self.sender.try_send(());
+    }
+}
+
+/// The other side of a bell.
+struct Told {
+    receiver: Receiver<()>,
+    end: Arc<AtomicBool>,
+}
+
+impl Told {
+    fn is_end(&self) -> bool {
+        self.end.load(Ordering::Acquire)
+    }
 }
 
 /// What was seen last.
 struct Seen<S, F> {
     gate: Gate<S>,
     /// The text, or what is wrong with reading it: so that nothing is told twice.
-    last: Option<Result<String, Problems>>,
+    last: Option<Text>,
     on_reload: F,
 }
 
 impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
-    /// Reads the file, and takes its policies when its content has changed.
+    /// True when it is not what was seen last.
     ///
     /// The content is what is compared, not the time it was written at: two changes in one tick of
     /// a file system's clock have the same.
-    fn look(&mut self, path: &Path) {
-        let text = text_of(path);
-        if self.last.as_ref() == Some(&text) {
+    fn is_news(&self, text: &Text) -> bool {
+        self.last.as_ref() != Some(text)
+    }
+
+    /// Takes the policies of a text that has changed.
+    fn take(&mut self, path: &Path, text: Text) {
+        if !self.is_news(&text) {
             return;
         }
         let first = self.last.is_none();
@@ -286,28 +360,63 @@ impl<S: Store + 'static> Gate<S> {
 #[derive(Debug)]
 #[must_use = "a watcher that is dropped watches nothing"]
 pub struct Watcher {
-    sender: Sender<Told>,
+    bell: Bell,
     thread: Option<JoinHandle<()>>,
     _system: Option<notify::RecommendedWatcher>,
 }
 
-impl core::fmt::Debug for Told {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Changed => "Changed",
-            Self::End => "End",
-        })
-    }
-}
-
 impl Drop for Watcher {
     fn drop(&mut self) {
-        let _ = self.sender.send(Told::End);
+        self.bell.end.store(true, Ordering::Release);
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             // Dropped within its own callback it cannot wait for itself.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_is_no_change() {
+        use notify::EventKind;
+        use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind};
+        let is = |kind: EventKind| is_change(&Ok(notify::Event::new(kind)));
+        assert!(!is(EventKind::Access(AccessKind::Open(AccessMode::Read))));
+        assert!(!is(EventKind::Access(AccessKind::Close(AccessMode::Read))));
+        // `Other`: the system lost count of its events, and says only that there were some.
+        for kind in [
+            EventKind::Any,
+            EventKind::Create(CreateKind::File),
+            EventKind::Modify(ModifyKind::Any),
+            EventKind::Remove(RemoveKind::File),
+            EventKind::Other,
+        ] {
+            assert!(is(kind), "{kind:?}");
+        }
+        assert!(!is_change(&Err(notify::Error::generic("gone"))));
+    }
+
+    #[test]
+    fn half_a_file_is_not_taken() {
+        let text = |text: &str| Ok(text.to_owned());
+        let written = ["half", "most", "whole", "whole", "too late"];
+        let mut seen = written.iter();
+        let settled_at = settled(text("ha"), || seen.next().map(|s| text(s)));
+        assert_eq!(settled_at, Some(text("whole")));
+        assert_eq!(seen.next(), Some(&"too late"));
+        // What never rests is taken in the end.
+        let mut times = 0;
+        let restless = settled(text("0"), || {
+            times += 1;
+            Some(text(&times.to_string()))
+        });
+        assert_eq!((restless, times), (Some(text("10")), 10));
+        assert_eq!(settled(text("a"), || None), None);
     }
 }

@@ -4,12 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
+use tollgate::Period;
 use tollgate_policy::{
-    Combine, Dimension, Entry, Level, Policies, Policy, Problem, Problems, Rule, Shard, schema,
+    Absent, Combine, Dimension, Entry, Level, Policies, Policy, Problem, Problems, Rule, Shard,
+    schema,
 };
 
 use crate::args::ConfigCheck;
-use crate::show::{Output, count, duration, wrapped};
+use crate::show::{Output, count, wrapped};
 
 /// The exit code of a file that cannot be taken.
 const BROKEN: u8 = 2;
@@ -103,7 +105,7 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
             out.line(problems.render(true))?;
             out.line("")?;
         }
-        out.text(&text(path, &read)?)?;
+        out.text(&text(path, &read, args.deny_warnings)?)?;
     }
     if args.json {
         out.json(&all)?;
@@ -118,9 +120,9 @@ pub(crate) fn print_schema(out: &mut Output) -> Result<u8> {
 }
 
 /// The verdict, and what each policy means.
-fn text(path: &Path, read: &Result<Policies, Problems>) -> Result<String> {
+fn text(path: &Path, read: &Result<Policies, Problems>, deny_warnings: bool) -> Result<String> {
     let bold = anstyle::Style::new().bold();
-    let file = path.display();
+    let file = printable(&path.display().to_string());
     let of = |problems: &Problems, level| problems.iter().filter(|p| p.level() == level).count();
     let policies = match read {
         Ok(policies) => policies,
@@ -133,7 +135,10 @@ fn text(path: &Path, read: &Result<Policies, Problems>) -> Result<String> {
     let number = u64::try_from(list.len())?;
     let number = if number == 1 { "1 policy".to_owned() } else { format!("{number} policies") };
     let warnings = counted(of(policies.warnings(), Level::Warning), "warning")?;
-    let mut text = format!("{bold}{file} is fine{bold:#}: {number}, {warnings}, ");
+    // What ends with an exit code of 1 is not called fine.
+    let denied = deny_warnings && !policies.warnings().is_empty();
+    let verdict = if denied { "has warnings" } else { "is fine" };
+    let mut text = format!("{bold}{file} {verdict}{bold:#}: {number}, {warnings}, ");
     text.push_str(&format!("hash {}", policies.hash()));
     if list.len() > 1 {
         text.push_str(match policies.combine() {
@@ -150,12 +155,12 @@ fn text(path: &Path, read: &Result<Policies, Problems>) -> Result<String> {
 
 fn policy_text(policy: &Policy, text: &mut String) {
     const INDENT: usize = 16;
-    let bold = anstyle::Style::new().bold();
-    let mut row = |name: &str, what: &str| {
-        text.push_str(&format!("  {name:<12}  {}\n", wrapped(what, INDENT)));
-    };
     let shadow = if policy.shadow { " (in shadow: counts, and denies nobody)" } else { "" };
-    row("policy", &format!("{bold}{}{bold:#}{shadow}", policy.name));
+    let (bold, name) = (anstyle::Style::new().bold(), &policy.name);
+    text.push_str(&format!("  {:<12}  {bold}{name}{bold:#}{shadow}\n", "policy"));
+    let mut row = |name: &str, what: &str| {
+        text.push_str(&format!("  {name:<12}  {}\n", wrapped(&printable(what), INDENT)));
+    };
     row("applies", &joined(&policy.when, " and ").unwrap_or_else(|| "to every request".to_owned()));
     for entry in &policy.entries {
         row("counts", &subject(entry));
@@ -165,7 +170,7 @@ fn policy_text(policy: &Policy, text: &mut String) {
             row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
         }
         for (field, what) in &entry.absent {
-            row("", &format!("without {field}: {what}"));
+            row("", &format!("without {field}: {}", without(what)));
         }
         for other in &entry.overrides {
             let when = joined(&other.when, " and ").unwrap_or_default();
@@ -173,13 +178,47 @@ fn policy_text(policy: &Policy, text: &mut String) {
         }
     }
     row("cost", &policy.cost.to_string());
-    let deadline = duration(policy.deadline);
-    row("on failure", &format!("{}, after {deadline} at most", policy.on_failure.name()));
+    let failure = policy.on_failure.name();
+    row("on failure", &format!("{failure}, also when the store takes over {}", deadline(policy)));
     match &policy.shard {
         Shard::By(field) => row("shard", &field.to_string()),
         Shard::Never => row("shard", "never: not for a cluster"),
         _ => {}
     }
+}
+
+/// What happens without a dimension, for people: a word of the file is kept.
+fn without(what: &Absent) -> String {
+    match what {
+        Absent::Skip => "skip (not limited here)".to_owned(),
+        Absent::Instead(dimension) => format!("{dimension} in its place"),
+        other => other.to_string(),
+    }
+}
+
+/// As a file has it: what is shown can be written.
+fn deadline(policy: &Policy) -> String {
+    let micros = u64::try_from(policy.deadline.as_micros()).ok();
+    let period = micros.and_then(Period::from_micros);
+    period.map_or_else(|| format!("{:?}", policy.deadline), |period| period.to_string())
+}
+
+/// Values of a file may hold anything, and a terminal does what it is told.
+fn printable(text: &str) -> String {
+    let turns = |c: char| {
+        matches!(c, '\u{200e}' | '\u{200f}')
+            || ('\u{2028}'..='\u{202e}').contains(&c)
+            || ('\u{2066}'..='\u{2069}').contains(&c)
+    };
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || turns(c) {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
 }
 
 fn subject(entry: &Entry) -> String {
@@ -262,7 +301,7 @@ impl PolicyJson {
             when: texts(&policy.when),
             limits: policy.entries.iter().map(entry).collect(),
             on_failure: policy.on_failure.name(),
-            deadline: duration(policy.deadline),
+            deadline: deadline(policy),
             cost: policy.cost.to_string(),
             shard: match &policy.shard {
                 Shard::By(field) => Some(field.to_string()),

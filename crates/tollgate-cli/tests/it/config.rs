@@ -44,9 +44,9 @@ fn the_examples_are_fine_and_explained() {
         "0 warnings",
         "to every request",
         "240/h via sliding_log: 240 at once, at most 240 in any 1h",
-        "without user: skip",
+        "without user: skip (not limited here)",
         "field.weight, at most 50, otherwise 1",
-        "allow, after 0.05s at most",
+        "allow, also when the store takes over 50ms",
         "never: not for a cluster",
     ] {
         assert!(out.contains(says), "{says}: {out}");
@@ -63,7 +63,10 @@ fn exit_codes_tell_errors_from_warnings() {
     let (code, out, _) = place.run(&["config", "check", warned]);
     assert_eq!(code, 0);
     assert!(out.contains("warning: `36000/h via sliding_log` never binds"), "{out}");
-    assert_eq!(place.run(&["config", "check", warned, "--deny-warnings"]).0, 1);
+    assert!(out.contains("warned.toml is fine: 1 policy, 1 warning, "), "{out}");
+    let (code, out, _) = place.run(&["config", "check", warned, "--deny-warnings"]);
+    assert_eq!(code, 1);
+    assert!(out.contains("warned.toml has warnings: 1 policy, 1 warning, "), "{out}");
     let (code, out, _) = place.run(&["config", "check", warned, broken, "--deny-warnings"]);
     assert_eq!(code, 2);
     for says in [
@@ -82,6 +85,32 @@ fn exit_codes_tell_errors_from_warnings() {
 }
 
 #[test]
+fn values_of_a_file_do_nothing_to_a_terminal() {
+    let place = Place::new();
+    let file = place.path().join("hostile.toml");
+    let text = WARNED.replace("limits", "when.user = \"a\\u001b[2J\\u202e\\nb\"\nlimits");
+    std::fs::write(&file, text).unwrap();
+    let (code, out, _) = place.run(&["config", "check", file.to_str().unwrap()]);
+    assert_eq!(code, 0);
+    assert!(out.contains("user = a\\u{1b}[2J\\u{202e}\\nb"), "{out}");
+    let (code, out, _) = place.run(&["config", "check", "a\u{1b}[2J.toml"]);
+    assert_eq!(code, 2);
+    assert!(!out.contains('\u{1b}') && out.contains("a\\u{1b}[2J.toml is broken"), "{out}");
+}
+
+#[test]
+fn what_is_shown_can_be_written() {
+    let place = Place::new();
+    let file = place.path().join("p.toml");
+    for deadline in ["1ms", "1500us", "20ms", "1s", "1m"] {
+        let text = WARNED.replace("limits", &format!("deadline = \"{deadline}\"\nlimits"));
+        std::fs::write(&file, text).unwrap();
+        let (_, out, _) = place.run(&["config", "check", file.to_str().unwrap()]);
+        assert!(out.contains(&format!("takes over {deadline}\n")), "{out}");
+    }
+}
+
+#[test]
 fn machines_read_the_same() {
     let place = Place::new();
     let broken = place.path().join("broken.toml");
@@ -92,7 +121,7 @@ fn machines_read_the_same() {
     assert_eq!(code, 2);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json[0]["fine"], true);
-    assert_eq!(json[0]["policies"][0]["deadline"], "0.05s");
+    assert_eq!(json[0]["policies"][0]["deadline"], "50ms");
     assert_eq!(json[0]["policies"][0]["limits"][1]["absent"]["user"], "skip");
     assert_eq!(json[0]["policies"][0]["limits"][0]["limits"][2]["worst_window"], 240);
     assert_eq!(json[1]["fine"], false);
@@ -118,6 +147,11 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
     }
     assert_eq!(seen, 4);
     assert!(validator.is_valid(&json(WARNED)));
+    let two = format!("match = \"all\"\n{WARNED}{}", WARNED.replace("version = 1", ""));
+    assert!(validator.is_valid(&json(&two)));
+    let mut nothing = json(WARNED);
+    nothing["policies"][0]["deadline"] = Value::Null;
+    assert!(!validator.is_valid(&nothing));
     for broken in [
         BROKEN.to_owned(),
         WARNED.replace("version = 1", "version = 2"),
@@ -127,6 +161,13 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
         WARNED.replace("name = \"a\"", ""),
         WARNED.replace("name", "cost = { from = \"field.x\" }\nname"),
         WARNED.replace("\"allow\"", "\"maybe\""),
+        WARNED.replace("name", "deadline = \"soon\"\nname"),
+        WARNED.replace("name", "cost = 1099511627777\nname"),
+        WARNED.replace("name", "when = {}\nname"),
+        WARNED.replace("name", "limits = []\nname").replace("limits = [{", "x = [{"),
+        WARNED.replace(" }]", ", overrides = [] }]"),
+        // Two policies say which of them count.
+        format!("{WARNED}{}", WARNED.replace("version = 1", "")),
     ] {
         assert!(!validator.is_valid(&json(&broken)), "{broken}");
     }

@@ -2,64 +2,36 @@
 
 use std::collections::HashMap;
 
-use tollgate::Limit;
 use tollgate::strategy::Shape;
+use tollgate::{Limit, LimitSet};
 
-use super::{MAX_PAIRS, apart, sets};
+use super::{MAX_WORK, Work, apart};
 use crate::field::Field;
 use crate::model::{Combine, Cost, Policy, Rule, Shard};
 use crate::pattern::Pattern;
 use crate::place::{Place, Places};
-use crate::problem::Problem;
+use crate::problem::{Problem, Span};
 
-pub(super) fn limits(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+pub(super) fn limits(policy: &Policy, place: &Place, work: &mut Work, problems: &mut Vec<Problem>) {
     for (entry, at) in policy.entries.iter().zip(&place.entries) {
-        for (number, set) in sets(entry).enumerate() {
-            let at = if number == 0 {
-                at.limit
-            } else {
-                let limited = |(_, other): &(_, &crate::model::Override)| {
-                    matches!(other.rule, Rule::Limits(_))
-                };
-                let mut others = at.overrides.iter().zip(&entry.overrides).filter(limited);
-                others.nth(number - 1).and_then(|(at, _)| *at)
-            };
-            let limits = set.limits();
-            for (i, limit) in limits.iter().enumerate() {
-                let implied = |(j, other): &(usize, &Limit)| {
-                    // Of two that imply each other, the first stays.
-                    *j != i && implies(other, limit) && (*j < i || !implies(limit, other))
-                };
-                if let Some((_, other)) = limits.iter().enumerate().find(implied) {
-                    let per = limit.quota().period;
-                    problems.push(Problem::warning(
-                        at,
-                        format!("`{limit}` never binds"),
-                        format!(
-                            "`{other}` alone admits at most {} in any {per}: leave one out, or \
-                             change a number",
-                            most_in(other, limit)
-                        ),
-                    ));
-                }
-                let Cost::Fixed(cost) = policy.cost else { continue };
-                if cost > limit.capacity() {
-                    problems.push(Problem::warning(
-                        at,
-                        format!("no request is ever admitted: each costs {cost}"),
-                        format!("`{limit}` has room for {}: lower the cost", limit.capacity()),
-                    ));
-                }
+        set(&policy.cost, &entry.limits, &at.limits, problems);
+        for (other, at) in entry.overrides.iter().zip(&at.overrides) {
+            if let Rule::Limits(limits) = &other.rule {
+                set(&policy.cost, limits, &at.limits, problems);
             }
         }
         // What comes after an override that holds whenever a later one does.
-        for (i, (other, at)) in entry.overrides.iter().zip(&at.overrides).enumerate().take(200) {
+        for (i, (other, at)) in entry.overrides.iter().zip(&at.overrides).enumerate() {
+            let earlier = &entry.overrides[..i];
+            if !earlier.iter().all(|earlier| work.allows(&earlier.when, &other.when)) {
+                break;
+            }
             let covers = |earlier: &crate::model::Override| {
                 earlier.when.iter().all(|mine| other.when.iter().any(|theirs| mine.covers(theirs)))
             };
-            if entry.overrides[..i].iter().any(covers) {
+            if earlier.iter().any(covers) {
                 problems.push(Problem::warning(
-                    *at,
+                    at.whole,
                     "this override is never reached",
                     "an earlier one holds whenever it does: put it first, or leave it out",
                 ));
@@ -73,6 +45,41 @@ pub(super) fn limits(policy: &Policy, place: &Place, problems: &mut Vec<Problem>
             "name the field that all its subjects share, as `shard = \"field.resource\"`, or write \
              `shard = \"never\"` when it is not for a cluster",
         ));
+    }
+}
+
+/// One set of limits, with the place of each.
+fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<Problem>) {
+    let limits = set.limits();
+    for (i, limit) in limits.iter().enumerate() {
+        let at = places.get(i).copied().flatten();
+        let implied = |(j, other): &(usize, &Limit)| {
+            // Of two that imply each other, the first stays.
+            *j != i && implies(other, limit) && (*j < i || !implies(limit, other))
+        };
+        if let Some((_, other)) = limits.iter().enumerate().find(implied) {
+            let per = limit.quota().period;
+            problems.push(Problem::warning(
+                at,
+                format!("`{limit}` never binds"),
+                format!(
+                    "`{other}` alone admits at most {} in any {per}: leave one out, or change a \
+                     number",
+                    most_in(other, limit)
+                ),
+            ));
+        }
+        let (least, what) = match cost {
+            Cost::Fixed(cost) => (*cost, format!("no request is ever admitted: each costs {cost}")),
+            Cost::From { field, otherwise: Some(cost), .. } => {
+                (*cost, format!("no request without `{field}` is ever admitted: it costs {cost}"))
+            }
+            Cost::From { otherwise: None, .. } => continue,
+        };
+        if least > limit.capacity() {
+            let remedy = format!("`{limit}` has room for {}: lower the cost", limit.capacity());
+            problems.push(Problem::warning(at, what, remedy));
+        }
     }
 }
 
@@ -106,7 +113,7 @@ fn unreached(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) 
     // One that may cover others is found by an exact value it demands, or looked at always.
     let mut by_value: HashMap<(&Field, &str), Vec<usize>> = HashMap::new();
     let mut broad: Vec<usize> = Vec::new();
-    let mut pairs = 0;
+    let mut work = Work(MAX_WORK);
     for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
         let exact = |pattern: &'_ Pattern| matches!(pattern, Pattern::Exact(_));
         let demanded = policy.when.iter().flat_map(|condition| {
@@ -117,8 +124,8 @@ fn unreached(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) 
         });
         let near: Vec<&[usize]> =
             demanded.filter_map(|key| by_value.get(&key)).map(Vec::as_slice).collect();
-        pairs += broad.len() + near.iter().map(|list| list.len()).sum::<usize>();
-        if pairs > MAX_PAIRS {
+        let mut earlier = near.iter().copied().flatten().chain(&broad);
+        if !earlier.all(|at| work.allows(&policies[*at].when, &policy.when)) {
             return;
         }
         let covers = |earlier: &&usize| {
@@ -162,11 +169,10 @@ fn across(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
         .zip(&places.policies)
         .filter(|(policy, _)| !policy.shadow && policy.shard != Shard::Never)
         .collect();
-    let mut pairs = 0;
+    let mut work = Work(MAX_WORK);
     for (i, (policy, place)) in enforced.iter().enumerate() {
         for (other, _) in &enforced[..i] {
-            pairs += 1;
-            if pairs > MAX_PAIRS {
+            if !work.allows(&policy.when, &other.when) {
                 return;
             }
             let same = policy.shard == other.shard && policy.shard != Shard::Unsaid;

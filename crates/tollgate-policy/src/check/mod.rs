@@ -8,6 +8,7 @@ use crate::field::Field;
 use crate::model::{
     Combine, Cost, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard,
 };
+use crate::pattern::{Condition, Pattern};
 use crate::place::{EntryPlace, Place, Places};
 use crate::problem::Problem;
 use crate::read::MAX_POLICIES;
@@ -15,9 +16,23 @@ use crate::read::MAX_POLICIES;
 mod lint;
 mod subjects;
 
-/// How many pairs of policies are looked at for what only pairs can have: 10,000 policies have 50
-/// million, and a file must be read in a moment.
-const MAX_PAIRS: usize = 4_000_000;
+/// How many steps are taken to compare policies with each other: 10,000 policies are 50 million
+/// pairs, each with up to 10,000 values, and a file must be read in a moment.
+const MAX_WORK: usize = 40_000_000;
+
+/// What comparing may still take.
+struct Work(usize);
+
+impl Work {
+    /// False when these two would take more than is left.
+    fn allows(&mut self, one: &[Condition], other: &[Condition]) -> bool {
+        let pairs = one.iter().flat_map(|mine| other.iter().map(move |theirs| mine.work(theirs)));
+        let steps = pairs.sum::<usize>() + 1;
+        let left = self.0.checked_sub(steps);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+}
 
 /// Says what is wrong, and joins the entries of a policy that have the same subject.
 pub(crate) fn check(
@@ -34,12 +49,19 @@ pub(crate) fn check(
         ));
     }
     names(policies, places, &mut problems);
+    let mut work = Work(MAX_WORK);
     for (policy, place) in policies.iter_mut().zip(&mut places.policies) {
         numbers(policy, place, &mut problems);
+        if place.whole.is_none() {
+            written(policy, &mut problems);
+        }
         join(policy, place, &mut problems);
         subjects::check(policy, place, &mut problems);
         shard(policy, place, &mut problems);
-        lint::limits(policy, place, &mut problems);
+        lint::limits(policy, place, &mut work, &mut problems);
+    }
+    if places.combine_unsaid {
+        return problems;
     }
     if combine == Combine::All {
         together(policies, places, &mut problems);
@@ -105,8 +127,69 @@ fn numbers(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
     }
 }
 
+/// What a program put together itself means what it would mean if it were written: a constant with
+/// the name of a field, or a header in capital letters, would count or match as nobody expects.
+fn written(policy: &Policy, problems: &mut Vec<Problem>) {
+    let name = &policy.name;
+    let mut refuse = |what: String, remedy: &str| {
+        problems.push(Problem::error(None, format!("`{name}`: {what}"), remedy));
+    };
+    let mut fields: Vec<&Field> = Vec::new();
+    let overrides = policy.entries.iter().flat_map(|entry| &entry.overrides);
+    for condition in overrides.flat_map(|other| &other.when).chain(&policy.when) {
+        fields.push(&condition.field);
+        for pattern in &condition.any_of {
+            match Pattern::parse(&condition.field, &pattern.to_string()) {
+                Ok(read) if read == *pattern => {}
+                _ => refuse(
+                    format!("`{condition}` is no condition as it would be written"),
+                    "make patterns with `Pattern::parse`",
+                ),
+            }
+        }
+    }
+    for entry in &policy.entries {
+        let stand_in = entry.absent.values().filter_map(|what| match what {
+            crate::model::Absent::Instead(dimension) => Some(dimension),
+            _ => None,
+        });
+        for dimension in entry.subject.iter().chain(stand_in) {
+            match Dimension::parse(&dimension.to_string()) {
+                Ok(read) if read == *dimension => {}
+                Ok(_) => refuse(
+                    format!("`{dimension}` is no dimension as it would be written"),
+                    "make dimensions with `Dimension::parse`",
+                ),
+                Err(error) => refuse(error.what().to_owned(), error.remedy()),
+            }
+        }
+        fields.extend(entry.absent.keys());
+    }
+    if let Cost::From { field, .. } = &policy.cost {
+        fields.push(field);
+    }
+    if let Shard::By(field) = &policy.shard {
+        fields.push(field);
+    }
+    for field in fields {
+        if Field::parse(&field.to_string()).as_ref() != Ok(field) {
+            let remedy = "make fields with `Field::parse`: names of headers are in lower case";
+            refuse(format!("`{field}` is no field as it would be written"), remedy);
+        }
+    }
+}
+
 /// Entries with the same subject become one set of limits, which is one state in the store.
 fn join(policy: &mut Policy, place: &mut Place, problems: &mut Vec<Problem>) {
+    // Of a file it was said where the entries are read. More would be compared with each other.
+    if policy.entries.len() > MAX_PARTS {
+        let what = format!("`{}` has {} entries", policy.name, policy.entries.len());
+        let remedy = format!("at most {MAX_PARTS}: make it several policies");
+        problems.push(Problem::error(place.whole, what, remedy));
+        policy.entries.clear();
+        place.entries.clear();
+        return;
+    }
     let mut kept: Vec<(Entry, EntryPlace)> = Vec::new();
     let places = std::mem::take(&mut place.entries);
     for (entry, at) in std::mem::take(&mut policy.entries).into_iter().zip(places) {
@@ -132,23 +215,25 @@ fn join(policy: &mut Policy, place: &mut Place, problems: &mut Vec<Problem>) {
         }
         let both = first.limits.limits().iter().chain(entry.limits.limits()).cloned().collect();
         match LimitSet::new(both) {
-            Ok(set) => first.limits = set,
+            Ok(set) => {
+                first.limits = set;
+                first_at.limits.extend(at.limits);
+            }
             Err(error) => {
                 let what = format!("{}: another entry has the same subject", error.what());
                 let many = first.limits.limits().len() + entry.limits.limits().len() > MAX_LIMITS;
-                let at = if many { at.subject } else { at.limit.or(at.subject) };
+                let known = |limit: &tollgate::Limit| {
+                    let mut others = first.limits.limits().iter();
+                    others.any(|other| other.identity() == limit.identity())
+                };
+                let number = entry.limits.limits().iter().position(known).unwrap_or(0);
+                let limit = at.limits.get(number).copied().flatten();
+                let at = if many { at.subject } else { limit.or(at.subject) };
                 problems.push(Problem::error(at, what, error.remedy()));
             }
         }
         first.overrides.extend(entry.overrides);
         first_at.overrides.extend(at.overrides);
-    }
-    if kept.len() > MAX_PARTS {
-        problems.push(Problem::error(
-            place.whole,
-            format!("`{}` counts {} subjects", policy.name, kept.len()),
-            format!("one check has at most {MAX_PARTS}: make it several policies"),
-        ));
     }
     (policy.entries, place.entries) = kept.into_iter().unzip();
 }
@@ -198,11 +283,10 @@ fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
     if enforced.iter().all(|(policy, _)| policy.cost == first.cost) {
         return;
     }
-    let mut pairs = 0;
+    let mut work = Work(MAX_WORK);
     for (i, (policy, place)) in enforced.iter().enumerate() {
         for (other, _) in &enforced[..i] {
-            pairs += 1;
-            if pairs > MAX_PAIRS {
+            if !work.allows(&policy.when, &other.when) {
                 return problems.push(Problem::error(
                     place.whole,
                     "there are too many policies to see which have their costs in common",

@@ -1,12 +1,15 @@
 //! Subjects: what stands in for what is absent, and whether two of them can be the same.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+
+use tollgate::LimitSet;
 
 use super::{sets, sound_dimensions};
 use crate::field::Field;
 use crate::model::{Absent, Dimension, Entry, Policy};
 use crate::place::{EntryPlace, Place};
 use crate::problem::Problem;
+use crate::read::MAX_ABSENT;
 
 /// In how many ways an entry's subject may be made up: each dimension that can be absent doubles
 /// them.
@@ -23,6 +26,13 @@ pub(super) fn check(policy: &Policy, place: &Place, problems: &mut Vec<Problem>)
             ));
             continue;
         }
+        // A program may give any number, and what stands in is followed to its end.
+        if entry.absent.len() > MAX_ABSENT {
+            let what = format!("`absent` names {} fields", entry.absent.len());
+            let remedy = format!("at most {MAX_ABSENT}: name only what the subject needs");
+            problems.push(Problem::error(at.absent, what, remedy));
+            continue;
+        }
         let before = problems.len();
         absences(entry, at, problems);
         if problems.len() > before {
@@ -31,7 +41,8 @@ pub(super) fn check(policy: &Policy, place: &Place, problems: &mut Vec<Problem>)
         match ways(entry) {
             Some(ways) => {
                 twice_named(&ways, at, problems);
-                all.push((entry, at, ways));
+                let identities: HashSet<&str> = sets(entry).map(LimitSet::identity).collect();
+                all.push((entry, at, ways, identities));
             }
             None => problems.push(Problem::error(
                 at.absent.or(at.subject),
@@ -40,12 +51,9 @@ pub(super) fn check(policy: &Policy, place: &Place, problems: &mut Vec<Problem>)
             )),
         }
     }
-    for (i, (entry, at, ways)) in all.iter().enumerate() {
-        let clash = all[..i].iter().find(|(other, _, theirs)| {
-            let alike = |set: &&tollgate::LimitSet| {
-                sets(other).any(|their| their.identity() == set.identity())
-            };
-            ways.intersection(theirs).next().is_some() && sets(entry).any(|set| alike(&set))
+    for (i, (_, at, ways, identities)) in all.iter().enumerate() {
+        let clash = all[..i].iter().find(|(_, _, theirs, others)| {
+            ways.intersection(theirs).next().is_some() && !identities.is_disjoint(others)
         });
         if let Some((other, ..)) = clash {
             problems.push(Problem::error(

@@ -6,9 +6,11 @@ use tollgate::{LimitSet, MAX_DIMENSIONS};
 
 use super::keys::Reader;
 use crate::field::Field;
+use crate::form;
 use crate::model::{Absent, Dimension, Entry, Override, Rule};
 use crate::pattern::{Condition, Pattern};
-use crate::place::EntryPlace;
+use crate::place::{EntryPlace, OverridePlace};
+use crate::problem::Span;
 use crate::source::{Key, Node, Value};
 
 /// The keys of an entry.
@@ -23,8 +25,14 @@ pub(crate) const MAX_PATTERNS: usize = 10_000;
 /// The most overrides of one entry.
 pub(crate) const MAX_OVERRIDES: usize = 10_000;
 
+/// The most conditions of one `when`.
+pub(crate) const MAX_CONDITIONS: usize = 64;
+
+/// The most fields of one `absent`: those of the subject, and what stands in for them.
+pub(crate) const MAX_ABSENT: usize = 64;
+
 pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntryPlace)> {
-    let keys = reader.keys(node, "an entry of `limits`", &ENTRY_KEYS)?;
+    let keys = reader.keys(node, "an entry of limits", &ENTRY_KEYS)?;
     let mut place = EntryPlace::default();
     let remedy = "say whose count it is: `subject = \"ip\"`";
     let subject = reader.required(&keys, keys.at, "subject", remedy).and_then(|node| {
@@ -32,10 +40,12 @@ pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, Entr
         subject(reader, node)
     });
     let remedy = "say how much, as `limit = \"10/s, 240/h\"`";
-    let limits = reader.required(&keys, keys.at, "limit", remedy).and_then(|node| {
-        place.limit = Some(node.at);
-        limits(reader, node, "limit")
-    });
+    let limits = reader
+        .required(&keys, keys.at, "limit", remedy)
+        .and_then(|node| limits(reader, node, "leave the entry out, or write an override with it"));
+    if let Some((_, at)) = &limits {
+        place.limits.clone_from(at);
+    }
     let absent = match (keys.get("absent"), &subject) {
         (Some(node), subject) => {
             place.absent = Some(keys.at("absent"));
@@ -47,8 +57,8 @@ pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, Entr
         Some(node) => overrides(reader, node, &mut place),
         None => Some(Vec::new()),
     };
-    let entry =
-        Entry { subject: subject?, limits: limits?, absent: absent?, overrides: overrides? };
+    let (limits, _) = limits?;
+    let entry = Entry { subject: subject?, limits, absent: absent?, overrides: overrides? };
     Some((entry, place))
 }
 
@@ -83,18 +93,31 @@ fn subject(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Dimension>> {
     sound.then_some(dimensions)
 }
 
-fn limits(reader: &mut Reader<'_>, node: &Node, key: &str) -> Option<LimitSet> {
-    let nodes = reader.one_or_more(node, key);
+/// Limits, and for each the text that it is in; `word` is what to do with `unlimited` or `banned`.
+fn limits(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    word: &str,
+) -> Option<(LimitSet, Vec<Option<Span>>)> {
+    let nodes = reader.one_or_more(node, "limit");
     let mut all = Vec::new();
+    let mut places = Vec::new();
     let mut sound = !nodes.is_empty();
     for node in nodes {
-        let right = "a text as `\"10/s, 240/h\"`, or a list of them";
-        let Some(text) = reader.text(node, key, right) else {
+        let right = "a text in quotes, as `\"10/s, 240/h\"`, or a list of them";
+        let Some(text) = reader.text(node, "limit", right) else {
             sound = false;
             continue;
         };
         match text.parse::<LimitSet>() {
-            Ok(set) => all.extend(set.limits().iter().cloned()),
+            Ok(set) => {
+                all.extend(set.limits().iter().cloned());
+                places.resize(all.len(), Some(node.at));
+            }
+            Err(_) if ["unlimited", "banned"].contains(&text.to_ascii_lowercase().as_str()) => {
+                reader.error(node.at, format!("`{text}` is no limit here"), word);
+                sound = false;
+            }
             Err(error) => {
                 reader.refused(node, text, &error);
                 sound = false;
@@ -105,7 +128,7 @@ fn limits(reader: &mut Reader<'_>, node: &Node, key: &str) -> Option<LimitSet> {
         return None;
     }
     match LimitSet::new(all) {
-        Ok(set) => Some(set),
+        Ok(set) => Some((set, places)),
         Err(error) => {
             reader.error(node.at, error.what(), error.remedy());
             None
@@ -142,9 +165,21 @@ fn absent(
         reader.wrong(node, "absent", right);
         return None;
     };
+    let pairs = flat(pairs);
+    if pairs.is_empty() {
+        let remedy =
+            "write what happens without each dimension that can be absent, or leave it out";
+        reader.error(node.at, "`absent` is empty", remedy);
+        return None;
+    }
+    if pairs.len() > MAX_ABSENT {
+        let remedy = format!("at most {MAX_ABSENT}: name only what the subject needs");
+        reader.error(node.at, format!("`absent` names {} fields", pairs.len()), remedy);
+        return None;
+    }
     let mut found = BTreeMap::new();
     let mut sound = true;
-    for (key, value) in flat(pairs) {
+    for (key, value) in pairs {
         let field = match Field::parse(&key.text) {
             Ok(field) => field,
             Err(error) => {
@@ -180,9 +215,15 @@ fn overrides(
     place: &mut EntryPlace,
 ) -> Option<Vec<Override>> {
     let Value::List(nodes) = &node.value else {
-        reader.wrong(node, "overrides", "a list of tables, each with `when` and `limit`");
+        let right = "a list of tables, each with `when` and `limit`: in TOML \
+                     `[[policies.limits.overrides]]` before each";
+        reader.wrong(node, "overrides", right);
         return None;
     };
+    if nodes.is_empty() {
+        reader.empty(node, "overrides");
+        return None;
+    }
     if nodes.len() > MAX_OVERRIDES {
         let remedy = format!("at most {MAX_OVERRIDES}: let the front tell a plan as a field");
         reader.error(node.at, format!("there are {} overrides", nodes.len()), remedy);
@@ -198,16 +239,23 @@ fn overrides(
         let remedy = "say for whom, as `when = { user = \"alice\" }`";
         let conditions =
             reader.required(&keys, keys.at, "when", remedy).and_then(|node| when(reader, node));
+        let mut spans = Vec::new();
         let remedy = "say how much, as `limit = \"100/s\"`, `\"unlimited\"` or `\"banned\"`";
         let rule =
             reader.required(&keys, keys.at, "limit", remedy).and_then(|node| match &node.value {
                 Value::Text(word) if word == "unlimited" => Some(Rule::Unlimited),
                 Value::Text(word) if word == "banned" => Some(Rule::Banned),
-                _ => limits(reader, node, "limit").map(Rule::Limits),
+                _ => {
+                    let word = "it stands alone, in small letters: `\"unlimited\"`, `\"banned\"`";
+                    limits(reader, node, word).map(|(set, at)| {
+                        spans = at;
+                        Rule::Limits(set)
+                    })
+                }
             });
         match (conditions, rule) {
             (Some(when), Some(rule)) => {
-                place.overrides.push(Some(node.at));
+                place.overrides.push(OverridePlace { whole: Some(node.at), limits: spans });
                 all.push(Override { when, rule });
             }
             _ => sound = false,
@@ -230,6 +278,11 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
                       to every request";
         reader.error(node.at, "`when` has no condition", remedy);
         sound = false;
+    }
+    if pairs.len() > MAX_CONDITIONS {
+        let remedy = format!("at most {MAX_CONDITIONS}: let the front tell a field that says it");
+        reader.error(node.at, format!("`when` has {} conditions", pairs.len()), remedy);
+        return None;
     }
     for (key, value) in pairs {
         let field = match Field::parse(&key.text) {
@@ -274,15 +327,7 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
         };
         match Pattern::parse(field, text) {
             Ok(pattern) => {
-                let small = |text: &str| text.bytes().any(|b| b.is_ascii_lowercase());
-                if *field == Field::Method && matches!(&pattern, Pattern::Exact(t) if small(t)) {
-                    let upper = text.to_ascii_uppercase();
-                    reader.warning(
-                        node.at,
-                        format!("`{text}` is not `{upper}`: methods are compared exactly"),
-                        format!("write `{upper}`, unless the method really is in small letters"),
-                    );
-                }
+                suspect(reader, field, node, &pattern, text);
                 all.push(pattern);
             }
             Err(error) => {
@@ -292,6 +337,35 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
         }
     }
     sound.then_some(all)
+}
+
+/// Warns of a pattern that is surely not meant.
+fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Pattern, text: &str) {
+    let small = |text: &str| text.bytes().any(|b| b.is_ascii_lowercase());
+    if *field == Field::Method && matches!(pattern, Pattern::Exact(text) if small(text)) {
+        let upper = text.to_ascii_uppercase();
+        reader.warning(
+            node.at,
+            format!("`{text}` is not `{upper}`: methods are compared exactly"),
+            format!("write `{upper}`, unless the method really is in small letters"),
+        );
+    }
+    if let Some((what, remedy)) = form::never(field, pattern, text) {
+        reader.warning(node.at, what, remedy);
+    }
+    // `Bearer *` is a scheme, and `*` says that there is one: neither is a secret.
+    let scheme = |text: &str| text.ends_with(' ') && !text.trim_end().contains(' ');
+    let open = match pattern {
+        Pattern::Any => true,
+        Pattern::Prefix(text) => scheme(text),
+        _ => false,
+    };
+    if field.is_secret() && !open {
+        // What it is must not be in the warning either.
+        let remedy = "a secret in a file is read by whoever reads the file or its check: compare \
+                      `api_key` or `user`, or write `*` for any value";
+        reader.warning(node.at, format!("`{field}` is compared with a secret"), remedy);
+    }
 }
 
 /// Pairs under their full names: what TOML makes of `header.x-tier = "gold"` is a table in a table.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tollgate::ParseError;
 
-use crate::field::near;
+use crate::field::advice;
 use crate::problem::{Problem, Span};
 use crate::source::{Key, Node, Value, place_in};
 
@@ -53,23 +53,21 @@ impl<'s> Reader<'s> {
         known: &[&str],
     ) -> Option<Keys<'n>> {
         let Value::Table(pairs) = &node.value else {
-            let keys = list(known);
-            self.wrong(node, what, &format!("a table with the keys {keys}"));
+            let right = format!("it is a table with the keys {}", list(known));
+            self.error(node.at, format!("{what} is {}", node.kind()), right);
             return None;
         };
         let mut found: HashMap<&str, (&Key, &Node)> = HashMap::new();
         for (key, value) in pairs {
             if !known.contains(&key.text.as_str()) {
-                let near = near(&key.text, known.iter().copied());
-                let shown = shown(&key.text);
-                let keys = list(known);
-                let word = if near.is_empty() { "the" } else { "The" };
-                let at = key.at;
-                self.error(
-                    at,
-                    format!("unknown key `{shown}`"),
-                    format!("{near}{word} keys here are {keys}"),
-                );
+                let right = format!("the keys here are {}", list(known));
+                let remedy = match key.text.as_str() {
+                    "<<" => "keys are not merged: write them where they count, or an alias in \
+                             place of a whole value"
+                        .to_owned(),
+                    text => advice(text, known.iter().copied(), &right),
+                };
+                self.error(key.at, format!("unknown key `{}`", shown(&key.text)), remedy);
             } else if found.contains_key(key.text.as_str()) {
                 let at = key.at;
                 self.error(at, format!("`{}` is given twice", key.text), "give it once");
@@ -109,13 +107,18 @@ impl<'s> Reader<'s> {
         match &node.value {
             Value::List(list) => {
                 if list.is_empty() {
-                    let remedy = "write at least one value in it, or leave the key out";
-                    self.error(node.at, format!("the list of `{key}` is empty"), remedy);
+                    self.empty(node, key);
                 }
                 list
             }
             _ => std::slice::from_ref(node),
         }
+    }
+
+    /// A list without a value.
+    pub(super) fn empty(&mut self, node: &Node, key: &str) {
+        let remedy = "write at least one value in it, or leave the key out";
+        self.error(node.at, format!("the list of `{key}` is empty"), remedy);
     }
 
     /// A whole number within these bounds.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate::MAX_COST;
+use tollgate::{MAX_COST, MAX_PARTS};
 
-use crate::field::Field;
+use crate::field::{Field, near};
 use crate::model::{
     Combine, Cost, DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard,
 };
@@ -14,6 +14,8 @@ use crate::source::{Format, Node, Value, tree};
 
 mod entry;
 pub(crate) mod keys;
+
+pub(crate) use entry::MAX_ABSENT;
 
 #[cfg(test)]
 pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
@@ -63,7 +65,10 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
     if let Some(node) = reader.required(&keys, start, "version", remedy)
         && !matches!(node.value, Value::Whole(1))
     {
-        let remedy = "this program reads version 1: write `version = 1`";
+        let remedy = match &node.value {
+            Value::Whole(_) => "this program reads version 1: write `version = 1`",
+            _ => "it is the whole number 1, without quotes: `version = 1` (YAML: `version: 1`)",
+        };
         reader.error(node.at, "this is no version of a policy file", remedy);
     }
     let combine = keys.get("match").and_then(|node| match &node.value {
@@ -81,7 +86,8 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
     let remedy = "write at least one: `[[policies]]` with a `name`, `limits` and `on_failure`";
     let Some(list) = reader.required(&keys, start, "policies", remedy) else { return };
     let Value::List(nodes) = &list.value else {
-        return reader.wrong(list, "policies", "a list: in TOML `[[policies]]` before each");
+        let right = "a list: in TOML `[[policies]]` before each, in YAML `- name: ...`";
+        return reader.wrong(list, "policies", right);
     };
     if nodes.is_empty() {
         reader.error(list.at, "there is no policy", remedy);
@@ -105,6 +111,7 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
         );
     }
     read.combine = combine.unwrap_or(Combine::First);
+    read.places.combine_unsaid = combine.is_none() && nodes.len() > 1;
     for node in nodes {
         if let Some((policy, place)) = policy(reader, node) {
             read.policies.push(policy);
@@ -119,7 +126,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
     let name = reader.required(&keys, keys.at, "name", "every policy has one, as `name = \"api\"`");
     let name = name.and_then(|node| {
         place.name = Some(node.at);
-        let right = "a text of 1 to 64 letters, digits, `_`, `-` or `.`";
+        let right = "a text in quotes of 1 to 64 letters, digits, `_`, `-` or `.`";
         let name = reader.text(node, "name", right)?;
         let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
         if name.is_empty() || name.len() > 64 || !name.bytes().all(sound) {
@@ -167,6 +174,11 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
         }
         match Field::parse(text) {
             Ok(field) => Some(Shard::By(field)),
+            Err(_) if near(text, ["never"]).is_some() => {
+                let remedy = "did you mean `never`? It is a field, or `never`";
+                reader.error(node.at, format!("`{text}` is no shard"), remedy);
+                None
+            }
             Err(error) => {
                 reader.refused(node, text, &error);
                 None
@@ -196,9 +208,20 @@ fn entries(
         "say whose counts are kept: `limits = [{ subject = \"ip\", limit = \"100/m via gcra\" }]`";
     let list = reader.required(keys, keys.at, "limits", remedy)?;
     let Value::List(nodes) = &list.value else {
-        reader.wrong(list, "limits", "a list of tables, each with a `subject` and a `limit`");
+        let right = "a list of tables, each with a `subject` and a `limit`: `[{ ... }]`, in TOML \
+                     also `[[policies.limits]]` before each";
+        reader.wrong(list, "limits", right);
         return None;
     };
+    if nodes.is_empty() {
+        reader.error(list.at, "there is no limit", remedy);
+        return None;
+    }
+    if nodes.len() > MAX_PARTS {
+        let remedy = format!("at most {MAX_PARTS}: make it several policies");
+        reader.error(list.at, format!("there are {} entries of limits", nodes.len()), remedy);
+        return None;
+    }
     let mut sound = true;
     let mut entries = Vec::new();
     for node in nodes {
@@ -227,7 +250,11 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
         (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
     });
     if found.is_none() {
-        reader.error(node.at, format!("`{}` is no deadline", shown(text)), remedy);
+        let what = match text.as_str() {
+            "" => "an empty text is no deadline".to_owned(),
+            _ => format!("`{}` is no deadline", shown(text)),
+        };
+        reader.error(node.at, what, remedy);
     }
     found
 }

@@ -8,13 +8,25 @@ use crate::problem::{Problem, Span};
 
 pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(text);
+    let mut guesswork = false;
     for error in &errors {
-        let at = error.span().map_or(Span::new(0, 0), Span::from);
-        let what = error.message().lines().next().unwrap_or("this is no TOML").to_owned();
-        problems.push(Problem::error(Some(at.within(text)), what, remedy(error.message())));
+        let at = error.span().map_or(Span::new(0, 0), Span::from).within(text);
+        let message = error.message();
+        // All else can be read as it is: the first of the two counts, and both are there.
+        if message.starts_with("duplicate key") {
+            let key = text.get(at.start..at.end).unwrap_or_default();
+            let what = format!("`{}` is given twice", key.trim_matches(['"', '\'']));
+            problems.push(Problem::error(Some(at), what, "give it once, as a value or as a table"));
+            continue;
+        }
+        guesswork = true;
+        let what = message.lines().next().unwrap_or("this is no TOML").to_owned();
+        problems.push(Problem::error(Some(at), what, remedy(message)));
     }
-    // What is read after an error of the syntax is guesswork, but each key that can be read is
-    // one problem more that is told at once.
+    // What is read after an error of the syntax is guesswork: keys would be missing that are there.
+    if guesswork {
+        return None;
+    }
     Some(Node { at: Span::from(table.span()).within(text), value: of_table(table.get_ref(), text) })
 }
 
@@ -29,7 +41,10 @@ fn of_table(table: &DeTable<'_>, text: &str) -> Value {
         let at = Span::from(key.span()).within(text);
         (Key { text: key.get_ref().to_string(), at }, of_value(value, text))
     });
-    Value::Table(pairs.collect())
+    let mut pairs: Vec<(Key, Node)> = pairs.collect();
+    // As they stand in the file: of two that mean the same, the second is the one too many.
+    pairs.sort_by_key(|(key, _)| key.at);
+    Value::Table(pairs)
 }
 
 fn of_value(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
@@ -38,7 +53,7 @@ fn of_value(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
         DeValue::String(string) => Value::Text(string.to_string()),
         DeValue::Integer(number) => {
             let parsed = i128::from_str_radix(number.as_str(), number.radix());
-            parsed.map_or(Value::Other("a number of this size"), Value::Whole)
+            parsed.map_or(Value::Other("a number too large to be read"), Value::Whole)
         }
         DeValue::Float(_) => Value::Other("a fraction"),
         DeValue::Boolean(yes) => Value::Bool(*yes),

@@ -1,9 +1,9 @@
-//! YAML as a tree: aliases followed within bounds, tags and merge keys refused.
+//! YAML as a tree: aliases followed within bounds, merge keys and tags of others refused.
 
 use core::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
 use super::{Key, Node, Value};
@@ -22,16 +22,45 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
         Err(error) => {
             let error = error.without_snippet();
             let at = error.location().map_or(Span::new(0, 0), |location| span(&location, text));
-            let message = error.to_string();
-            let what = message.lines().next().unwrap_or("this is no YAML");
-            problems.push(Problem::error(
-                Some(at),
-                what.trim_end_matches('.').to_owned(),
-                "write it as YAML 1.2, with few aliases and no custom tags",
-            ));
+            let (what, remedy) = told(&error.to_string());
+            problems.push(Problem::error(Some(at), what, remedy));
             None
         }
     }
+}
+
+/// What the parser says, without its own place, and what helps where it is known.
+fn told(message: &str) -> (String, &'static str) {
+    let first = message.lines().next().unwrap_or("this is no YAML");
+    let what = first.rfind(" at line ").and_then(|at| first.get(..at)).unwrap_or(first);
+    let what = what.trim_end_matches('.');
+    let says = |words: &str| what.contains(words);
+    if says("multiple YAML documents") {
+        let remedy = "a policy file is one document: take out what begins with `---` or `...`";
+        return ("a second document begins here".to_owned(), remedy);
+    }
+    if says("recursive references") {
+        let remedy = "write the value itself";
+        return ("an alias stands within the very value that it names".to_owned(), remedy);
+    }
+    if says("budget breached") || says("alias replay") || says("alias expansion") {
+        let remedy = "use fewer values, fewer aliases and less nesting";
+        return (format!("the file asks for too much: {what}"), remedy);
+    }
+    let remedy = if says("alias") || says("anchor") {
+        "a text that begins with `*` or `&` is written in quotes, as `\"*.example.com\"`"
+    } else if says("mapping values are not allowed") || says("mapping keys are not allowed") {
+        "write a text with `: ` in it in quotes, and keys of one table at one column"
+    } else if says("unexpected character") {
+        "write a text that begins with a special character in quotes"
+    } else if says("tab") {
+        "indent with blanks"
+    } else if says("tag") {
+        "leave the tag out: write a text in quotes, a number or true and false without"
+    } else {
+        "write it as YAML 1.2"
+    };
+    (what.to_owned(), remedy)
 }
 
 fn options() -> serde_saphyr::Options {
@@ -48,6 +77,9 @@ fn options() -> serde_saphyr::Options {
         merge_keys: MergeKeyPolicy::AsOrdinary,
         // `yes` and `no` are texts, as YAML 1.2 has it.
         strict_booleans: true,
+        reject_unsupported_tags: true,
+        // No key takes a fraction, and ours is the better message.
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     }
 }
 
@@ -93,7 +125,7 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
         Raw::Text(string) => Value::Text(string),
         Raw::Whole(number) => Value::Whole(number),
         Raw::Bool(yes) => Value::Bool(yes),
-        Raw::Other(kind) => Value::Other(kind),
+        Raw::Other(kind) => Value::Other(number_kind(kind, text.get(at.start..at.end))),
         Raw::List(list) => Value::List(list.into_iter().map(|each| node(each, text)).collect()),
         Raw::Table(pairs) => {
             let pairs = pairs.into_iter().map(|(key, value)| {
@@ -102,7 +134,10 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
                     Raw::Text(string) => string,
                     Raw::Whole(number) => number.to_string(),
                     Raw::Bool(yes) => yes.to_string(),
-                    Raw::Other(_) | Raw::List(_) | Raw::Table(_) => "?".to_owned(),
+                    // Brackets are in no key of ours, so it is unknown under this name.
+                    Raw::Other(kind) => format!("({kind})"),
+                    Raw::List(_) => "(a list)".to_owned(),
+                    Raw::Table(_) => "(a table)".to_owned(),
                 };
                 (Key { text: key, at }, node(value, text))
             });
@@ -111,6 +146,20 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
     };
     Node { at, value }
 }
+
+/// The parser takes whole numbers that it cannot hold, or that begin with 0, for fractions.
+fn number_kind(kind: &'static str, written: Option<&str>) -> &'static str {
+    let digits = written.map_or("", |text| text.trim_start_matches(['+', '-']));
+    if kind != FRACTION || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        kind
+    } else if digits.starts_with('0') {
+        "a number that begins with 0"
+    } else {
+        "a number too large to be read"
+    }
+}
+
+const FRACTION: &str = "a fraction";
 
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -144,11 +193,11 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_u128<E>(self, number: u128) -> Result<Raw, E> {
-        Ok(i128::try_from(number).map_or(Raw::Other("a number of this size"), Raw::Whole))
+        Ok(i128::try_from(number).map_or(Raw::Other("a number too large to be read"), Raw::Whole))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Raw, E> {
-        Ok(Raw::Other("a fraction"))
+        Ok(Raw::Other(FRACTION))
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Raw, E> {

@@ -1,0 +1,275 @@
+//! The one form in which fronts give a path, a host and an address; and patterns that none has.
+
+use std::net::IpAddr;
+
+use crate::field::Field;
+use crate::pattern::Pattern;
+
+/// Why no request has a value of this pattern, and what to write; none when one may. What is
+/// written decides, not what it was lowered to.
+pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
+    let (what, why, right) = match field {
+        Field::Path => {
+            ("path", "fronts give each path in one form (docs/identity.md)", path(pattern))
+        }
+        Field::Host => {
+            let why = "a host is given alone: no scheme, no port, no dot at the end";
+            ("host", why, host(pattern))
+        }
+        Field::Ip => ("address", "addresses are compared as text", address(pattern)),
+        Field::Header(_) | Field::Custom(_) => return None,
+        Field::Method | Field::Route | Field::User | Field::ApiKey => return None,
+    };
+    let right = right?;
+    Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))
+}
+
+fn path(pattern: &Pattern) -> Option<String> {
+    let (text, end) = match pattern {
+        Pattern::Exact(text) => (text, ""),
+        Pattern::Prefix(text) => (text, "*"),
+        Pattern::Below(_) | Pattern::Any => return None,
+    };
+    // What follows these never gets into a path, and is nothing to escape.
+    let path = text.split(['?', '#']).next().unwrap_or_default();
+    let mut form = match path.split_once("://") {
+        Some((_, rest)) => path_form(rest.find('/').map_or("/", |slash| &rest[slash..]), end),
+        None => path_form(path, end),
+    };
+    // All that begins with `/` is what `*` matches, and more than was meant.
+    if form == "/*" && **text != *"/" {
+        form = "`/`, or what the path begins with".to_owned();
+        return Some(form);
+    }
+    (form != format!("{text}{end}")).then(|| format!("`{form}`"))
+}
+
+/// As fronts write a path. Of a prefix the last segment may go on, and is only spelled.
+fn path_form(text: &str, end: &str) -> String {
+    let open = !end.is_empty();
+    let mut form = String::with_capacity(text.len() + 2);
+    let mut segments = text.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let last = segments.peek().is_none();
+        let spelled = spelled(segment, open && last);
+        match spelled.as_str() {
+            _ if open && last => {
+                form.push('/');
+                form.push_str(&spelled);
+            }
+            "" | "." => {}
+            ".." => form.truncate(form.rfind('/').unwrap_or(0)),
+            _ => {
+                form.push('/');
+                form.push_str(&spelled);
+            }
+        }
+    }
+    if form.is_empty() {
+        form.push('/');
+    }
+    form + end
+}
+
+/// A segment with the escapes that it needs and no other, in upper case.
+fn spelled(segment: &str, open: bool) -> String {
+    let bytes = segment.as_bytes();
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    let mut out = String::with_capacity(segment.len());
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        // What a prefix ends with may become an escape.
+        let half = match bytes.get(at + 1..) {
+            Some([]) => true,
+            Some([one]) => one.is_ascii_digit() || (b'A'..=b'F').contains(one),
+            _ => false,
+        };
+        let escape = digit(at + 1).zip(digit(at + 2)).filter(|_| byte == b'%');
+        if let Some(byte) = escape.and_then(|(high, low)| u8::try_from(high * 16 + low).ok()) {
+            push(&mut out, byte);
+            at += 3;
+        } else if open && byte == b'%' && half {
+            out.push_str(&segment[at..]);
+            break;
+        } else {
+            push(&mut out, byte);
+            at += 1;
+        }
+    }
+    out
+}
+
+fn push(out: &mut String, byte: u8) {
+    // RFC 3986, 3.3.
+    if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+        out.push(char::from(byte));
+    } else {
+        out.push_str(&format!("%{byte:02X}"));
+    }
+}
+
+fn host(pattern: &Pattern) -> Option<String> {
+    let (before, text, after) = match pattern {
+        Pattern::Exact(text) => ("", &**text, ""),
+        Pattern::Prefix(text) => ("", &**text, "*"),
+        Pattern::Below(text) => ("*", &**text, ""),
+        Pattern::Any => return None,
+    };
+    if !text.is_ascii() {
+        return Some("its name in ASCII, each part of which begins with `xn--`".to_owned());
+    }
+    let alone = text.split_once("://").map_or(text, |(_, rest)| rest);
+    let mut alone = alone.split(['/', '?', '#']).next().unwrap_or_default();
+    // The address in brackets is IPv6: the colons in it are its own.
+    let ports = alone.rfind(']').map_or(0, |bracket| bracket + 1);
+    if alone.get(ports..).is_some_and(|rest| rest.matches(':').count() == 1)
+        && let Some(colon) = alone.rfind(':')
+    {
+        alone = &alone[..colon];
+    }
+    // The beginning of a host may end with a dot.
+    if after.is_empty() || alone.len() < text.len() {
+        alone = alone.trim_end_matches('.');
+    }
+    if alone.is_empty() {
+        return Some("the name of a host".to_owned());
+    }
+    if before.is_empty() && alone.starts_with('.') {
+        return Some(format!("`*{alone}` for every host below it"));
+    }
+    // A prefix that ran into its port is a whole name.
+    let after = if alone.len() < text.len() && !text.ends_with(alone) { "" } else { after };
+    let right = format!("{before}{alone}{after}");
+    (alone != text).then(|| format!("`{right}`"))
+}
+
+fn address(pattern: &Pattern) -> Option<String> {
+    let Pattern::Exact(text) = pattern else { return None };
+    if text.parse::<IpAddr>().is_ok() {
+        return None;
+    }
+    let network = text
+        .split_once('/')
+        .and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
+    match network {
+        // Fronts count IPv6 by network, and may tell it.
+        Some((IpAddr::V6(_), 0..=128)) => None,
+        Some((IpAddr::V4(ip), _)) => {
+            let [first, second, ..] = ip.octets();
+            Some(format!("what it begins with, as `{first}.{second}.*`, or a list of addresses"))
+        }
+        _ => Some("an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn right(field: &Field, text: &str) -> String {
+        let pattern = Pattern::parse(field, text).unwrap();
+        never(field, &pattern, text).map_or_else(String::new, |(what, remedy)| {
+            assert_eq!(what.split('`').nth(1), Some(text));
+            remedy.split_once(": write ").unwrap().1.to_owned()
+        })
+    }
+
+    #[test]
+    fn paths_that_no_front_gives_are_known_and_others_left_alone() {
+        for fine in [
+            "/",
+            "/*",
+            "*",
+            "/a",
+            "/a/*",
+            "/a*",
+            "/a/b.html",
+            "/a/.*",
+            "/a/..*",
+            "/a/...",
+            "/a%2Fb",
+            "/a%*",
+            "/a%2*",
+            "/a%2F*",
+            "/%25zz",
+            "/%C3%A9*",
+            "/~a:@!$&'()+,;=",
+        ] {
+            assert_eq!(right(&Field::Path, fine), "", "{fine}");
+        }
+        for (written, form) in [
+            ("/a/", "`/a`"),
+            ("//a", "`/a`"),
+            ("//", "`/`"),
+            ("/a//b", "`/a/b`"),
+            ("/a//*", "`/a/*`"),
+            ("//*", "`/`, or what the path begins with"),
+            ("/./a", "`/a`"),
+            ("/a/.", "`/a`"),
+            ("/a/./b*", "`/a/b*`"),
+            ("/x/../a", "`/a`"),
+            ("/..", "`/`"),
+            ("/a/../b*", "`/b*`"),
+            ("a", "`/a`"),
+            ("a/*", "`/a/*`"),
+            ("a*", "`/a*`"),
+            ("/%6Cogin", "`/login`"),
+            ("/%6Cogin*", "`/login*`"),
+            ("/a%2fb", "`/a%2Fb`"),
+            ("/a%2f*", "`/a%2F*`"),
+            ("/a%zz", "`/a%25zz`"),
+            ("/a%", "`/a%25`"),
+            ("/a%f*", "`/a%25f*`"),
+            ("/a%2", "`/a%252`"),
+            ("/a b", "`/a%20b`"),
+            ("/é*", "`/%C3%A9*`"),
+            ("/a?b=c", "`/a`"),
+            ("/a?*", "`/a*`"),
+            ("https://a.com/b/*", "`/b/*`"),
+        ] {
+            assert_eq!(right(&Field::Path, written), form, "{written}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_no_front_gives_are_known_and_others_left_alone() {
+        for fine in
+            ["a.com", "A.com", "*.a.com", "*", "a.*", "a.c*", "[::1]", "::1", "192.0.2.7", "xn--a"]
+        {
+            assert_eq!(right(&Field::Host, fine), "", "{fine}");
+        }
+        for (written, form) in [
+            ("a.com:8080", "`a.com`"),
+            ("a.com:*", "`a.com`"),
+            ("[::1]:80", "`[::1]`"),
+            ("a.com.", "`a.com`"),
+            ("*.a.com.", "`*.a.com`"),
+            ("*.a.com:80", "`*.a.com`"),
+            ("https://a.com", "`a.com`"),
+            ("http://A.com:80/x", "`a.com`"),
+            ("https://a*", "`a*`"),
+            ("https://*", "the name of a host"),
+            (".", "the name of a host"),
+            ("*.", "the name of a host"),
+            (".a.com", "`*.a.com` for every host below it"),
+            ("a.com/", "`a.com`"),
+            ("é.com", "its name in ASCII, each part of which begins with `xn--`"),
+        ] {
+            assert_eq!(right(&Field::Host, written), form, "{written}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_no_networks() {
+        for fine in ["10.0.0.1", "10.*", "*", "::1", "2001:db8::/64", "::ffff:10.0.0.1"] {
+            assert_eq!(right(&Field::Ip, fine), "", "{fine}");
+        }
+        for (written, form) in [
+            ("10.1.0.0/16", "what it begins with, as `10.1.*`, or a list of addresses"),
+            ("010.0.0.1", "an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`"),
+            ("::/129", "an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`"),
+        ] {
+            assert_eq!(right(&Field::Ip, written), form, "{written}");
+        }
+    }
+}
