@@ -321,7 +321,7 @@ fn what_is_at_hand_is_what_the_engine_says() {
         let (clock, at_hand) = limiter(text, 1 << 30);
         let mut held = Held::fresh(&limits);
         let subject = Subject::literal("user:42").unwrap();
-        let part = Counted { subject: &subject, limits: &limits };
+        let part = Counted::new(&subject, &limits);
         let mut used = 0;
         for i in 0_u64..400 {
             // Steps back too, over more than a skew: a denial mends the state then.
@@ -347,10 +347,10 @@ fn what_is_at_hand_is_what_the_engine_says() {
         }
         assert_eq!(used, 399, "{text}: only the first check finds nothing at hand");
         let stranger = Subject::literal("user:43").unwrap();
-        let part = Counted { subject: &stranger, limits: &limits };
+        let part = Counted::new(&stranger, &limits);
         assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
         let alike = set(&format!("{text}, n: 1/1h via gcra"));
-        let part = Counted { subject: &subject, limits: &alike };
+        let part = Counted::new(&subject, &alike);
         assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
     }
 }
