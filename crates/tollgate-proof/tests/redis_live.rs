@@ -101,7 +101,7 @@ fn scripts_and_swaps_mix_on_shared_keys() {
                     asked.iter().map(|(name, _)| Subject::of("key", name).unwrap()).collect();
                 let parts = subjects
                     .iter()
-                    .map(|subject| tollgate::Counted { subject, limits: &current })
+                    .map(|subject| tollgate::Counted::new(subject, &current))
                     .collect();
                 let question = Question::new(parts, cost, mode);
                 let swapped = rng.random_bool(0.5);

@@ -1,7 +1,7 @@
 //! Where a count lies: keys, version 1. `docs/keys.md` is the specification.
 
 use tollgate::strategy::Shape;
-use tollgate::{Limit, LimitSet, Subject};
+use tollgate::{Counted, Limit, LimitSet, Subject};
 
 use crate::compose::{by_place, has_state};
 
@@ -42,8 +42,9 @@ impl Keys {
         Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
     }
 
-    /// Keys whose hash tag is the value of `shard`: all subjects that are asked together lie in
-    /// one slot of a cluster.
+    /// Keys whose hash tag is the value of `shard` wherever an ask names no shard of its own
+    /// ([`tollgate::Ask::shard`]): all subjects that are asked together lie in one slot of a
+    /// cluster.
     #[must_use]
     pub fn sharded(self, shard: &str) -> Self {
         Self { shard: Some(escape(shard)), ..self }
@@ -58,21 +59,45 @@ impl Keys {
     /// The key of a subject's state under a set of limits.
     #[must_use]
     pub fn state(&self, subject: &Subject, limits: &LimitSet) -> String {
+        self.of(Counted::new(subject, limits))
+    }
+
+    /// The key of a count's state: as [`Keys::state`], in the shard that the count says.
+    ///
+    /// ```
+    /// use tollgate::{Counted, Subject};
+    /// use tollgate_redis::Keys;
+    /// let limits = "10/s via gcra".parse()?;
+    /// let subject = Subject::parse("tenant:12,user:7")?;
+    /// let counted = Counted::new(&subject, &limits).in_shard(Some("12"));
+    /// assert_eq!(Keys::new().of(counted), "tg1:{12}{tenant:12,user:7}:gcra/1s");
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn of(&self, counted: Counted<'_>) -> String {
         let mut key = String::new();
-        self.write_state(&mut key, subject, limits);
+        self.write(&mut key, counted);
         key
     }
 
-    /// Writes [`Keys::state`] at the end of a text that is used again and again.
-    pub(crate) fn write_state(&self, key: &mut String, subject: &Subject, limits: &LimitSet) {
-        let (subject, identity) = (subject.as_str(), limits.identity());
+    /// Writes [`Keys::of`] at the end of a text that is used again and again.
+    pub(crate) fn write(&self, key: &mut String, counted: Counted<'_>) {
+        let (subject, identity) = (counted.subject.as_str(), counted.limits.identity());
         key.reserve(self.prefix.len() + subject.len() + identity.len() + 64);
         key.push_str(&self.prefix);
         key.push(':');
-        if let Some(shard) = &self.shard {
-            key.push('{');
-            key.push_str(shard);
-            key.push('}');
+        match (counted.shard, &self.shard) {
+            (Some(shard), _) => {
+                key.push('{');
+                write_escaped(key, shard);
+                key.push('}');
+            }
+            (None, Some(shard)) => {
+                key.push('{');
+                key.push_str(shard);
+                key.push('}');
+            }
+            (None, None) => {}
         }
         key.push('{');
         write_escaped(key, subject);

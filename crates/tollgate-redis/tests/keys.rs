@@ -4,7 +4,7 @@
 use proptest::collection::vec;
 use proptest::num::u8::ANY;
 use tollgate::engine::{self, Held, Mode, Part};
-use tollgate::{LimitSet, Place, Subject, Time};
+use tollgate::{Counted, LimitSet, Place, Subject, Time};
 use tollgate_redis::{Keys, decode, encode, log_entries};
 
 const PAGE: &str = include_str!("../../../docs/keys.md");
@@ -74,6 +74,11 @@ fn keys_are_named_as_the_page_says() {
             limits = limits.in_policy(policy).unwrap();
         }
         assert_eq!(keys.state(&subject, &limits), plain(key));
+        // An ask's shard goes before the store's.
+        let shard = Some(plain(shard)).filter(|shard| !shard.is_empty());
+        let counted = Counted::new(&subject, &limits).in_shard(shard);
+        let store = shard.map_or(Keys::new(), |_| Keys::new().sharded("other"));
+        assert_eq!(store.of(counted), plain(key));
     }
 }
 

@@ -100,7 +100,7 @@ impl Asking {
     ) -> Result<f64, StoreError> {
         let start = Instant::now();
         for subject in self.subjects.iter().cycle().take(checks) {
-            let parts = SmallVec::from_buf([Counted { subject, limits }]);
+            let parts = SmallVec::from_buf([Counted::new(subject, limits)]);
             store.check_now(&Question::new(parts, 1, Mode::Whole))?;
         }
         Ok(per_second(checks, start))

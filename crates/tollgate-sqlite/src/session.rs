@@ -146,7 +146,7 @@ impl Session {
     pub(crate) fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
         let parts = receipt.charges.iter();
         let parts: SmallVec<[Counted<'_>; 1]> =
-            parts.map(|c| Counted { subject: &c.subject, limits: &c.limits }).collect();
+            parts.map(|c| Counted::new(&c.subject, &c.limits)).collect();
         self.run(Access::Write, &parts, |cx| refund(cx, receipt))
     }
 
@@ -228,7 +228,7 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
     let mut given = Vec::new();
     for charge in &receipt.charges {
         let Charges { subject, limits, at_us, .. } = charge;
-        let counted = Counted { subject, limits };
+        let counted = Counted::new(subject, limits);
         let mut found = Found::as_written(cx, counted)?;
         until_us = until_us
             .max(engine::spent_until_us(limits, at_us, receipt.cost))

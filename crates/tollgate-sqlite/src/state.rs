@@ -149,7 +149,7 @@ impl<'c> Found<'c> {
             Over { held, was, carried }
         });
         context.checked()?;
-        let Counted { subject, limits } = counted;
+        let Counted { subject, limits, .. } = counted;
         let row = Some(Ids { written: present, ..ids });
         Ok(Self { context, subject, limits: limits.clone(), row, own, over, reset })
     }
@@ -169,7 +169,7 @@ impl<'c> Found<'c> {
     }
 
     fn fresh(context: &'c Context<'c>, counted: Counted<'c>, reset: u64) -> Self {
-        let Counted { subject, limits } = counted;
+        let Counted { subject, limits, .. } = counted;
         let own = Own::fresh(context, subject, limits);
         Self { context, subject, limits: limits.clone(), row: None, own, over: None, reset }
     }

@@ -249,5 +249,5 @@ impl Store for SqliteStore {
 }
 
 fn borrowed((subject, limits): &(Subject, LimitSet)) -> Counted<'_> {
-    Counted { subject, limits }
+    Counted::new(subject, limits)
 }

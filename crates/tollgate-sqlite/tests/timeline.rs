@@ -212,7 +212,7 @@ impl Twins {
             Op::Adjust { delta: 0, .. } => {}
             Op::Adjust { who, family, delta } => {
                 let (subject, limits) = (subject(who), self.limits(family));
-                let counted = Counted { subject: &subject, limits: &limits };
+                let counted = Counted::new(&subject, &limits);
                 let changes = self.store().adjust_now(counted, delta).expect("adjusted");
                 assert_eq!(
                     changes,
@@ -221,7 +221,7 @@ impl Twins {
             }
             Op::Reset { who, family } => {
                 let (subject, limits) = (subject(who), self.limits(family));
-                let counted = Counted { subject: &subject, limits: &limits };
+                let counted = Counted::new(&subject, &limits);
                 let held = self.store().inspect_now(counted).expect("inspected");
                 let written = held.map(|held| held.written_under);
                 self.forget_receipts(&subject, &limits, written.as_deref());
@@ -347,7 +347,7 @@ impl Twins {
         };
         for (who, family) in (0..2).flat_map(|who| (0..FAMILIES.len()).map(move |f| (who, f))) {
             let (subject, limits) = (subject(who), self.limits(family));
-            let counted = Counted { subject: &subject, limits: &limits };
+            let counted = Counted::new(&subject, &limits);
             let mine = counts(self.store().inspect_now(counted).expect("inspected"));
             let theirs = counts(block_on(self.memory.inspect(counted)).expect("inspected"));
             assert_eq!(mine, theirs, "{subject} under {limits}");

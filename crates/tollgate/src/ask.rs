@@ -1,10 +1,11 @@
 //! What is asked of a limiter: whose, how much, under which limits.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::error::{Error, ParseError};
 use crate::limit::{LimitSet, MAX_COST};
-use crate::subject::Subject;
+use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
@@ -32,6 +33,7 @@ pub struct Ask<'a> {
     pub(crate) more: Vec<AskPart<'a>>,
     pub(crate) cost: u64,
     pub(crate) partial: bool,
+    pub(crate) shard: Option<Cow<'a, str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -110,7 +112,7 @@ impl<'a> Ask<'a> {
     #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
         let first = AskPart { subject: subject.into(), limits: None };
-        Self { first: Some(first), more: Vec::new(), cost: 1, partial: false }
+        Self { first: Some(first), more: Vec::new(), cost: 1, partial: false, shard: None }
     }
 
     /// Asks for `cost` units: from 1 to [`MAX_COST`].
@@ -146,6 +148,44 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn partial(self) -> Self {
         Self { partial: true, ..self }
+    }
+
+    /// Says what the subjects share: the value of a dimension that all of them have. A divided
+    /// store, as a Redis cluster, keeps all counts of a shard in one place, so that one check can
+    /// be over several of its subjects; any other store counts as it does without.
+    ///
+    /// A subject must always be asked with the same shard, also when its count is reset, adjusted
+    /// or inspected: elsewhere a divided store would begin another count. A receipt knows it.
+    ///
+    /// ```
+    /// use tollgate::{Ask, LimitSet, Limiter, Subject};
+    ///
+    /// let limiter = Limiter::memory("10/s".parse()?);
+    /// let (all, one): (LimitSet, LimitSet) = ("100/s".parse()?, "5/s".parse()?);
+    /// let tenant = Subject::literal("tenant:12")?;
+    /// let user = Subject::parse("tenant:12,user:7")?;
+    /// let ask = Ask::from([(tenant, &all), (user, &one)]).shard("12");
+    /// assert!(limiter.check_now(ask)?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn shard(self, shard: impl Into<Cow<'a, str>>) -> Self {
+        Self { shard: Some(shard.into()), ..self }
+    }
+}
+
+/// Refuses a shard that is none. An empty one would be no shard at all to a cluster, which divides
+/// by what stands in the braces of a key.
+#[inline]
+pub(crate) fn check_shard(shard: Option<&str>) -> Result<(), Error> {
+    match shard {
+        None => Ok(()),
+        Some(shard) if !shard.is_empty() && shard.len() <= MAX_SUBJECT_BYTES => Ok(()),
+        Some(shard) => Err(Error::Ask(format!(
+            "a shard has 1 to {MAX_SUBJECT_BYTES} bytes, not {}: give the value that the subjects \
+             share",
+            shard.len()
+        ))),
     }
 }
 
@@ -198,5 +238,5 @@ fn of_parts<'a, S: Into<SubjectText<'a>>>(
     let mut parts = parts
         .into_iter()
         .map(|(subject, limits)| AskPart { subject: subject.into(), limits: Some(limits) });
-    Ask { first: parts.next(), more: parts.collect(), cost: 1, partial: false }
+    Ask { first: parts.next(), more: parts.collect(), cost: 1, partial: false, shard: None }
 }

@@ -51,9 +51,11 @@ pub enum Verdict {
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
     subject: Whose<'l>,
-    /// None once [`Decision::into_owned`] has put them into `owned`.
+    /// None once [`Decision::into_owned`] has put them into `more`.
     limits: Option<&'l LimitSet>,
-    owned: OwnedSet,
+    /// What the usual decision, over one limit, has none of. Behind one pointer, the limits of an
+    /// owned decision too: with another field to drop, the compiler keeps a decision in memory and
+    /// moves it there, which takes 3 ns and more of the 35 of a check that borrows.
     more: Option<Box<More<'l>>>,
     remaining: u64,
     retry_after_us: u64,
@@ -80,41 +82,15 @@ impl Whose<'_> {
     }
 }
 
-/// The subjects after the first, and all fields: what the usual decision, over one limit, has none
-/// of.
-#[derive(Clone, Debug)]
-struct More<'l> {
-    rest: Vec<(Subject, Cow<'l, LimitSet>)>,
-    fields: Vec<Fields>,
-}
-
-impl More<'_> {
-    fn into_owned(self) -> More<'static> {
-        let rest = self.rest.into_iter();
-        let rest = rest.map(|(subject, set)| (subject, Cow::Owned(set.into_owned()))).collect();
-        More { rest, fields: self.fields }
-    }
-}
-
-/// The limits of the first subject, once owned.
-///
-/// Dropped out of line and by value. The drop of an `Arc` takes its address; with that, all of a
-/// decision would have to lie in memory where it could be in registers, which costs 3 ns of 35.
+/// The limits of the first subject once owned, the subjects after it, the fields of all limits,
+/// and the shard.
 #[derive(Clone, Debug, Default)]
-struct OwnedSet(Option<LimitSet>);
-
-impl Drop for OwnedSet {
-    #[inline(always)]
-    fn drop(&mut self) {
-        #[cold]
-        #[inline(never)]
-        fn let_go(limits: LimitSet) {
-            drop(limits);
-        }
-        if let Some(limits) = self.0.take() {
-            let_go(limits);
-        }
-    }
+struct More<'l> {
+    owned: Option<LimitSet>,
+    rest: Vec<(Subject, Cow<'l, LimitSet>)>,
+    /// Empty where the decision's own fields are all there is.
+    fields: Vec<Fields>,
+    shard: Option<Cow<'l, str>>,
 }
 
 impl<'l> Decision<'l> {
@@ -122,16 +98,19 @@ impl<'l> Decision<'l> {
     #[inline]
     pub(crate) fn new(
         first: (Subject, &'l LimitSet),
-        rest: impl ExactSizeIterator<Item = (Subject, &'l LimitSet)>,
+        rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
+        shard: Option<Cow<'l, str>>,
         outcome: Outcome,
         store: u64,
     ) -> Self {
         let Outcome { granted, fields, receipt, now, .. } = outcome;
         let single = Single { granted, fields: fields[0], changed: false, receipt, now };
         let mut decision = Self::build(Whose::Built(first.0), first.1, single, store);
-        if fields.len() > 1 {
+        if fields.len() > 1 || shard.is_some() {
             let rest = rest.map(|(subject, limits)| (subject, Cow::Borrowed(limits))).collect();
-            decision.more = Some(Box::new(More { rest, fields: fields.into_vec() }));
+            // One limit's fields may have been kept already; then these are the same.
+            decision.more =
+                Some(Box::new(More { owned: None, rest, fields: fields.into_vec(), shard }));
         }
         decision
     }
@@ -149,7 +128,6 @@ impl<'l> Decision<'l> {
         Self {
             subject,
             limits: Some(limits),
-            owned: OwnedSet(None),
             more: if plain { None } else { Some(keep(fields)) },
             remaining: fields.remaining,
             retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
@@ -164,7 +142,8 @@ impl<'l> Decision<'l> {
     /// Every subject with its limits.
     fn parts(&self) -> impl Iterator<Item = (&str, &LimitSet)> {
         let rest = self.more.as_deref().into_iter().flat_map(|more| &more.rest);
-        let first = self.limits.or(self.owned.0.as_ref());
+        let owned = || self.more.as_deref().and_then(|more| more.owned.as_ref());
+        let first = self.limits.or_else(owned);
         first
             .map(|limits| (self.subject.as_str(), limits))
             .into_iter()
@@ -173,7 +152,7 @@ impl<'l> Decision<'l> {
 
     /// How many limits were judged.
     fn len(&self) -> usize {
-        self.more.as_deref().map_or(1, |more| more.fields.len())
+        self.more.as_deref().map_or(1, |more| more.fields.len().max(1))
     }
 
     /// The fields of limit `index`.
@@ -306,6 +285,7 @@ impl<'l> Decision<'l> {
             cost: self.granted,
             at: self.now,
             charges,
+            shard: self.more.as_deref().and_then(|more| more.shard.as_deref()).map(str::to_owned),
         })
     }
 
@@ -323,15 +303,23 @@ impl<'l> Decision<'l> {
 
     /// The same, no longer borrowing from the limiter.
     #[inline]
-    pub fn into_owned(mut self) -> Decision<'static> {
+    pub fn into_owned(self) -> Decision<'static> {
+        let More { owned, rest, fields, shard } =
+            self.more.map_or_else(More::default, |more| *more);
+        let rest = rest.into_iter();
+        let more = More {
+            owned: self.limits.cloned().or(owned),
+            rest: rest.map(|(subject, set)| (subject, Cow::Owned(set.into_owned()))).collect(),
+            fields,
+            shard: shard.map(|shard| Cow::Owned(shard.into_owned())),
+        };
         Decision {
             subject: match self.subject {
                 Whose::Known(text) => Whose::Built(Subject::known(text)),
                 Whose::Built(subject) => Whose::Built(subject),
             },
             limits: None,
-            owned: OwnedSet(self.limits.cloned().or(self.owned.0.take())),
-            more: self.more.map(|more| Box::new(more.into_owned())),
+            more: Some(Box::new(more)),
             remaining: self.remaining,
             retry_after_us: self.retry_after_us,
             reset_after_us: self.reset_after_us,
@@ -346,7 +334,7 @@ impl<'l> Decision<'l> {
 /// Keeps the fields that seldom differ from what the rest says.
 #[cold]
 fn keep<'l>(fields: Fields) -> Box<More<'l>> {
-    Box::new(More { rest: Vec::new(), fields: vec![fields] })
+    Box::new(More { fields: vec![fields], ..More::default() })
 }
 
 /// One limit's part in a decision.
@@ -416,6 +404,8 @@ pub struct Receipt {
     pub at: Time,
     /// What was charged to whom.
     pub charges: SmallVec<[Charges; 1]>,
+    /// The shard that it was asked with ([`crate::Ask::shard`]): where a divided store charged.
+    pub shard: Option<String>,
 }
 
 /// One subject's part of a [`Receipt`].

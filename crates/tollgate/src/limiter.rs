@@ -1,10 +1,11 @@
 //! The limiter: limits over a store.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_parts};
+use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_parts, check_shard};
 use crate::decision::{Decision, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -38,8 +39,37 @@ pub struct Limiter<S = MemoryStore> {
 /// The longest request id, in bytes.
 const MAX_REQUEST_BYTES: usize = 256;
 
-/// The subjects and limits of an ask, ready for a store.
+/// The subjects of an ask, each with its limits.
 type Parts<'l> = SmallVec<[(Subject, &'l LimitSet); 1]>;
+
+/// An ask, ready for a store.
+struct Read<'l> {
+    parts: Parts<'l>,
+    shard: Option<Cow<'l, str>>,
+    cost: u64,
+    mode: Mode,
+}
+
+impl Read<'_> {
+    #[inline]
+    fn question(&self) -> Question<'_> {
+        let mut counted = SmallVec::new();
+        for part in &self.parts {
+            counted.push(self.counted(part));
+        }
+        Question::new(counted, self.cost, self.mode)
+    }
+
+    /// The first count, of which there always is one: an ask over none is refused.
+    fn first(&self) -> Counted<'_> {
+        self.counted(&self.parts[0])
+    }
+
+    #[inline]
+    fn counted<'a>(&'a self, (subject, limits): &'a (Subject, &LimitSet)) -> Counted<'a> {
+        Counted::new(subject, limits).in_shard(self.shard.as_deref())
+    }
+}
 
 impl Limiter<MemoryStore> {
     /// Limits that are counted in this process.
@@ -69,15 +99,16 @@ impl Limiter<MemoryStore> {
     #[inline(always)]
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // One subject under one small limit is what nearly every check is: nothing is collected.
-        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false } = ask
+        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false, shard } =
+            ask
         else {
             return self.answer_many(ask, peek);
         };
-        if let (true, SubjectText::Literal(text)) = (more.is_empty(), &subject) {
+        if let (true, None, SubjectText::Literal(text)) = (more.is_empty(), &shard, &subject) {
             return self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek);
         }
         let first = Some(AskPart { subject, limits });
-        self.answer_many(Ask { first, more, cost, partial: false }, peek)
+        self.answer_many(Ask { first, more, cost, partial: false, shard }, peek)
     }
 
     /// The answer for one subject. It is built where the caller wants it: a decision that is moved
@@ -103,9 +134,9 @@ impl Limiter<MemoryStore> {
 
     #[inline(never)]
     fn answer_many<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        let (parts, cost, mode) = self.read(ask, peek)?;
-        let outcome = self.store.answer(&question(&parts, cost, mode));
-        self.decision(parts, outcome)
+        let read = self.read(ask, peek)?;
+        let outcome = self.store.answer(&read.question());
+        self.decision(read, outcome)
     }
 }
 
@@ -151,9 +182,9 @@ impl<S: Store> Limiter<S> {
             Ok(decision) => return Ok(decision),
             Err(ask) => ask,
         };
-        let (parts, cost, mode) = self.read(ask, false)?;
-        let outcome = self.store.check(&question(&parts, cost, mode).within(deadline)).await?;
-        self.decision(parts, outcome)
+        let read = self.read(ask, false)?;
+        let outcome = self.store.check(&read.question().within(deadline)).await?;
+        self.decision(read, outcome)
     }
 
     /// As [`Limiter::check`], under a request id of the caller's: asked again with the same id,
@@ -177,9 +208,9 @@ impl<S: Store> Limiter<S> {
                 request.len()
             )));
         }
-        let (parts, cost, mode) = self.read(ask.into(), false)?;
-        let outcome = self.store.check(&question(&parts, cost, mode).once(request)).await?;
-        self.decision(parts, outcome)
+        let read = self.read(ask.into(), false)?;
+        let outcome = self.store.check(&read.question().once(request)).await?;
+        self.decision(read, outcome)
     }
 
     /// Asks the same question, with its cost, and changes nothing.
@@ -195,9 +226,9 @@ impl<S: Store> Limiter<S> {
             Ok(decision) => return Ok(decision),
             Err(ask) => ask,
         };
-        let (parts, cost, mode) = self.read(ask, peek)?;
-        let outcome = self.store.check(&question(&parts, cost, mode)).await?;
-        self.decision(parts, outcome)
+        let read = self.read(ask, peek)?;
+        let outcome = self.store.check(&read.question()).await?;
+        self.decision(read, outcome)
     }
 
     /// Gives back what still counts of a charge, once: never more than full, never into a later
@@ -239,14 +270,14 @@ impl<S: Store> Limiter<S> {
         subject: impl Into<Ask<'l>>,
         delta: i64,
     ) -> Result<Vec<i64>, Error> {
-        let (subject, limits) = self.read_one(subject.into())?;
+        let read = self.read_one(subject.into())?;
         if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
             return Err(Error::Ask(format!(
                 "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
                  units back, or negative to take them"
             )));
         }
-        Ok(self.store.adjust(Counted { subject: &subject, limits }, delta).await?)
+        Ok(self.store.adjust(read.first(), delta).await?)
     }
 
     /// Forgets a subject's count. True when there was one.
@@ -254,8 +285,8 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A subject that is none; or the store could not answer.
     pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
-        let (subject, limits) = self.read_one(subject.into())?;
-        Ok(self.store.reset(Counted { subject: &subject, limits }).await?)
+        let read = self.read_one(subject.into())?;
+        Ok(self.store.reset(read.first()).await?)
     }
 
     /// Shows what the store holds for a subject; nothing when it is fresh.
@@ -266,8 +297,8 @@ impl<S: Store> Limiter<S> {
         &'l self,
         subject: impl Into<Ask<'l>>,
     ) -> Result<Option<Inspection>, Error> {
-        let (subject, limits) = self.read_one(subject.into())?;
-        Ok(self.store.inspect(Counted { subject: &subject, limits }).await?)
+        let read = self.read_one(subject.into())?;
+        Ok(self.store.inspect(read.first()).await?)
     }
 
     /// The decision for one subject from a store that has it at hand; else the ask.
@@ -280,30 +311,35 @@ impl<S: Store> Limiter<S> {
         ask: Ask<'l>,
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
-        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false } = ask
+        if ask.partial || !ask.more.is_empty() {
+            return Ok(Err(ask));
+        }
+        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial, shard } = ask
         else {
             return Ok(Err(ask));
         };
         check_cost(cost)?;
+        check_shard(shard.as_deref())?;
         let subject = subject.resolve()?;
         let set = limits.unwrap_or(&self.limits);
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let counted = Counted { subject: &subject, limits: set };
-        if more.is_empty()
-            && let Some(outcome) = self.store.check_at_once(counted, cost, mode)
-            && outcome.fields.len() == set.limits().len()
-        {
-            let none = core::iter::empty();
-            return Ok(Ok(Decision::new((subject, set), none, outcome, self.store.identity())));
+        let counted = Counted::new(&subject, set).in_shard(shard.as_deref());
+        if let Some(outcome) = self.store.check_at_once(counted, cost, mode) {
+            if outcome.fields.len() != set.limits().len() {
+                return Err(of_other_limits());
+            }
+            let (none, store) = (core::iter::empty(), self.store.identity());
+            return Ok(Ok(Decision::new((subject, set), none, shard, outcome, store)));
         }
         let first = Some(AskPart { subject: SubjectText::Built(subject), limits });
-        Ok(Err(Ask { first, more, cost, partial: false }))
+        Ok(Err(Ask { first, more, cost, partial, shard }))
     }
 
     #[inline]
-    fn read<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<(Parts<'l>, u64, Mode), Error> {
-        let Ask { first, more, cost, partial } = ask;
+    fn read<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Read<'l>, Error> {
+        let Ask { first, more, cost, partial, shard } = ask;
         check_cost(cost)?;
+        check_shard(shard.as_deref())?;
         let mode = match (peek, partial) {
             (false, false) => Mode::Whole,
             (false, true) => Mode::Partial,
@@ -317,7 +353,7 @@ impl<S: Store> Limiter<S> {
         if !more.is_empty() || parts.is_empty() {
             self.read_more(&mut parts, more)?;
         }
-        Ok((parts, cost, mode))
+        Ok(Read { parts, shard, cost, mode })
     }
 
     /// What only an ask that is not over one subject needs: how many there are, and that no two
@@ -339,36 +375,32 @@ impl<S: Store> Limiter<S> {
         Ok(())
     }
 
-    fn read_one<'l>(&'l self, ask: Ask<'l>) -> Result<(Subject, &'l LimitSet), Error> {
-        let (mut parts, ..) = self.read(ask, true)?;
-        match (parts.pop(), parts.pop()) {
-            (Some(one), None) => Ok(one),
-            _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
+    /// An ask over one subject.
+    fn read_one<'l>(&'l self, ask: Ask<'l>) -> Result<Read<'l>, Error> {
+        let read = self.read(ask, true)?;
+        if read.parts.len() > 1 {
+            return Err(Error::Ask("this is done for one subject at a time".to_owned()));
         }
+        Ok(read)
     }
 
     #[inline]
-    fn decision<'l>(&'l self, parts: Parts<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
+    fn decision<'l>(&'l self, read: Read<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
+        let Read { parts, shard, .. } = read;
         let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
         let mut parts = parts.into_iter();
         match parts.next() {
             Some(first) if outcome.fields.len() == limits => {
-                Ok(Decision::new(first, parts, outcome, self.store.identity()))
+                Ok(Decision::new(first, parts, shard, outcome, self.store.identity()))
             }
-            _ => Err(Error::Store(StoreError::permanent(
-                "the store answered for other limits than it was asked",
-            ))),
+            _ => Err(of_other_limits()),
         }
     }
 }
 
-#[inline]
-fn question<'q>(parts: &'q Parts<'_>, cost: u64, mode: Mode) -> Question<'q> {
-    let mut counted = SmallVec::new();
-    for (subject, limits) in parts {
-        counted.push(Counted { subject, limits });
-    }
-    Question::new(counted, cost, mode)
+#[cold]
+fn of_other_limits() -> Error {
+    Error::Store(StoreError::permanent("the store answered for other limits than it was asked"))
 }
 
 /// How `Limiter::until_ready` (feature `tokio`) waits.

@@ -12,14 +12,33 @@ use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::Time;
 
-/// One (subject, limits) of a question.
+/// One count: whose, and under which limits.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // two fields, and no third is thinkable
+#[non_exhaustive]
 pub struct Counted<'a> {
     /// Whose count.
     pub subject: &'a Subject,
     /// Under which limits.
     pub limits: &'a LimitSet,
+    /// Where a store that is divided keeps it: with all counts of this shard. The same for every
+    /// part of a question. A store that is not divided does not look at it.
+    pub shard: Option<&'a str>,
+}
+
+impl<'a> Counted<'a> {
+    /// The count of `subject` under `limits`, in a place of its own.
+    #[must_use]
+    #[inline]
+    pub const fn new(subject: &'a Subject, limits: &'a LimitSet) -> Self {
+        Self { subject, limits, shard: None }
+    }
+
+    /// The same, kept with all counts of `shard` where there is one.
+    #[must_use]
+    #[inline]
+    pub const fn in_shard(self, shard: Option<&'a str>) -> Self {
+        Self { shard, ..self }
+    }
 }
 
 /// What a store is asked: every part at one time, all or nothing.
@@ -56,6 +75,12 @@ impl<'a> Question<'a> {
     #[must_use]
     pub fn within(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// With whose counts a divided store keeps these: every part has the same shard, or none.
+    #[must_use]
+    pub fn shard(&self) -> Option<&'a str> {
+        self.parts.first().and_then(|part| part.shard)
     }
 
     /// For stores that remember no request ids: refuses a question that has one.

@@ -321,7 +321,7 @@ fn what_is_at_hand_is_what_the_engine_says() {
         let (clock, at_hand) = limiter(text, 1 << 30);
         let mut held = Held::fresh(&limits);
         let subject = Subject::literal("user:42").unwrap();
-        let part = Counted { subject: &subject, limits: &limits };
+        let part = Counted::new(&subject, &limits);
         let mut used = 0;
         for i in 0_u64..400 {
             // Steps back too, over more than a skew: a denial mends the state then.
@@ -347,10 +347,57 @@ fn what_is_at_hand_is_what_the_engine_says() {
         }
         assert_eq!(used, 399, "{text}: only the first check finds nothing at hand");
         let stranger = Subject::literal("user:43").unwrap();
-        let part = Counted { subject: &stranger, limits: &limits };
+        let part = Counted::new(&stranger, &limits);
         assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
         let alike = set(&format!("{text}, n: 1/1h via gcra"));
-        let part = Counted { subject: &subject, limits: &alike };
+        let part = Counted::new(&subject, &alike);
         assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
+    }
+}
+
+/// Limits that are read anew, as when a configuration is loaded again, find the same states as
+/// quickly as those that the states were written under.
+#[test]
+fn limits_that_are_read_anew_are_at_hand_too() {
+    let sets = [
+        ("n: 90/10s via gcra", "n: 3/10s via uniform"),
+        ("n: 90/10s via gcra, m: 99/1m via gcra", "n: 3/10s via uniform, m: 9/1m via uniform"),
+    ];
+    for (text, alike) in sets {
+        let (_, limiter) = limiter(text, 1 << 30);
+        let (bob, eve) = (Subject::literal("bob").unwrap(), Subject::literal("eve").unwrap());
+        let at_hand = |limits: &LimitSet, subject| {
+            let part = Counted::new(subject, limits);
+            limiter.store().check_at_once(part, 1, Mode::Whole).map(|outcome| outcome.granted)
+        };
+        let mut sets = vec![set(text)];
+        assert_eq!(at_hand(&sets[0], &bob), None);
+        let mut left = 90;
+        for i in 0..12 {
+            let ask = Ask::new(bob.clone()).under(&sets[i]);
+            left -= 1;
+            assert_eq!(now(limiter.check(ask)).unwrap().remaining(), left, "{text}, set {i}");
+            // The last two are known; what was known before is found, only not at once.
+            for known in &sets[i.saturating_sub(1)..] {
+                left -= 1;
+                assert_eq!(at_hand(known, &bob), Some(1), "{text}, set {i}");
+            }
+            if i >= 2 {
+                assert_eq!(at_hand(&sets[i - 2], &bob), None, "{text}, set {i}");
+            }
+            sets.push(set(text));
+        }
+        // A newcomer under a set that is read anew is known under it.
+        let ask = || Ask::new(eve.clone()).under(&sets[12]);
+        assert_eq!(now(limiter.check(ask())).unwrap().remaining(), 89);
+        assert_eq!(at_hand(&sets[12], &eve), Some(1));
+        // Forgotten with the last state: a set of other numbers that comes to its place, and whose
+        // states lie where its own lay, is not taken for it.
+        for subject in [&bob, &eve] {
+            assert!(now(limiter.reset(Ask::new(subject.clone()).under(&sets[12]))).unwrap());
+        }
+        let other = set(alike);
+        assert!(now(limiter.check(Ask::new(bob.clone()).under(&other))).unwrap().is_allowed());
+        assert!(sets.iter().all(|set| at_hand(set, &bob).is_none()), "{text}");
     }
 }

@@ -144,7 +144,7 @@ fn expired_entries_make_room() {
     clock.advance(Duration::from_secs(10));
     limiter.store().sweep();
     assert_eq!(limiter.store().subjects(), 0);
-    // The table of limit sets stays: 96 bytes a shard.
+    // The table of limit sets stays: 128 bytes a shard.
     let bytes = limiter.store().bytes();
     assert!(bytes <= 32_768, "{bytes} bytes");
 }

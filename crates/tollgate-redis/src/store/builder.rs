@@ -38,7 +38,7 @@ impl Builder {
     }
 
     /// Puts all keys under the hash tag of this value, so that subjects which are asked together
-    /// lie in one slot of a cluster.
+    /// lie in one slot of a cluster. An ask may name another ([`tollgate::Ask::shard`]).
     #[must_use]
     pub fn shard(self, shard: &str) -> Self {
         Self { keys: self.keys.sharded(shard), ..self }

@@ -125,7 +125,7 @@ impl RedisStore {
         // Any subject will do: a script is the same for all.
         let subject =
             Subject::of("key", "any").map_err(|error| StoreError::permanent(error.to_string()))?;
-        let parts = SmallVec::from_elem(Counted { subject: &subject, limits }, 1);
+        let parts = SmallVec::from_elem(Counted::new(&subject, limits), 1);
         let plan = self.0.plans.of(&Question::new(parts, 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await
     }
@@ -241,7 +241,7 @@ impl RedisStore {
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
             key.clear();
-            self.0.keys.write_state(&mut key, part.subject, part.limits);
+            self.0.keys.write(&mut key, *part);
             let state = key.len();
             for suffix in suffixes {
                 key.truncate(state);
@@ -250,8 +250,7 @@ impl RedisStore {
             }
         }
         if let (Some(id), Some(first)) = (question.request, question.parts.first()) {
-            let state = self.0.keys.state(first.subject, first.limits);
-            call.word(Keys::request(&state, id));
+            call.word(Keys::request(&self.0.keys.of(*first), id));
         }
         call.word(question.cost).word(nonce);
         if once {
@@ -267,11 +266,7 @@ impl RedisStore {
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
         let by = Instant::now() + deadline;
-        let keys: Vec<String> = question
-            .parts
-            .iter()
-            .map(|part| self.0.keys.state(part.subject, part.limits))
-            .collect();
+        let keys: Vec<String> = question.parts.iter().map(|part| self.0.keys.of(*part)).collect();
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let nonce = self.next_nonce();
@@ -303,9 +298,9 @@ impl RedisStore {
     }
 
     /// The key of a state, and of everything beside it that its limits may use.
-    fn all_keys(&self, subject: &Subject, limits: &LimitSet) -> (String, Vec<String>) {
-        let state = self.0.keys.state(subject, limits);
-        let logs = Keys::logs(&state, limits);
+    fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
+        let state = self.0.keys.of(counted);
+        let logs = Keys::logs(&state, counted.limits);
         (state, logs)
     }
 }
@@ -325,7 +320,9 @@ impl Store for RedisStore {
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         let mut places = Vec::new();
         for charges in &receipt.charges {
-            let (state, logs) = self.all_keys(&charges.subject, &charges.limits);
+            let counted = Counted::new(&charges.subject, &charges.limits);
+            let counted = counted.in_shard(receipt.shard.as_deref());
+            let (state, logs) = self.all_keys(counted);
             if keys.is_empty() {
                 keys.push(Keys::mark(&state, receipt.number));
             }
@@ -365,9 +362,9 @@ impl Store for RedisStore {
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        let Counted { subject, limits } = counted;
+        let limits = counted.limits;
         let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(subject, limits);
+        let (state, logs) = self.all_keys(counted);
         let mut keys = vec![state];
         keys.extend(logs);
         let args = vec![
@@ -389,9 +386,9 @@ impl Store for RedisStore {
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        let Counted { subject, limits } = counted;
+        let limits = counted.limits;
         let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(subject, limits);
+        let (state, logs) = self.all_keys(counted);
         let mut keys = vec![state.clone(), Keys::reset(&state)];
         keys.extend(logs);
         let longest_us = engine::refundable_until_us(limits, Time::default());
@@ -404,9 +401,9 @@ impl Store for RedisStore {
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        let Counted { subject, limits } = counted;
+        let limits = counted.limits;
         let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(subject, limits);
+        let (state, logs) = self.all_keys(counted);
         let single = limits.limits().len() == 1;
         let mut keys = vec![state];
         if !single {

@@ -19,6 +19,7 @@ use crate::subject::Subject;
 use crate::time::Time;
 
 mod marks;
+mod sets;
 mod shard;
 mod slabs;
 mod slot;

@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 
 use super::marks::{Marks, Reset};
+use super::sets::{SetUse, know};
 use super::slabs::{compact, growth_of, to_u32};
 use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
@@ -21,14 +22,6 @@ const HAND_WHEN_FULL: usize = 64;
 
 /// The buckets that are looked at for expired entries whenever a subject comes in.
 const HAND_PER_INSERT: usize = 4;
-
-/// A set that states of this shard are written under.
-#[derive(Debug)]
-struct SetUse {
-    serial: u64,
-    limits: LimitSet,
-    slots: usize,
-}
 
 /// The state that new subjects share while the store is full.
 #[derive(Debug)]
@@ -129,7 +122,7 @@ impl Shard {
     ) -> bool {
         Self::is_key(slot, key, long)
             && sets.get(slot.set()).is_some_and(|held| {
-                held.serial == limits.serial() || held.limits.identity() == limits.identity()
+                held.is_known_as(limits.serial()) || held.limits.identity() == limits.identity()
             })
     }
 
@@ -272,8 +265,14 @@ impl Shard {
 
     fn take_own(&mut self, bucket: usize, limits: &LimitSet, now: Time) -> Taken {
         let state = self.lift(bucket);
-        let held = self.table.get_bucket(bucket).and_then(|slot| self.rest.sets.get(slot.set()));
-        let written_under = held.map(|held| held.limits.clone());
+        let set = self.table.get_bucket(bucket).map(Slot::set);
+        let written_under = set.and_then(|set| {
+            let written_under = self.rest.sets.get(set)?.limits.clone();
+            if written_under.counts_as(limits) {
+                know(&mut self.rest.sets, &mut self.rest.by_serial, set, limits.serial());
+            }
+            Some(written_under)
+        });
         self.taken(Home::Own { bucket }, written_under, state, limits, now)
     }
 
@@ -415,9 +414,10 @@ impl Shard {
         let same = self.rest.sets.iter().find(|(_, held)| held.limits.counts_as(limits));
         if let Some((index, _)) = same {
             self.rest.sets[index].slots += 1;
+            know(&mut self.rest.sets, &mut self.rest.by_serial, index, serial);
             return index;
         }
-        let index = self.rest.sets.insert(SetUse { serial, limits: limits.clone(), slots: 1 });
+        let index = self.rest.sets.insert(SetUse::new(limits.clone()));
         self.rest.by_serial.insert(serial, index);
         index
     }
@@ -427,7 +427,7 @@ impl Shard {
         held.slots -= 1;
         if held.slots == 0 {
             let held = self.rest.sets.remove(index);
-            self.rest.by_serial.remove(&held.serial);
+            held.forget(&mut self.rest.by_serial);
             self.usual = 0;
         }
     }

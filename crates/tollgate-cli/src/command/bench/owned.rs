@@ -35,8 +35,8 @@ pub(super) fn measure(calls: u32, runs: u32) -> Result<Vec<Owned>> {
     SETS.into_iter().map(|limits| row(limits, calls, runs)).collect()
 }
 
-fn row(limits: &str, calls: u32, runs: u32) -> Result<Owned> {
-    let limits: LimitSet = limits.parse()?;
+fn row(text: &str, calls: u32, runs: u32) -> Result<Owned> {
+    let limits: LimitSet = text.parse()?;
     let limiter = Limiter::memory(limits.clone());
     let key = sides::key(1);
     let subject = Subject::literal(&key)?;
@@ -59,7 +59,7 @@ fn row(limits: &str, calls: u32, runs: u32) -> Result<Owned> {
     }
     let ns = |times: &mut Vec<Duration>| median(times).as_secs_f64() * 1e9 / f64::from(calls);
     let (check_now_ns, check_within_ns) = (ns(&mut literal), ns(&mut owned));
-    Ok(Owned { limits: limits.to_string(), check_now_ns, check_within_ns })
+    Ok(Owned { limits: text.to_owned(), check_now_ns, check_within_ns })
 }
 
 fn timed(calls: u32, call: impl Fn() -> bool) -> Duration {
