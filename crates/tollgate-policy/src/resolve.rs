@@ -155,14 +155,14 @@ impl Policies {
                     }
                 }
             }
-            if plan.parts.len() > MAX_PARTS {
-                let on_failure = plan.on_failure;
-                refused.get_or_insert(Refused::Parts { policy, on_failure });
-            }
         }
-        match refused {
-            Some(refused) => Err(refused),
-            None => Ok(plan),
+        // Only now is it known what all of them say: a later policy may deny.
+        match (refused, plan.parts.get(MAX_PARTS)) {
+            (Some(refused), _) => Err(refused),
+            (None, Some((_, part))) => {
+                Err(Refused::Parts { policy: part.policy, on_failure: plan.on_failure })
+            }
+            (None, None) => Ok(plan),
         }
     }
 }

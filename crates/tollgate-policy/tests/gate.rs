@@ -587,3 +587,48 @@ fn a_question_outlives_its_request() {
     assert!(block_on(future).is_allowed());
     assert!(!ask(&gate, &[("ip", "1.1.1.1")]).is_allowed());
 }
+
+fn entries(name: &str, count: usize) -> String {
+    let entry = |i| format!("{{ subject = \"{name}{i}=a\", limit = \"1/s\" }}");
+    (0..count).map(entry).collect::<Vec<_>>().join(", ")
+}
+
+fn of_all(name: &str, on_failure: &str, lines: &str) -> String {
+    format!(
+        "[[policies]]\nname = \"{name}\"\non_failure = \"{on_failure}\"\nshard = \"never\"\n\
+         when.method = \"GET\"\n{lines}\n"
+    )
+}
+
+/// Over 16 subjects nobody is asked, and the rule that holds is that of all policies that apply.
+#[test]
+fn too_many_subjects_are_denied_by_whoever_denies() {
+    let outcome = |last: &str| {
+        let limits = |name| format!("limits = [{}]", entries(name, 10));
+        let (a, b) = (of_all("a", "allow", &limits("a")), of_all("b", "allow", &limits("b")));
+        let text = format!("version = 1\nmatch = \"all\"\n{a}{b}{last}");
+        let fields = [("ip", "10.0.0.1"), ("host", "a"), ("method", "GET")];
+        ask(&gate(&text).0, &fields).outcome()
+    };
+    assert_eq!(outcome(""), Outcome::FailedOpen);
+    let denies = of_all("c", "deny", &format!("limits = [{}]", entries("c", 1)));
+    assert_eq!(outcome(&denies), Outcome::FailedClosed);
+    let user = "limits = [{ subject = \"user\", limit = \"1/s\", absent = \"deny\" }]";
+    assert_eq!(outcome(&of_all("c", "allow", user)), Outcome::Missing);
+}
+
+#[test]
+fn policies_in_shadow_are_few_where_all_are_asked() {
+    let text = |combine: &str, count: usize| {
+        let mut text = format!("version = 1\nmatch = \"{combine}\"\n");
+        for i in 0..count {
+            let lines = format!("shadow = true\nlimits = [{}]", entries("s", 1));
+            text.push_str(&of_all(&format!("s{i}"), "allow", &lines));
+        }
+        text
+    };
+    assert!(Policies::parse(&text("all", 16), Format::Toml).is_ok());
+    assert!(Policies::parse(&text("first", 17), Format::Toml).is_ok());
+    let problems = Policies::parse(&text("all", 17), Format::Toml).unwrap_err();
+    assert!(problems.to_string().contains("more than 16 policies are in shadow"), "{problems}");
+}

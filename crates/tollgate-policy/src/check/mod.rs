@@ -49,6 +49,7 @@ pub(crate) fn check(
         ));
     }
     names(policies, places, &mut problems);
+    shadows(combine, policies, places, &mut problems);
     let mut work = Work(MAX_WORK);
     for (policy, place) in policies.iter_mut().zip(&mut places.policies) {
         numbers(policy, place, &mut problems);
@@ -87,6 +88,22 @@ fn names(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
                 "counts belong to the name: give each policy its own",
             ));
         }
+    }
+}
+
+/// The most policies in shadow where all that apply are asked: each is a check of its own.
+const MAX_SHADOWS: usize = 16;
+
+fn shadows(combine: Combine, policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+    let mut shadows = policies.iter().zip(&places.policies).filter(|(policy, _)| policy.shadow);
+    if combine == Combine::All
+        && let Some((_, place)) = shadows.nth(MAX_SHADOWS)
+    {
+        problems.push(Problem::error(
+            place.name,
+            format!("more than {MAX_SHADOWS} policies are in shadow"),
+            "each that applies is one more question to the store: try fewer at a time",
+        ));
     }
 }
 

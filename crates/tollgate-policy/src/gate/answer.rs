@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Decision, Error, Limit, Report};
+use tollgate::{Decision, Error, Limit, Receipt, Report};
 
 use super::Live;
 use crate::field::Field;
@@ -246,6 +246,11 @@ impl Answer {
             Some(Trouble::Error(error)) => Some(error),
             _ => None,
         }
+    }
+
+    /// What was charged in shadow.
+    pub(crate) fn shadow_receipts(&self) -> impl Iterator<Item = Receipt> {
+        self.shadows.iter().filter_map(|shadowed| shadowed.0.decision.as_ref()?.receipt())
     }
 
     /// What the policies in shadow would have said.

@@ -272,15 +272,16 @@ impl<S: Store> Gate<S> {
     /// Gives back what was charged for an answer, in shadow too; none when nothing was.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store could not answer. What became of a shadow's charge is not told: it has no effect.
     pub async fn refund(&self, answer: &Answer) -> Result<Option<Refund>, Error> {
-        for shadowed in &answer.shadows {
-            if let Some(receipt) = shadowed.0.decision.as_ref().and_then(Decision::receipt) {
-                self.0.limiter.refund(&receipt).await?;
-            }
+        let refund = match answer.decision().and_then(Decision::receipt) {
+            Some(receipt) => Some(self.0.limiter.refund(&receipt).await?),
+            None => None,
+        };
+        for receipt in answer.shadow_receipts() {
+            let _ = self.0.limiter.refund(&receipt).await;
         }
-        let Some(receipt) = answer.decision().and_then(Decision::receipt) else { return Ok(None) };
-        self.0.limiter.refund(&receipt).await.map(Some)
+        Ok(refund)
     }
 
     /// Charges `units` more for a request that was admitted, when its cost is known only
@@ -288,7 +289,7 @@ impl<S: Store> Gate<S> {
     /// What was granted is in the decision; none when nothing had been charged, or `units` is 0.
     ///
     /// # Errors
-    /// More than 2^40 units; the store could not answer.
+    /// More than 2^40 units; the store could not answer. As [`Gate::refund`] for shadows.
     pub async fn charge_extra(
         &self,
         answer: &Answer,
@@ -297,14 +298,14 @@ impl<S: Store> Gate<S> {
         if units == 0 {
             return Ok(None);
         }
-        for shadowed in &answer.shadows {
-            if let Some(receipt) = shadowed.0.decision.as_ref().and_then(Decision::receipt) {
-                // What a shadow grants has no effect.
-                let _ = self.charge(&receipt, units, answer).await?;
-            }
+        let decision = match answer.decision().and_then(Decision::receipt) {
+            Some(receipt) => Some(self.charge(&receipt, units, answer).await?),
+            None => None,
+        };
+        for receipt in answer.shadow_receipts() {
+            let _ = self.charge(&receipt, units, answer).await;
         }
-        let Some(receipt) = answer.decision().and_then(Decision::receipt) else { return Ok(None) };
-        self.charge(&receipt, units, answer).await.map(Some)
+        Ok(decision)
     }
 
     async fn charge(
