@@ -115,6 +115,9 @@ impl Index {
     pub(crate) fn candidates<F: Fields + ?Sized>(&self, fields: &F) -> Found {
         let mut found = Found::new();
         found.extend_from_slice(&self.always);
+        if self.fields.is_empty() {
+            return found;
+        }
         for filed in &self.fields {
             let Some(value) = value(fields, &filed.field) else { continue };
             let value = normal(&filed.field, value);

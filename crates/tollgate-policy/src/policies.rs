@@ -9,7 +9,7 @@ use tollgate::{LimitSet, ParseError};
 use crate::check::check;
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
-use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule};
+use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule, Shard};
 use crate::pattern::Condition;
 use crate::place::Places;
 use crate::problem::{Problem, Problems};
@@ -99,7 +99,9 @@ impl Policies {
         if problems.has_errors() {
             return Err(problems);
         }
-        let ready: Result<Vec<Ready>, ParseError> = policies.iter().map(ready).collect();
+        let sharded = combine == Combine::First || one_shard(&policies);
+        let ready: Result<Vec<Ready>, ParseError> =
+            policies.iter().map(|policy| ready(policy, sharded)).collect();
         let ready = ready.map_err(|error| {
             let problem = Problem::error(None, error.what(), error.remedy());
             Problems::new(problems.file(), "", vec![problem])
@@ -223,6 +225,14 @@ fn short_hash(content: &[u8]) -> String {
     sha1::Sha1::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// True when all policies lie in one shard. Where each check is over all that apply, the name of a
+/// count must not depend on which those are.
+fn one_shard(policies: &[Policy]) -> bool {
+    let mut enforced = policies.iter().filter(|policy| !policy.shadow);
+    let first = enforced.next().map(|policy| &policy.shard);
+    enforced.all(|policy| Some(&policy.shard) == first)
+}
+
 /// Adds every field that a policy looks at.
 fn looked_at(policy: &Policy, fields: &mut BTreeSet<Field>) {
     fn add(conditions: &[Condition], fields: &mut BTreeSet<Field>) {
@@ -245,7 +255,7 @@ fn looked_at(policy: &Policy, fields: &mut BTreeSet<Field>) {
     }
 }
 
-fn ready(policy: &Policy) -> Result<Ready, ParseError> {
+fn ready(policy: &Policy, sharded: bool) -> Result<Ready, ParseError> {
     let entries: Result<_, _> =
         policy.entries.iter().map(|entry| ready_entry(&policy.name, entry)).collect();
     Ok(Ready {
@@ -254,6 +264,10 @@ fn ready(policy: &Policy) -> Result<Ready, ParseError> {
         on_failure: policy.on_failure,
         deadline: policy.deadline,
         shadow: policy.shadow,
+        shard: match &policy.shard {
+            Shard::By(field) if sharded => Some(field.clone()),
+            _ => None,
+        },
     })
 }
 

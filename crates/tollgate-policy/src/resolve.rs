@@ -18,6 +18,8 @@ pub(crate) struct Ready {
     pub(crate) on_failure: OnFailure,
     pub(crate) deadline: Duration,
     pub(crate) shadow: bool,
+    /// The field by which counts lie together on a cluster.
+    pub(crate) shard: Option<Field>,
 }
 
 #[derive(Debug)]
@@ -61,13 +63,29 @@ pub struct Part {
     pub rule: Option<usize>,
 }
 
-/// What is asked of the store.
+/// What is asked of the store. It is filled where it lies: moving it takes as long as making it.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) parts: SmallVec<[(Subject, Part); 1]>,
+    /// Whose counts; where the limits of each lie is in `parts`, in the same order.
+    pub(crate) subjects: SmallVec<[Subject; 1]>,
+    pub(crate) parts: SmallVec<[Part; 1]>,
     pub(crate) cost: u64,
+    pub(crate) shard: Option<Box<str>>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            subjects: SmallVec::new(),
+            parts: SmallVec::new(),
+            cost: 1,
+            shard: None,
+            deadline: Duration::MAX,
+            on_failure: OnFailure::Allow,
+        }
+    }
 }
 
 /// Why a request is denied before anybody is asked.
@@ -113,16 +131,15 @@ impl Policies {
     }
 
     /// What these policies ask for a request.
-    pub(crate) fn plan(&self, numbers: &[usize], fields: &dyn Fields) -> Result<Plan, Refused> {
-        let mut plan = Plan {
-            parts: SmallVec::new(),
-            cost: 1,
-            deadline: Duration::MAX,
-            on_failure: OnFailure::Allow,
-        };
+    pub(crate) fn plan(
+        &self,
+        places: &[usize],
+        fields: &dyn Fields,
+        plan: &mut Plan,
+    ) -> Result<(), Refused> {
         let mut refused: Option<Refused> = None;
         let mut priced = false;
-        for &policy in numbers {
+        for &policy in places {
             let Some(ready) = self.ready(policy) else { continue };
             plan.deadline = plan.deadline.min(ready.deadline);
             if ready.on_failure == OnFailure::Deny {
@@ -132,7 +149,8 @@ impl Policies {
             for (entry, ready) in ready.entries.iter().enumerate() {
                 match ready.make(fields) {
                     Made::Part(subject, rule) => {
-                        plan.parts.push((subject, Part { policy, entry, rule }));
+                        plan.subjects.push(subject);
+                        plan.parts.push(Part { policy, entry, rule });
                     }
                     Made::Nothing => {}
                     // Whatever the others say.
@@ -145,6 +163,9 @@ impl Policies {
             // Policies that can apply together have one cost: the first that counts has all of it.
             if !priced && plan.parts.len() > before {
                 priced = true;
+                if let Some(field) = &ready.shard {
+                    plan.shard = value(fields, field).map(|value| value.into_owned().into());
+                }
                 match ready.cost_of(fields) {
                     Costs::Units(units) => plan.cost = units,
                     Costs::Never => {
@@ -159,10 +180,10 @@ impl Policies {
         // Only now is it known what all of them say: a later policy may deny.
         match (refused, plan.parts.get(MAX_PARTS)) {
             (Some(refused), _) => Err(refused),
-            (None, Some((_, part))) => {
+            (None, Some(part)) => {
                 Err(Refused::Parts { policy: part.policy, on_failure: plan.on_failure })
             }
-            (None, None) => Ok(plan),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -179,9 +200,10 @@ impl ReadyEntry {
         }
         if let [one] = &self.dimensions[..] {
             return match one.value(fields) {
-                Ok(Some((name, value))) => match single(name, &value) {
-                    Some(subject) => Made::Part(subject, rule),
-                    None => Made::Missing(one.field()),
+                // Only a value of many kilobytes is none: it is no identity.
+                Ok(Some((name, value))) => match Subject::of(name, &*value) {
+                    Ok(subject) => Made::Part(subject, rule),
+                    Err(_) => Made::Missing(one.field()),
                 },
                 Ok(None) => Made::Nothing,
                 Err(field) => Made::Missing(field.clone()),
@@ -205,18 +227,6 @@ impl ReadyEntry {
             (Err(_), None) => Made::Nothing,
         }
     }
-}
-
-/// A subject of one dimension: made on the stack first, since most values are short and plain.
-fn single(name: &str, value: &str) -> Option<Subject> {
-    let mut text: SmallVec<[u8; 128]> = SmallVec::new();
-    if name.len() + value.len() >= text.inline_size() {
-        return Subject::of(name, value).ok();
-    }
-    text.extend_from_slice(name.as_bytes());
-    text.push(b':');
-    text.extend_from_slice(value.as_bytes());
-    Subject::literal(core::str::from_utf8(&text).ok()?).ok()
 }
 
 type Pair<'v> = (&'v str, std::borrow::Cow<'v, str>);

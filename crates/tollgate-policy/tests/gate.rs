@@ -632,3 +632,50 @@ fn policies_in_shadow_are_few_where_all_are_asked() {
     let problems = Policies::parse(&text("all", 17), Format::Toml).unwrap_err();
     assert!(problems.to_string().contains("more than 16 policies are in shadow"), "{problems}");
 }
+
+/// The shard of a policy reaches the store; where policies that are asked together disagree, none
+/// does, so that the name of a count does not depend on which of them apply.
+#[test]
+fn the_shard_reaches_the_store() {
+    struct Sharded(MemoryStore, Mutex<Vec<Option<String>>>);
+    impl Store for Sharded {
+        fn identity(&self) -> u64 {
+            self.0.identity()
+        }
+        async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
+            self.1.lock().unwrap().push(question.shard().map(str::to_owned));
+            self.0.check(question).await
+        }
+        async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+            self.0.refund(receipt).await
+        }
+        async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+            self.0.adjust(counted, delta).await
+        }
+        async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+            self.0.reset(counted).await
+        }
+        async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+            self.0.inspect(counted).await
+        }
+    }
+    let policy = |name: &str, shard: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\nshard = \"{shard}\"\n\
+             limits = [{{ subject = [\"user\", \"ip\"], limit = \"9/s\", absent = \"skip\" }}]\n"
+        )
+    };
+    let shards = |combine: &str, one: &str, two: &str| {
+        let (one, two) = (policy("one", one), policy("two", two));
+        let text = format!("version = 1\nmatch = \"{combine}\"\n{one}{two}");
+        let store = Sharded(MemoryStore::new(), Mutex::default());
+        let gate = Gate::new(parse(&text), store).unwrap();
+        assert!(ask(&gate, &[("ip", "10.0.0.1"), ("user", "ann")]).is_allowed());
+        gate.store().1.lock().unwrap().clone()
+    };
+    assert_eq!(shards("first", "user", "ip"), [Some("ann".to_owned())]);
+    assert_eq!(shards("first", "never", "ip"), [None]);
+    assert_eq!(shards("all", "user", "user"), [Some("ann".to_owned())]);
+    assert_eq!(shards("all", "user", "ip"), [None]);
+    assert_eq!(shards("all", "user", "never"), [None]);
+}

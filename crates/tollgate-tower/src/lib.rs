@@ -17,6 +17,6 @@ pub mod identity;
 mod layer;
 
 pub use layer::{
-    Builder, Charges, Mistake, RETRY_WHEN_UNAVAILABLE, ResponseBody, ResponseFuture, ResponseHead,
-    Share, Tollgate, TollgateLayer,
+    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Mistake, RETRY_WHEN_UNAVAILABLE,
+    ResponseBody, ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
 };

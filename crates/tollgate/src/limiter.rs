@@ -301,6 +301,19 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(read.first()).await?)
     }
 
+    /// [`Limiter::check`] for one subject of which the store has at hand what it takes, as memory
+    /// has: without waiting. Else the ask as it was, and nothing was asked.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    #[inline]
+    pub fn check_at_once<'l>(
+        &'l self,
+        ask: Ask<'l>,
+    ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
+        self.at_once(ask, false)
+    }
+
     /// The decision for one subject from a store that has it at hand; else the ask.
     ///
     /// Before anything is awaited, so that subject and limits need not lie in a future, from which

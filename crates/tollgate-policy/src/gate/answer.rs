@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 use tollgate::{Decision, Error, Limit, Receipt, Report};
@@ -11,7 +12,7 @@ use super::Live;
 use crate::field::Field;
 use crate::model::Policy;
 use crate::policies::Policies;
-use crate::resolve::Part;
+use crate::resolve::{Part, Plan};
 
 /// What became of a request, or of one policy's part in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -128,16 +129,18 @@ impl fmt::Display for Revision {
 /// What was asked of the store, and what it said.
 #[derive(Debug)]
 pub(crate) struct Asked {
+    /// What there is to ask; none when it was asked, or there is nothing.
+    pub(crate) to_ask: bool,
+    pub(crate) plan: Plan,
     pub(crate) outcome: Outcome,
+    pub(crate) authority: Authority,
     /// The policy that decided; none where none applies.
     pub(crate) policy: Option<usize>,
-    /// For each subject of the decision, where its limits lie.
-    pub(crate) parts: SmallVec<[Part; 1]>,
     pub(crate) decision: Option<Decision<'static>>,
-    pub(crate) trouble: Option<Box<Trouble>>,
+    pub(crate) trouble: Option<Trouble>,
 }
 
-/// What kept a store from deciding: rare, and so elsewhere.
+/// What kept a store from deciding.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     Missing(Field),
@@ -149,43 +152,51 @@ pub(crate) enum Trouble {
 /// It holds the policies that it was given under, and so stays right when they are replaced.
 #[derive(Debug)]
 #[must_use = "an answer that nobody looks at limits nothing"]
-pub struct Answer {
+pub struct Answer(pub(crate) Box<Answered>);
+
+/// What an answer holds. It lies apart: an answer is handed on from future to future, and moving
+/// all of this each time takes longer than to allocate it.
+#[derive(Debug)]
+pub(crate) struct Answered {
     pub(crate) live: Arc<Live>,
-    pub(crate) authority: Authority,
+    /// The policies that apply and are not in shadow.
+    pub(crate) enforced: SmallVec<[usize; 4]>,
     pub(crate) asked: Asked,
-    pub(crate) shadows: Vec<Shadowed>,
+    /// Those in shadow, asked when the others have admitted.
+    pub(crate) shadows: Vec<Asked>,
+    pub(crate) started: Option<Instant>,
 }
 
 impl Answer {
     /// True when the request may go on.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        self.asked.outcome.admits()
+        self.0.asked.outcome.admits()
     }
 
     /// What became of it.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.asked.outcome
+        self.0.asked.outcome
     }
 
     /// Who says so.
     #[must_use]
     pub fn authority(&self) -> Authority {
-        self.authority
+        self.0.asked.authority
     }
 
     /// The policies that it was given under.
     #[must_use]
     pub fn revision(&self) -> &Revision {
-        &self.live.revision
+        &self.0.live.revision
     }
 
     /// The policy that decided: on a denial the one that denied, else the one whose limit binds;
     /// none where none applies.
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
-        self.live.policies.policy(self.asked.policy?)
+        self.0.live.policies.policy(self.0.asked.policy?)
     }
 
     /// The limit that binds: on a denial the one with the longest wait, else the one with the least
@@ -199,32 +210,32 @@ impl Answer {
     /// could not answer.
     #[must_use]
     pub fn decision(&self) -> Option<&Decision<'static>> {
-        self.asked.decision.as_ref()
+        self.0.asked.decision.as_ref()
     }
 
     /// All of those policies.
     #[must_use]
     pub fn policies(&self) -> &Policies {
-        &self.live.policies
+        &self.0.live.policies
     }
 
     /// Where the limits of each subject of the decision lie among the policies, in the order of
     /// the decision.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
-        &self.asked.parts
+        &self.0.asked.plan.parts
     }
 
     /// Every limit's part in the decision, with its policy.
     pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
-        self.asked.reports(&self.live)
+        self.0.asked.reports(&self.0.live)
     }
 
     /// How long to wait until the same request is admitted, if nothing else happens; none when it
     /// was admitted, never will be, or nobody knows.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match self.asked.outcome {
+        match self.0.asked.outcome {
             Outcome::Denied => self.decision()?.retry_after(),
             _ => None,
         }
@@ -233,7 +244,7 @@ impl Answer {
     /// What is missed: a dimension, or the field of a cost.
     #[must_use]
     pub fn missing(&self) -> Option<&Field> {
-        match self.asked.trouble.as_deref() {
+        match &self.0.asked.trouble {
             Some(Trouble::Missing(field)) => Some(field),
             _ => None,
         }
@@ -242,7 +253,7 @@ impl Answer {
     /// Why the store could not answer, when the failure rule did.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
-        match self.asked.trouble.as_deref() {
+        match &self.0.asked.trouble {
             Some(Trouble::Error(error)) => Some(error),
             _ => None,
         }
@@ -250,26 +261,17 @@ impl Answer {
 
     /// What was charged in shadow.
     pub(crate) fn shadow_receipts(&self) -> impl Iterator<Item = Receipt> {
-        self.shadows.iter().filter_map(|shadowed| shadowed.0.decision.as_ref()?.receipt())
+        self.0.shadows.iter().filter_map(|asked| asked.decision.as_ref()?.receipt())
     }
 
     /// What the policies in shadow would have said.
     pub fn shadows(&self) -> impl Iterator<Item = Shadow<'_>> {
-        self.shadows.iter().map(|shadowed| Shadow { live: &self.live, asked: &shadowed.0 })
+        let asked = self.0.shadows.iter().filter(|asked| !asked.to_ask);
+        asked.map(|asked| Shadow { live: &self.0.live, asked })
     }
 }
 
 impl Asked {
-    /// An answer of the policies alone.
-    pub(crate) fn alone(outcome: Outcome, policy: Option<usize>) -> Self {
-        let parts = SmallVec::new();
-        Self { outcome, policy, parts, decision: None, trouble: None }
-    }
-
-    pub(crate) fn with(self, trouble: Trouble) -> Self {
-        Self { trouble: Some(Box::new(trouble)), ..self }
-    }
-
     pub(crate) fn reports<'a>(
         &'a self,
         live: &'a Live,
@@ -284,7 +286,7 @@ impl Asked {
                 part += 1;
             }
             last = Some(report);
-            Some((live.policies.policy(self.parts.get(part)?.policy)?, report))
+            Some((live.policies.policy(self.plan.parts.get(part)?.policy)?, report))
         })
     }
 }
@@ -293,10 +295,6 @@ impl Asked {
 fn starts_anew(last: &Report<'_>, next: &Report<'_>) -> bool {
     !core::ptr::eq(last.subject(), next.subject())
 }
-
-/// A policy in shadow that was asked.
-#[derive(Debug)]
-pub(crate) struct Shadowed(pub(crate) Asked);
 
 /// What a policy in shadow would have said.
 #[derive(Clone, Copy, Debug)]
@@ -328,7 +326,7 @@ impl<'a> Shadow<'a> {
 impl fmt::Display for Answer {
     /// One line for people: the outcome, the policy, and what the store said.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.asked.outcome.name())?;
+        write!(f, "{}", self.0.asked.outcome.name())?;
         if let Some(policy) = self.policy() {
             write!(f, " by {}", policy.name)?;
         }

@@ -10,7 +10,6 @@ use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use tollgate::{
     Ask, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt, Refund,
     Store, StoreError, Strategy,
@@ -22,13 +21,13 @@ mod observe;
 pub use answer::{Answer, Authority, Outcome, Revision, Shadow};
 pub use observe::{Counters, Event, Observer};
 
-use answer::{Asked, Shadowed, Trouble};
+use answer::{Answered, Asked, Trouble};
 use observe::Registry;
 
 use crate::field::Fields;
 use crate::model::OnFailure;
-use crate::policies::Policies;
-use crate::resolve::{Part, Plan, Refused};
+use crate::policies::{Matched, Policies};
+use crate::resolve::{Plan, Refused};
 
 /// The door that every front asks through. Cheap to clone: clones are the same door.
 ///
@@ -93,24 +92,11 @@ impl<S> fmt::Debug for Gate<S> {
     }
 }
 
-/// What a gate would do next for a request.
-#[derive(Debug)]
-enum Next {
-    Say(Box<Asked>),
-    Ask(Plan),
-}
-
 /// A request that was looked at, and not decided yet: what there is to ask, and nothing of the
 /// request itself.
 #[derive(Debug)]
 #[must_use = "a request that is not asked for is not limited"]
-pub struct Looked {
-    live: Arc<Live>,
-    enforced: SmallVec<[usize; 4]>,
-    next: Next,
-    shadows: Vec<(usize, Next)>,
-    started: Option<Instant>,
-}
+pub struct Looked(Box<Answered>);
 
 impl<S: Store> Gate<S> {
     /// A gate over counts in `store`.
@@ -217,26 +203,35 @@ impl<S: Store> Gate<S> {
 
     /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
     /// For fronts that have more to say before the store is asked.
-    #[inline]
     pub fn look(&self, fields: &dyn Fields) -> Looked {
         let started = self.0.observer.as_ref().map(|_| Instant::now());
         let live = self.0.live.load_full();
-        let matched = live.policies.matched(fields);
-        let next = live.next(&matched.enforced, fields);
-        // Planned now, since the fields are there only now; asked when the others admit.
-        let shadows = matched.shadows.iter().map(|place| (*place, live.next(&[*place], fields)));
-        let shadows = shadows.collect();
-        Looked { live, enforced: matched.enforced, next, shadows, started }
+        let Matched { enforced, shadows } = live.policies.matched(fields);
+        let asked = Asked::default();
+        let mut answered =
+            Box::new(Answered { live, enforced, asked, shadows: Vec::new(), started });
+        let Answered { live, enforced, asked, shadows: planned, .. } = &mut *answered;
+        asked.prepare(live, enforced, fields);
+        if !shadows.is_empty() {
+            // Planned now, since the fields are there only now; asked when the others admit.
+            planned.extend(shadows.into_iter().map(|place| {
+                let mut asked = Asked::default();
+                asked.prepare(live, &[place], fields);
+                asked.policy = Some(place);
+                asked
+            }));
+        }
+        Looked(answered)
     }
 
     /// The second half of [`Gate::check`]: asks the store.
     pub async fn ask(&self, looked: Looked) -> Answer {
-        let Looked { live, enforced, next, shadows, started } = looked;
-        let (asked, authority) = self.0.perform(&live, next).await;
-        let mut answer = Answer { live, authority, asked, shadows: Vec::new() };
-        self.0.ask_shadows(&mut answer, shadows).await;
-        self.0.record(&answer, &enforced, started);
-        answer
+        let mut answered = looked.0;
+        let Answered { live, asked, shadows, .. } = &mut *answered;
+        self.0.perform(live, asked).await;
+        self.0.ask_shadows(live, asked, shadows).await;
+        self.0.record(&answered);
+        Answer(answered)
     }
 
     /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else the
@@ -244,29 +239,28 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// The store has to be waited for.
-    // What comes back in error is what came in, and no larger than an answer.
-    #[allow(clippy::result_large_err)]
-    #[inline]
     pub fn ask_now(&self, looked: Looked) -> Result<Answer, Looked> {
         if !self.store().answers_at_once() {
             return Err(looked);
         }
-        let Looked { live, enforced, next, shadows, started } = looked;
-        let (asked, authority) = match live.question(next) {
-            Ok(question) => {
-                let Question { ask, deadline, parts, on_failure } = question;
-                let checked = at_once(self.0.limiter.check_within(deadline, ask));
-                let result = checked.unwrap_or_else(|| Err(no_answer()));
-                live.conclude(parts, on_failure, result)
-            }
-            Err(said) => said,
-        };
-        let mut answer = Answer { live, authority, asked, shadows: Vec::new() };
-        if !shadows.is_empty() {
-            at_once(self.0.ask_shadows(&mut answer, shadows));
+        let mut answered = looked.0;
+        let Answered { live, asked, shadows, .. } = &mut *answered;
+        if let Some((ask, deadline)) = asked.question(live) {
+            let result = match self.0.limiter.check_at_once(ask) {
+                Ok(Ok(decision)) => Ok(decision),
+                Ok(Err(ask)) => {
+                    let checked = at_once(self.0.limiter.check_within(deadline, ask));
+                    checked.unwrap_or_else(|| Err(no_answer()))
+                }
+                Err(error) => Err(error),
+            };
+            asked.conclude(live, result);
         }
-        self.0.record(&answer, &enforced, started);
-        Ok(answer)
+        if !shadows.is_empty() {
+            at_once(self.0.ask_shadows(live, asked, shadows));
+        }
+        self.0.record(&answered);
+        Ok(Answer(answered))
     }
 
     /// Gives back what was charged for an answer, in shadow too; none when nothing was.
@@ -323,37 +317,36 @@ impl<S: Store> Gate<S> {
 }
 
 impl<S: Store> Inner<S> {
-    async fn perform(&self, live: &Live, next: Next) -> (Asked, Authority) {
-        match live.question(next) {
-            Ok(Question { ask, deadline, parts, on_failure }) => {
-                let result = self.limiter.check_within(deadline, ask).await;
-                live.conclude(parts, on_failure, result)
-            }
-            Err(said) => said,
+    async fn perform(&self, live: &Live, asked: &mut Asked) {
+        if let Some((ask, deadline)) = asked.question(live) {
+            let result = self.limiter.check_within(deadline, ask).await;
+            asked.conclude(live, result);
         }
     }
 
     /// Asks the policies in shadow, after the others have admitted.
-    async fn ask_shadows(&self, answer: &mut Answer, shadows: Vec<(usize, Next)>) {
-        if !answer.is_allowed() || answer.authority == Authority::FailureRule {
-            return;
-        }
-        for (place, next) in shadows {
-            let (mut asked, _) = self.perform(&answer.live, next).await;
-            asked.policy = Some(place);
-            let failed = matches!(asked.trouble.as_deref(), Some(Trouble::Error(_)));
-            answer.shadows.push(Shadowed(asked));
-            // A store that has just failed is not asked for what has no effect.
-            if failed {
-                break;
+    async fn ask_shadows(&self, live: &Live, asked: &Asked, shadows: &mut Vec<Asked>) {
+        let mut counted = 0;
+        if asked.outcome.admits() && asked.authority != Authority::FailureRule {
+            for shadow in &mut *shadows {
+                let place = shadow.policy;
+                self.perform(live, shadow).await;
+                shadow.policy = place;
+                counted += 1;
+                // A store that has just failed is not asked for what has no effect.
+                if matches!(shadow.trouble, Some(Trouble::Error(_))) {
+                    break;
+                }
             }
         }
+        shadows.truncate(counted);
     }
 
     #[inline]
-    fn record(&self, answer: &Answer, enforced: &[usize], started: Option<Instant>) {
+    fn record(&self, answered: &Answered) {
+        let Answered { live, enforced, asked, shadows, started } = answered;
         let duration = started.map(|started| started.elapsed());
-        let Answer { live, authority, asked, shadows } = answer;
+        let authority = asked.authority;
         let tell = |number: Option<usize>, outcome, authority, limit: Option<&Limit>| {
             let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
             let policy = number.and_then(|number| live.policies.policy(number));
@@ -366,13 +359,15 @@ impl<S: Store> Inner<S> {
         }
         for &number in enforced {
             let outcome = asked.outcome_of(live, number, enforced.len());
-            live.count(number, outcome, *authority);
+            live.count(number, outcome, authority);
             if self.observer.is_some() {
+                let binding = asked.decision.as_ref().map(Decision::binding);
+                let limit = binding.as_ref().map(tollgate::Report::limit);
                 let binds = asked.policy == Some(number);
-                tell(Some(number), outcome, *authority, answer.limit().filter(|_| binds));
+                tell(Some(number), outcome, authority, limit.filter(|_| binds));
             }
         }
-        for Shadowed(asked) in shadows {
+        for asked in shadows {
             if let Some(number) = asked.policy {
                 live.count(number, asked.outcome, Authority::Shadow);
                 let decision = asked.decision.as_ref();
@@ -405,7 +400,7 @@ impl Asked {
         let named = |number: &usize| {
             live.policies.policy(*number).is_some_and(|other| core::ptr::eq(other, policy))
         };
-        self.parts.iter().map(|part| part.policy).find(named)
+        self.plan.parts.iter().map(|part| part.policy).find(named)
     }
 
     /// What became of one policy's part.
@@ -414,7 +409,7 @@ impl Asked {
             return self.outcome;
         }
         match self.outcome {
-            Outcome::Allowed if !self.parts.iter().any(|part| part.policy == number) => {
+            Outcome::Allowed if !self.plan.parts.iter().any(|part| part.policy == number) => {
                 Outcome::Unlimited
             }
             Outcome::Denied | Outcome::Never => {
@@ -445,96 +440,105 @@ impl Live {
             counters.add(outcome, authority);
         }
     }
+}
 
-    /// What is to be done for these policies.
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            to_ask: false,
+            plan: Plan::default(),
+            outcome: Outcome::NoPolicy,
+            authority: Authority::Policy,
+            policy: None,
+            decision: None,
+            trouble: None,
+        }
+    }
+}
+
+impl Asked {
+    /// What is to be asked for these policies; or what is answered without asking.
     #[inline]
-    fn next(&self, places: &[usize], fields: &dyn Fields) -> Next {
-        let Some(first) = places.first() else {
-            return Next::say(Asked::alone(Outcome::NoPolicy, None));
-        };
-        match self.policies.plan(places, fields) {
-            Ok(plan) if plan.parts.is_empty() => {
-                Next::say(Asked::alone(Outcome::Unlimited, Some(*first)))
+    fn prepare(&mut self, live: &Live, places: &[usize], fields: &dyn Fields) {
+        let Some(first) = places.first() else { return };
+        match live.policies.plan(places, fields, &mut self.plan) {
+            Ok(()) if self.plan.parts.is_empty() => {
+                self.policy = Some(*first);
+                self.outcome = Outcome::Unlimited;
             }
-            Ok(plan) => Next::Ask(plan),
-            Err(refused) => Next::say(said(refused)),
+            Ok(()) => self.to_ask = true,
+            Err(refused) => self.refuse(refused),
         }
     }
 
-    /// The question to the store; or what is answered without one.
+    /// The question to the store; none when there is nothing to ask.
     #[inline]
-    fn question(&self, next: Next) -> Result<Question<'_>, (Asked, Authority)> {
-        let plan = match next {
-            Next::Ask(plan) => plan,
-            Next::Say(asked) => {
-                let failed = matches!(asked.outcome, Outcome::FailedOpen | Outcome::FailedClosed);
-                let authority = if failed { Authority::FailureRule } else { Authority::Policy };
-                return Err((*asked, authority));
-            }
-        };
-        let Plan { parts: planned, cost, deadline, on_failure } = plan;
-        let mut parts = SmallVec::new();
-        let mut ask: Option<Ask<'_>> = None;
-        for (subject, part) in planned {
-            let Some(limits) = self.policies.limits_of(part) else { continue };
-            parts.push(part);
-            ask = Some(match ask {
-                None => Ask::new(subject).under(limits).cost(cost),
-                Some(ask) => ask.and_under(subject, limits),
-            });
+    fn question<'l>(&mut self, live: &'l Live) -> Option<(Ask<'l>, Duration)> {
+        if !self.to_ask {
+            return None;
         }
-        match ask {
-            Some(ask) => Ok(Question { ask, deadline, parts, on_failure }),
-            // No plan is without limits.
-            None => Err((Asked::alone(Outcome::Unlimited, None), Authority::Policy)),
+        self.to_ask = false;
+        let Plan { subjects, parts, cost, shard, deadline, .. } = &mut self.plan;
+        let (mut subjects, mut parts) = (subjects.drain(..), parts.iter());
+        // Every part was made of limits that are there.
+        let first = live.policies.limits_of(*parts.next()?)?;
+        let mut ask = Ask::new(subjects.next()?).under(first).cost(*cost);
+        for (subject, part) in subjects.zip(parts) {
+            ask = ask.and_under(subject, live.policies.limits_of(*part)?);
         }
+        if let Some(shard) = shard.take() {
+            ask = ask.shard(String::from(shard));
+        }
+        Some((ask, *deadline))
     }
 
-    /// What the store's answer comes to.
+    /// Takes what the store says.
     #[inline]
-    fn conclude(
-        &self,
-        parts: SmallVec<[Part; 1]>,
-        on_failure: OnFailure,
-        result: Result<Decision<'_>, Error>,
-    ) -> (Asked, Authority) {
-        let first = parts.first().map(|part| part.policy);
+    fn conclude(&mut self, live: &Live, result: Result<Decision<'_>, Error>) {
+        self.policy = self.plan.parts.first().map(|part| part.policy);
         match result {
             Ok(decision) => {
-                let decision = decision.into_owned();
-                let outcome = match decision.verdict() {
+                self.outcome = match decision.verdict() {
                     tollgate::Verdict::Allow => Outcome::Allowed,
                     tollgate::Verdict::NotYet(_) => Outcome::Denied,
                     tollgate::Verdict::Never => Outcome::Never,
                 };
-                let decision = Some(decision);
-                let mut asked = Asked { outcome, policy: first, parts, decision, trouble: None };
-                if asked.parts.len() > 1 {
-                    asked.policy = asked.binding(self).or(first);
+                self.authority = Authority::Store;
+                self.decision = Some(decision.into_owned());
+                if self.plan.parts.len() > 1 {
+                    self.policy = self.binding(live).or(self.policy);
                 }
-                (asked, Authority::Store)
             }
             Err(error) => {
-                let asked = Asked::alone(failed(on_failure), first).with(Trouble::Error(error));
-                (asked, Authority::FailureRule)
+                self.outcome = failed(self.plan.on_failure);
+                self.authority = Authority::FailureRule;
+                self.plan.parts.clear();
+                self.trouble = Some(Trouble::Error(error));
             }
         }
     }
-}
 
-impl Next {
     #[cold]
-    fn say(asked: Asked) -> Self {
-        Self::Say(Box::new(asked))
+    fn refuse(&mut self, refused: Refused) {
+        self.plan.parts.clear();
+        let (outcome, policy, trouble) = match refused {
+            Refused::Banned { policy } => (Outcome::Banned, policy, None),
+            Refused::Cost { policy } => (Outcome::Never, policy, None),
+            Refused::Missing { policy, field } => {
+                (Outcome::Missing, policy, Some(Trouble::Missing(field)))
+            }
+            Refused::Parts { policy, on_failure } => {
+                let error = Error::Ask(format!(
+                    "the policies that apply count more than {} subjects, which no check has: let \
+                     fewer apply together",
+                    tollgate::MAX_PARTS
+                ));
+                self.authority = Authority::FailureRule;
+                (failed(on_failure), policy, Some(Trouble::Error(error)))
+            }
+        };
+        (self.outcome, self.policy, self.trouble) = (outcome, Some(policy), trouble);
     }
-}
-
-/// What a store is asked, and what its answer is for.
-struct Question<'l> {
-    ask: Ask<'l>,
-    deadline: Duration,
-    parts: SmallVec<[Part; 1]>,
-    on_failure: OnFailure,
 }
 
 /// What a future gives that is ready at once.
@@ -552,23 +556,4 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 fn no_answer() -> Error {
     let what = "the store did not answer at once, though it says that it does";
     StoreError::ambiguous(what).into()
-}
-
-#[cold]
-fn said(refused: Refused) -> Asked {
-    match refused {
-        Refused::Banned { policy } => Asked::alone(Outcome::Banned, Some(policy)),
-        Refused::Cost { policy } => Asked::alone(Outcome::Never, Some(policy)),
-        Refused::Missing { policy, field } => {
-            Asked::alone(Outcome::Missing, Some(policy)).with(Trouble::Missing(field))
-        }
-        Refused::Parts { policy, on_failure } => {
-            let error = Error::Ask(format!(
-                "the policies that apply count more than {} subjects, which no check has: let \
-                 fewer apply together",
-                tollgate::MAX_PARTS
-            ));
-            Asked::alone(failed(on_failure), Some(policy)).with(Trouble::Error(error))
-        }
-    }
 }

@@ -33,6 +33,9 @@ impl Line {
 
     #[inline]
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        if let Ok(digit @ 0..=9) = u8::try_from(number) {
+            return self.text(char::from(b'0' + digit).encode_utf8(&mut [0]));
+        }
         // 20 digits are the most that 64 bits have.
         let mut digits = [b'0'; 20];
         let mut start = digits.len();

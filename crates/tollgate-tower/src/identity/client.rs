@@ -152,13 +152,21 @@ impl ClientAddress {
     /// header, of at most 512 bytes each.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
+        let client = self.client_unread(peer, headers);
+        let unread = || headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED);
+        if self.way == Way::Peer && unread() {
+            return Client { remark: Some(Remark::HeaderFromStranger), ..client };
+        }
+        client
+    }
+
+    /// The same without a look for headers that would not count anyway: with peers alone, nothing
+    /// of the headers is read.
+    #[inline]
+    pub(crate) fn client_unread(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
         let peer = address::canonical(peer, self.nat64);
         let (address, remark) = match &self.way {
-            Way::Peer => {
-                let unread =
-                    headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED);
-                (peer, unread.then_some(Remark::HeaderFromStranger))
-            }
+            Way::Peer => (peer, None),
             Way::Networks(proxies, header) if !proxies.contains(peer) => {
                 (peer, stranger(headers, &header.name))
             }

@@ -1,10 +1,88 @@
-//! The body of a response: the service's, or that of a refusal.
+//! Bodies that cannot be made of bytes: those of a service behind [`AnyBodyLayer`] can.
 
+use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
+use tower_layer::Layer;
+use tower_service::Service;
+
+/// Lets [`super::TollgateLayer`] stand before a service whose body cannot be made of bytes, as
+/// those of tonic and `hyper::body::Incoming`: it stands between them.
+///
+/// ```
+/// use http::{Request, Response};
+/// use http_body_util::Empty;
+/// use tollgate_tower::{AnyBodyLayer, TollgateLayer};
+/// use tower::{ServiceBuilder, service_fn};
+///
+/// let service = ServiceBuilder::new()
+///     .layer(TollgateLayer::per_client("100/s")?)
+///     .layer(AnyBodyLayer)
+///     .service(service_fn(async |_: Request<Empty<bytes::Bytes>>| {
+///         Ok::<_, std::convert::Infallible>(Response::new(Empty::<bytes::Bytes>::new()))
+///     }));
+/// # let _ = service;
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(clippy::exhaustive_structs)] // there is nothing to set
+pub struct AnyBodyLayer;
+
+impl<I> Layer<I> for AnyBodyLayer {
+    type Service = AnyBody<I>;
+
+    fn layer(&self, inner: I) -> AnyBody<I> {
+        AnyBody { inner }
+    }
+}
+
+/// A service behind an [`AnyBodyLayer`].
+#[derive(Clone, Debug)]
+pub struct AnyBody<I> {
+    inner: I,
+}
+
+impl<I, B, RB> Service<Request<B>> for AnyBody<I>
+where
+    I: Service<Request<B>, Response = Response<RB>>,
+{
+    type Response = Response<ResponseBody<RB>>;
+    type Error = I::Error;
+    type Future = AnyBodyFuture<I::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        AnyBodyFuture { inner: self.inner.call(request) }
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// The response of an [`AnyBody`].
+    #[derive(Debug)]
+    pub struct AnyBodyFuture<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+impl<F, RB, E> Future for AnyBodyFuture<F>
+where
+    F: Future<Output = Result<Response<RB>, E>>,
+{
+    type Output = Result<Response<ResponseBody<RB>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.project().inner.poll(cx));
+        Poll::Ready(result.map(|response| response.map(ResponseBody::service)))
+    }
+}
 
 pin_project_lite::pin_project! {
     /// The body of a response: the service's own, or that of a refusal.
@@ -25,12 +103,14 @@ pin_project_lite::pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    #[inline]
-    pub(super) fn service(body: B) -> Self {
+    fn service(body: B) -> Self {
         Self { kind: Kind::Service { body } }
     }
+}
 
-    pub(super) fn refusal(body: Bytes) -> Self {
+impl<B> From<Bytes> for ResponseBody<B> {
+    /// The body of a refusal.
+    fn from(body: Bytes) -> Self {
         Self { kind: Kind::Refusal { body: Some(body).filter(|body| !body.is_empty()) } }
     }
 }

@@ -87,6 +87,8 @@ pub(super) struct RequestFields<'r> {
     head: Head<'r>,
     front: &'r Front,
     mistakes: &'r Mistakes,
+    /// Whether to look for mistakes that cost time to find.
+    closely: bool,
     client: OnceCell<Option<Value<'static>>>,
     /// Hashing it costs about a microsecond.
     api_key: OnceCell<Option<Value<'r>>>,
@@ -100,6 +102,7 @@ impl<'r> RequestFields<'r> {
         request: &'r Request<B>,
         front: &'r Front,
         mistakes: &'r Mistakes,
+        closely: bool,
     ) -> Self {
         let mut head = Head::of(request);
         let found = match &front.peer {
@@ -113,6 +116,7 @@ impl<'r> RequestFields<'r> {
             head,
             front,
             mistakes,
+            closely,
             client: OnceCell::new(),
             api_key: OnceCell::new(),
             route: OnceCell::new(),
@@ -159,7 +163,11 @@ impl<'r> RequestFields<'r> {
             self.mistakes.report(Mistake::NoPeer);
             return None;
         };
-        let client = self.front.client.client(peer, self.head.headers());
+        let headers = self.head.headers();
+        let client = match self.closely {
+            true => self.front.client.client(peer, headers),
+            false => self.front.client.client_unread(peer, headers),
+        };
         if let Some(remark) = client.remark() {
             self.mistakes.report(Mistake::Address(remark));
         }

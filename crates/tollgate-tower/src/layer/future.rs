@@ -13,12 +13,10 @@ use tollgate::{Decision, Store};
 use tollgate_policy::Answer;
 
 use super::Shared;
-use super::body::ResponseBody;
 use super::charge::Then;
 use super::share::Timer;
 
-type Boxed<RB, E> =
-    Pin<Box<dyn Future<Output = Result<Response<ResponseBody<RB>>, E>> + Send + 'static>>;
+type Boxed<RB, E> = Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
 
 pin_project_lite::pin_project! {
     /// The response of a service behind limits.
@@ -69,17 +67,16 @@ impl<F, S, RB, E> Future for ResponseFuture<F, S, RB, E>
 where
     F: Future<Output = Result<Response<RB>, E>>,
     S: Store + 'static,
+    RB: From<Bytes>,
 {
-    type Output = Result<Response<ResponseBody<RB>>, E>;
+    type Output = Result<Response<RB>, E>;
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(match self.project().state.project() {
-            StateProjected::Passed { inner } => {
-                ready!(inner.poll(cx)).map(|response| response.map(ResponseBody::service))
-            }
+            StateProjected::Passed { inner } => ready!(inner.poll(cx)),
             StateProjected::Refused { response } => match response.take() {
-                Some(response) => Ok(response.map(ResponseBody::refusal)),
+                Some(response) => Ok(response.map(RB::from)),
                 // As every future, this one must not be polled after its end.
                 None => return Poll::Pending,
             },
@@ -112,7 +109,7 @@ impl<S: Store + 'static> Admitted<S> {
     pub(super) async fn finish<RB, E>(
         self,
         result: Result<Response<RB>, E>,
-    ) -> Result<Response<ResponseBody<RB>>, E> {
+    ) -> Result<Response<RB>, E> {
         let began = self.timer.map(|_| Instant::now());
         let extra = match self.shared.charging.judge(&result) {
             Then::Nothing => None,
@@ -123,10 +120,7 @@ impl<S: Store + 'static> Admitted<S> {
 
     /// The same with a store that need not be waited for.
     #[inline]
-    fn finish_now<RB, E>(
-        self,
-        result: Result<Response<RB>, E>,
-    ) -> Result<Response<ResponseBody<RB>>, E> {
+    fn finish_now<RB, E>(self, result: Result<Response<RB>, E>) -> Result<Response<RB>, E> {
         let began = self.timer.map(|_| Instant::now());
         let extra = match self.shared.charging.judge(&result) {
             Then::Nothing => None,
@@ -142,12 +136,12 @@ impl<S: Store + 'static> Admitted<S> {
         result: Result<Response<RB>, E>,
         extra: Option<Decision<'static>>,
         began: Option<Instant>,
-    ) -> Result<Response<ResponseBody<RB>>, E> {
-        let result = result.map(|mut response| {
+    ) -> Result<Response<RB>, E> {
+        let mut result = result;
+        if let Ok(response) = &mut result {
             let decision = extra.as_ref().or(self.answer.decision());
             self.shared.mark(response.headers_mut(), &self.answer, decision);
-            response.map(ResponseBody::service)
-        });
+        }
         if let (Some(timer), Some(began)) = (&mut self.timer, began) {
             timer.goes_on(began);
             self.shared.times.add(timer);

@@ -24,7 +24,7 @@ use tower_layer::Layer;
 use crate::answer::{Answers, Profile};
 use crate::identity::{ClientAddress, Identity};
 
-pub use body::ResponseBody;
+pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
 pub use future::ResponseFuture;
 pub use mistakes::Mistake;
@@ -43,8 +43,13 @@ pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 /// Limits before a service: a tower layer. Cheap to clone; clones, and all services that it makes,
 /// are one limiter. What it does is in `docs/middleware.md`.
 ///
+/// The bodies of its responses must be such as can be made of bytes, so that it can refuse:
+/// `axum::body::Body` and `http_body_util::Full` are; before others, put an [`AnyBodyLayer`] in
+/// between.
+///
 /// ```
 /// use http::{Request, Response, StatusCode};
+/// use http_body_util::Full;
 /// use std::net::SocketAddr;
 /// use tollgate_tower::TollgateLayer;
 /// use tower::{Layer, Service, ServiceExt, service_fn};
@@ -52,7 +57,7 @@ pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 /// # futures_executor::block_on(async {
 /// let limits = TollgateLayer::per_client("2/h")?;
 /// let mut service = limits.layer(service_fn(async |_: Request<String>| {
-///     Ok::<_, std::convert::Infallible>(Response::new(String::from("hello")))
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
 /// }));
 /// for status in [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
 ///     let mut request = Request::new(String::new());

@@ -14,7 +14,6 @@ use tollgate_policy::{Answer, Cost, Field, Gate, Looked, Outcome, Policies};
 use tower_service::Service;
 
 use super::Shared;
-use super::body::ResponseBody;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mistakes::Mistake;
@@ -70,9 +69,9 @@ where
     I::Error: Send + 'static,
     S: Store + 'static,
     B: Send + 'static,
-    RB: Send + 'static,
+    RB: From<Bytes> + Send + 'static,
 {
-    type Response = Response<ResponseBody<RB>>;
+    type Response = Response<RB>;
     type Error = I::Error;
     type Future = ResponseFuture<I::Future, S, RB, I::Error>;
 
@@ -87,7 +86,7 @@ where
         if self.shared.is_decided(&mut request) {
             return ResponseFuture::passed(self.inner.call(request));
         }
-        let looked = match self.shared.look(&request) {
+        let looked = match self.shared.look(&request, timer.is_some()) {
             Ok(looked) => looked,
             Err(refusal) => return ResponseFuture::refused(*refusal),
         };
@@ -111,7 +110,7 @@ where
         ResponseFuture::waiting(Box::pin(async move {
             let answer = shared.gate.ask(looked).await;
             match shared.verdict(&request, answer) {
-                Verdict::Refused(refusal) => Ok(refusal.map(ResponseBody::refusal)),
+                Verdict::Refused(refusal) => Ok(refusal.map(RB::from)),
                 Verdict::Admitted(answer) => {
                     let timer = decided(timer);
                     let result = inner.call(request).await;
@@ -162,8 +161,8 @@ impl<S: Store + 'static> Shared<S> {
 
     /// What there is to ask of the store, which holds nothing of the request; or why nothing is.
     #[inline]
-    fn look<B>(&self, request: &Request<B>) -> Result<Looked, Box<Response<Bytes>>> {
-        let fields = RequestFields::new(request, &self.front, &self.mistakes);
+    fn look<B>(&self, request: &Request<B>, closely: bool) -> Result<Looked, Box<Response<Bytes>>> {
+        let fields = RequestFields::new(request, &self.front, &self.mistakes, closely);
         let looked = self.gate.look(&fields);
         let faults = fields.faults();
         if !faults.is_empty()
@@ -228,7 +227,7 @@ impl<S: Store + 'static> Shared<S> {
             }
             (Outcome::Banned, ..) => self.answers.banned(wire, policy.unwrap_or_default()),
             (Outcome::Missing, _, Some(field)) => {
-                let fields = RequestFields::new(request, &self.front, &self.mistakes);
+                let fields = RequestFields::new(request, &self.front, &self.mistakes, false);
                 let why = fields.why_missing(field);
                 self.answers.missing(wire, &self.front.missing(field, why))
             }

@@ -13,7 +13,7 @@ use tollgate::{Limiter, MemoryStore};
 use tollgate_policy::{Authority, Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
 use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{ApiKey, Hashing, Identity};
-use tollgate_tower::{Builder, TollgateLayer};
+use tollgate_tower::{AnyBodyLayer, Builder, TollgateLayer};
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::common::{from, gate, policies, send, status};
@@ -363,4 +363,28 @@ async fn policies_by_code_are_the_same() {
     }
     let limiter = Limiter::new("2/h".parse().unwrap(), store);
     assert_eq!(limiter.check_now("header.x-user:ann").unwrap().remaining(), 1);
+}
+
+/// Bodies of tonic cannot be made of bytes: behind an `AnyBodyLayer` they need not.
+#[tokio::test]
+async fn any_body_goes_through_and_a_refusal_has_its_own() {
+    let inner = tower::service_fn(async |_: Request<Body>| {
+        let body = tonic::body::Body::new(http_body_util::Full::from("from tonic"));
+        Ok::<_, std::convert::Infallible>(Response::new(body))
+    });
+    let service = tower::ServiceBuilder::new()
+        .layer(TollgateLayer::per_client("1/h").unwrap())
+        .layer(AnyBodyLayer)
+        .service(inner);
+    for (status, says) in [(200, "from tonic"), (429, "quota-exceeded")] {
+        let response = service.clone().oneshot(from("192.0.2.1", &[])).await.unwrap();
+        assert_eq!(response.status().as_u16(), status);
+        let body = response.into_body();
+        assert!(!http_body::Body::is_end_stream(&body));
+        let bytes = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+        assert!(std::str::from_utf8(&bytes).unwrap().contains(says), "{bytes:?}");
+    }
+    let grpc = [("content-type", "application/grpc")];
+    let refused = service.oneshot(from("192.0.2.1", &grpc)).await.unwrap();
+    assert!(http_body::Body::is_end_stream(refused.body()));
 }

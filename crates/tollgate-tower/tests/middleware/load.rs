@@ -31,8 +31,8 @@ macro_rules! ab_or_skip {
     };
 }
 
-/// The example policy, with a deadline that a busy machine keeps: by its rule requests that the store
-/// cannot answer in time are admitted uncounted, which is not what is measured here.
+/// The example policy, with a deadline that a busy machine keeps: by its rule requests that the
+/// store cannot answer in time are admitted uncounted, which is not what is measured here.
 fn patient(folder: &Path) -> PathBuf {
     let text = std::fs::read_to_string(example("1000-per-hour.toml")).unwrap();
     let patient = text.replace("on_failure = ", "deadline = \"1m\"\non_failure = ");
