@@ -136,9 +136,23 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A field that must be one of these.
+    /// A field that must be one of these. For a path `/api/*` is `/api` too: fronts give `/api/` in
+    /// this form.
     #[must_use]
-    pub fn new(field: Field, any_of: Vec<Pattern>) -> Self {
+    pub fn new(field: Field, mut any_of: Vec<Pattern>) -> Self {
+        if field == Field::Path {
+            let without_slash = |pattern: &Pattern| {
+                match pattern {
+                    Pattern::Prefix(text) => text.strip_suffix('/').filter(|text| !text.is_empty()),
+                    _ => None,
+                }
+                .map(|text| Pattern::Exact(text.into()))
+            };
+            let also: Vec<Pattern> = any_of.iter().filter_map(without_slash).collect();
+            any_of.extend(
+                also.into_iter().filter(|exact| !any_of.contains(exact)).collect::<Vec<_>>(),
+            );
+        }
         Self { field, any_of }
     }
 

@@ -45,7 +45,8 @@ struct Inner {
     hash: String,
     warnings: Problems,
     fields: BTreeSet<Field>,
-    enforced_fields: BTreeSet<Field>,
+    /// The fields of all conditions of policies that are not in shadow.
+    conditions: BTreeSet<Field>,
 }
 
 /// Which policies a request meets.
@@ -108,16 +109,15 @@ impl Policies {
         })?;
         let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
         let hash = short_hash(content);
-        let (mut fields, mut enforced_fields) = (BTreeSet::new(), BTreeSet::new());
+        let (mut fields, mut conditions) = (BTreeSet::new(), BTreeSet::new());
         for policy in &policies {
             looked_at(policy, &mut fields);
             if !policy.shadow {
-                looked_at(policy, &mut enforced_fields);
+                conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
         }
         let warnings = problems;
-        let inner =
-            Inner { combine, policies, ready, index, hash, warnings, fields, enforced_fields };
+        let inner = Inner { combine, policies, ready, index, hash, warnings, fields, conditions };
         Ok(Self(Arc::new(inner)))
     }
 
@@ -152,10 +152,18 @@ impl Policies {
         &self.0.fields
     }
 
-    /// True when a policy that is not in shadow looks at this field.
-    #[must_use]
-    pub fn enforces(&self, field: &Field) -> bool {
-        self.0.enforced_fields.contains(field)
+    /// True when a policy that is not in shadow applies only where this field is something.
+    pub(crate) fn is_condition(&self, field: &Field) -> bool {
+        self.0.conditions.contains(field)
+    }
+
+    /// True when this policy looks at the field.
+    pub(crate) fn looks_at(&self, place: usize, field: &Field) -> bool {
+        let mut fields = BTreeSet::new();
+        if let Some(policy) = self.policy(place) {
+            looked_at(policy, &mut fields);
+        }
+        fields.contains(field)
     }
 
     /// The policies that count for a request, shadows among them.

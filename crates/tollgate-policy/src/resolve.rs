@@ -105,7 +105,6 @@ pub(crate) enum Refused {
     /// It would take more subjects than one check has.
     Parts {
         policy: usize,
-        on_failure: OnFailure,
     },
 }
 
@@ -180,9 +179,7 @@ impl Policies {
         // Only now is it known what all of them say: a later policy may deny.
         match (refused, plan.parts.get(MAX_PARTS)) {
             (Some(refused), _) => Err(refused),
-            (None, Some(part)) => {
-                Err(Refused::Parts { policy: part.policy, on_failure: plan.on_failure })
-            }
+            (None, Some(part)) => Err(Refused::Parts { policy: part.policy }),
             (None, None) => Ok(()),
         }
     }

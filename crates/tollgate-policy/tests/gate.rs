@@ -600,9 +600,10 @@ fn of_all(name: &str, on_failure: &str, lines: &str) -> String {
     )
 }
 
-/// Over 16 subjects nobody is asked, and the rule that holds is that of all policies that apply.
+/// Over 16 subjects nobody is asked, and nobody is admitted, whatever the rules for a store that
+/// fails: or who makes more policies apply would get around all of them.
 #[test]
-fn too_many_subjects_are_denied_by_whoever_denies() {
+fn too_many_subjects_are_denied() {
     let outcome = |last: &str| {
         let limits = |name| format!("limits = [{}]", entries(name, 10));
         let (a, b) = (of_all("a", "allow", &limits("a")), of_all("b", "allow", &limits("b")));
@@ -610,7 +611,7 @@ fn too_many_subjects_are_denied_by_whoever_denies() {
         let fields = [("ip", "10.0.0.1"), ("host", "a"), ("method", "GET")];
         ask(&gate(&text).0, &fields).outcome()
     };
-    assert_eq!(outcome(""), Outcome::FailedOpen);
+    assert_eq!(outcome(""), Outcome::FailedClosed);
     let denies = of_all("c", "deny", &format!("limits = [{}]", entries("c", 1)));
     assert_eq!(outcome(&denies), Outcome::FailedClosed);
     let user = "limits = [{ subject = \"user\", limit = \"1/s\", absent = \"deny\" }]";
@@ -670,12 +671,45 @@ fn the_shard_reaches_the_store() {
         let text = format!("version = 1\nmatch = \"{combine}\"\n{one}{two}");
         let store = Sharded(MemoryStore::new(), Mutex::default());
         let gate = Gate::new(parse(&text), store).unwrap();
-        assert!(ask(&gate, &[("ip", "10.0.0.1"), ("user", "ann")]).is_allowed());
-        gate.store().1.lock().unwrap().clone()
+        let answer = ask(&gate, &[("ip", "10.0.0.1"), ("user", "ann")]);
+        assert!(answer.is_allowed());
+        assert!(block_on(gate.charge_extra(&answer, 2)).unwrap().is_some());
+        let shards = gate.store().1.lock().unwrap().clone();
+        assert_eq!(shards.len(), 2);
+        assert_eq!(shards[0], shards[1], "charged where it was asked");
+        shards[..1].to_vec()
     };
     assert_eq!(shards("first", "user", "ip"), [Some("ann".to_owned())]);
     assert_eq!(shards("first", "never", "ip"), [None]);
     assert_eq!(shards("all", "user", "user"), [Some("ann".to_owned())]);
     assert_eq!(shards("all", "user", "ip"), [None]);
     assert_eq!(shards("all", "user", "never"), [None]);
+}
+
+#[test]
+fn a_prefix_of_a_path_is_the_path_without_its_slash_too() {
+    let text =
+        one("when = { path = \"/api/*\" }\nlimits = [{ subject = \"ip\", limit = \"9/s\" }]");
+    let (gate, _) = gate(&text);
+    for (path, outcome) in [
+        ("/api", Outcome::Allowed),
+        ("/api/", Outcome::Allowed),
+        ("/api/a", Outcome::Allowed),
+        ("/apis", Outcome::NoPolicy),
+        ("/", Outcome::NoPolicy),
+    ] {
+        assert_eq!(ask(&gate, &[("ip", "10.0.0.1"), ("path", path)]).outcome(), outcome, "{path}");
+    }
+}
+
+#[test]
+fn a_refused_request_is_counted_and_asks_nothing() {
+    let (gate, _) = gate(&one("limits = [{ subject = \"ip\", limit = \"1/h\" }]"));
+    let fields = [("ip", "10.0.0.1")];
+    let looked = gate.look(&fields);
+    assert!(looked.enforces(&Field::Ip) && !looked.enforces(&Field::User));
+    let answer = gate.refuse(looked, Field::Ip);
+    assert_eq!((answer.outcome(), answer.missing()), (Outcome::Missing, Some(&Field::Ip)));
+    assert_eq!(gate.counters()[0].1.of(Outcome::Missing, Authority::Policy), 1);
+    assert!(ask(&gate, &fields).is_allowed());
 }

@@ -324,7 +324,8 @@ impl<'a> Shadow<'a> {
 }
 
 impl fmt::Display for Answer {
-    /// One line for people: the outcome, the policy, and what the store said.
+    /// One line for people: the outcome, the policy, and what the store said, with the subject of
+    /// the limit that binds, which is personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.asked.outcome.name())?;
         if let Some(policy) = self.policy() {

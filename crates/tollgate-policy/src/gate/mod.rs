@@ -24,7 +24,7 @@ pub use observe::{Counters, Event, Observer};
 use answer::{Answered, Asked, Trouble};
 use observe::Registry;
 
-use crate::field::Fields;
+use crate::field::{Field, Fields};
 use crate::model::OnFailure;
 use crate::policies::{Matched, Policies};
 use crate::resolve::{Plan, Refused};
@@ -227,9 +227,28 @@ impl<S: Store> Gate<S> {
     /// The second half of [`Gate::check`]: asks the store.
     pub async fn ask(&self, looked: Looked) -> Answer {
         let mut answered = looked.0;
-        let Answered { live, asked, shadows, .. } = &mut *answered;
+        let Answered { live, asked, .. } = &mut *answered;
         self.0.perform(live, asked).await;
-        self.0.ask_shadows(live, asked, shadows).await;
+        // Before the shadows: who goes away while those are asked has been charged.
+        self.0.record(&answered);
+        if !answered.shadows.is_empty() {
+            self.0.ask_shadows(&mut answered).await;
+        }
+        Answer(answered)
+    }
+
+    /// The other second half: refuses a request that has a field which cannot be taken for what it
+    /// should be, as a header that was sent twice. Nothing is asked; it is counted as missing.
+    pub fn refuse(&self, looked: Looked, field: Field) -> Answer {
+        let mut answered = looked.0;
+        let Answered { asked, enforced, shadows, .. } = &mut *answered;
+        shadows.clear();
+        *asked = Asked {
+            outcome: Outcome::Missing,
+            policy: enforced.first().copied(),
+            trouble: Some(Trouble::Missing(field)),
+            ..Asked::default()
+        };
         self.0.record(&answered);
         Answer(answered)
     }
@@ -244,7 +263,7 @@ impl<S: Store> Gate<S> {
             return Err(looked);
         }
         let mut answered = looked.0;
-        let Answered { live, asked, shadows, .. } = &mut *answered;
+        let Answered { live, asked, .. } = &mut *answered;
         if let Some((ask, deadline)) = asked.question(live) {
             let result = match self.0.limiter.check_at_once(ask) {
                 Ok(Ok(decision)) => Ok(decision),
@@ -256,10 +275,10 @@ impl<S: Store> Gate<S> {
             };
             asked.conclude(live, result);
         }
-        if !shadows.is_empty() {
-            at_once(self.0.ask_shadows(live, asked, shadows));
-        }
         self.0.record(&answered);
+        if !answered.shadows.is_empty() {
+            at_once(self.0.ask_shadows(&mut answered));
+        }
         Ok(Answer(answered))
     }
 
@@ -310,7 +329,10 @@ impl<S: Store> Gate<S> {
     ) -> Result<Decision<'static>, Error> {
         let parts: Vec<(&tollgate::Subject, &LimitSet)> =
             receipt.charges.iter().map(|part| (&part.subject, &part.limits)).collect();
-        let ask = Ask::from(parts).cost(units).partial();
+        let mut ask = Ask::from(parts).cost(units).partial();
+        if let Some(shard) = &receipt.shard {
+            ask = ask.shard(shard.as_str());
+        }
         let deadline = answer.policy().map_or(crate::DEFAULT_DEADLINE, |policy| policy.deadline);
         Ok(self.0.limiter.check_within(deadline, ask).await?.into_owned())
     }
@@ -324,11 +346,21 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Asks the policies in shadow, after the others have admitted.
-    async fn ask_shadows(&self, live: &Live, asked: &Asked, shadows: &mut Vec<Asked>) {
+    /// Asks the policies in shadow, after the others have admitted, and records them. All of them
+    /// together get the time that the others had: a shadow holds nobody up for longer.
+    async fn ask_shadows(&self, answered: &mut Answered) {
+        let Answered { live, asked, shadows, started, .. } = answered;
         let mut counted = 0;
         if asked.outcome.admits() && asked.authority != Authority::FailureRule {
+            let whole = asked.plan.deadline;
+            let whole = if whole == Duration::MAX { crate::DEFAULT_DEADLINE } else { whole };
+            let began = Instant::now();
             for shadow in &mut *shadows {
+                let left = whole.saturating_sub(began.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                shadow.plan.deadline = shadow.plan.deadline.min(left);
                 let place = shadow.policy;
                 self.perform(live, shadow).await;
                 shadow.policy = place;
@@ -340,42 +372,62 @@ impl<S: Store> Inner<S> {
             }
         }
         shadows.truncate(counted);
+        let duration = started.map(|started| started.elapsed());
+        for asked in shadows {
+            if let Some(place) = asked.policy {
+                live.count(place, asked.outcome, Authority::Shadow);
+                let binding = asked.decision.as_ref().map(Decision::binding);
+                let limit = binding.as_ref().map(tollgate::Report::limit);
+                self.tell(live, Some(place), (asked.outcome, Authority::Shadow), limit, duration);
+            }
+        }
     }
 
+    /// Counts what became of the policies that are enforced, and tells the observer.
     #[inline]
     fn record(&self, answered: &Answered) {
-        let Answered { live, enforced, asked, shadows, started } = answered;
+        let Answered { live, enforced, asked, started, .. } = answered;
         let duration = started.map(|started| started.elapsed());
         let authority = asked.authority;
-        let tell = |number: Option<usize>, outcome, authority, limit: Option<&Limit>| {
-            let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
-            let policy = number.and_then(|number| live.policies.policy(number));
-            let policy = policy.map(|policy| policy.name.as_str());
-            observer.observe(&Event { policy, limit, outcome, authority, duration });
-        };
         if enforced.is_empty() {
-            self.unmatched.add(Outcome::NoPolicy, Authority::Policy);
-            tell(None, Outcome::NoPolicy, Authority::Policy, None);
+            self.unmatched.add(asked.outcome, authority);
+            self.tell(live, None, (asked.outcome, authority), None, duration);
         }
-        for &number in enforced {
-            let outcome = asked.outcome_of(live, number, enforced.len());
-            live.count(number, outcome, authority);
+        for &place in enforced {
+            let outcome = asked.outcome_of(live, place, enforced.len());
+            live.count(place, outcome, authority);
             if self.observer.is_some() {
                 let binding = asked.decision.as_ref().map(Decision::binding);
                 let limit = binding.as_ref().map(tollgate::Report::limit);
-                let binds = asked.policy == Some(number);
-                tell(Some(number), outcome, authority, limit.filter(|_| binds));
+                let limit = limit.filter(|_| asked.policy == Some(place));
+                self.tell(live, Some(place), (outcome, authority), limit, duration);
             }
         }
-        for asked in shadows {
-            if let Some(number) = asked.policy {
-                live.count(number, asked.outcome, Authority::Shadow);
-                let decision = asked.decision.as_ref();
-                let binding = decision.map(Decision::binding);
-                let limit = binding.as_ref().map(tollgate::Report::limit);
-                tell(Some(number), asked.outcome, Authority::Shadow, limit);
-            }
-        }
+    }
+
+    fn tell(
+        &self,
+        live: &Live,
+        place: Option<usize>,
+        (outcome, authority): (Outcome, Authority),
+        limit: Option<&Limit>,
+        duration: Option<Duration>,
+    ) {
+        let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
+        let policy = place.and_then(|place| live.policies.policy(place));
+        let policy = policy.map(|policy| policy.name.as_str());
+        observer.observe(&Event { policy, limit, outcome, authority, duration });
+    }
+}
+
+impl Looked {
+    /// True when a field decides about this request: a policy that is not in shadow has a condition
+    /// on it, or applies and looks at it. What only shadows look at has no effect.
+    #[must_use]
+    pub fn enforces(&self, field: &Field) -> bool {
+        let Answered { live, enforced, .. } = &*self.0;
+        live.policies.is_condition(field)
+            || enforced.iter().any(|place| live.policies.looks_at(*place, field))
     }
 }
 
@@ -527,14 +579,16 @@ impl Asked {
             Refused::Missing { policy, field } => {
                 (Outcome::Missing, policy, Some(Trouble::Missing(field)))
             }
-            Refused::Parts { policy, on_failure } => {
+            // Whatever the failure rules say: nothing failed, and a caller who makes more policies
+            // apply must not get around all of them.
+            Refused::Parts { policy } => {
                 let error = Error::Ask(format!(
                     "the policies that apply count more than {} subjects, which no check has: let \
                      fewer apply together",
                     tollgate::MAX_PARTS
                 ));
                 self.authority = Authority::FailureRule;
-                (failed(on_failure), policy, Some(Trouble::Error(error)))
+                (Outcome::FailedClosed, policy, Some(Trouble::Error(error)))
             }
         };
         (self.outcome, self.policy, self.trouble) = (outcome, Some(policy), trouble);

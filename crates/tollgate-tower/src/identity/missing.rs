@@ -29,6 +29,10 @@ pub enum Why {
     NoPeer,
     /// A cost that is no whole number from 1.
     NoNumber,
+    /// The path has a segment `.` or `..`: the server behind may read it in another way.
+    Dots,
+    /// The host is given twice, and not as the same.
+    TwoHosts,
 }
 
 /// What is missed.
@@ -38,6 +42,8 @@ pub(crate) enum What<'i> {
     /// A header, by its name.
     Header(&'i str),
     Host,
+    Path,
+    Method,
     /// A field that nobody tells, by its name.
     Field(&'i str),
 }
@@ -83,7 +89,9 @@ impl PartialEq for Missing<'_> {
             (What::Identity(mine), What::Identity(theirs)) => core::ptr::eq(mine, theirs),
             (What::Header(mine), What::Header(theirs))
             | (What::Field(mine), What::Field(theirs)) => mine == theirs,
-            (What::Host, What::Host) => true,
+            (What::Host, What::Host) | (What::Path, What::Path) | (What::Method, What::Method) => {
+                true
+            }
             _ => false,
         };
         same && self.why == other.why
@@ -105,6 +113,8 @@ impl fmt::Display for Missing<'_> {
             }
             Why::NotText => write!(f, "{identity} is not UTF-8"),
             Why::NoPeer => write!(f, "{identity} is not known to the server"),
+            Why::Dots => write!(f, "{identity} has a segment `.` or `..`: send it without"),
+            Why::TwoHosts => write!(f, "{identity} of the URI is not that of the header `host`"),
             Why::NoNumber => write!(f, "{identity} is no whole number from 1"),
         }
     }
@@ -125,6 +135,8 @@ impl fmt::Display for What<'_> {
             Self::Identity(identity) => identity.fmt(f),
             Self::Header(name) => write!(f, "the header `{name}`"),
             Self::Host => f.write_str("the host"),
+            Self::Path => f.write_str("the path"),
+            Self::Method => f.write_str("the method"),
             Self::Field(name) => write!(f, "the field `{name}`"),
         }
     }

@@ -26,6 +26,7 @@ pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
 pub(crate) use missing::What;
 pub use missing::{Missing, Why};
 pub use network::{MAX_NETWORKS, Networks};
+pub(crate) use path::has_dots;
 pub use path::{Case, normal_path};
 pub use text::Value;
 
@@ -43,6 +44,7 @@ pub struct Head<'r> {
     extensions: &'r Extensions,
     peer: Option<IpAddr>,
     route: Option<&'r str>,
+    path: Option<&'r str>,
 }
 
 impl<'r> Head<'r> {
@@ -56,6 +58,7 @@ impl<'r> Head<'r> {
             extensions: request.extensions(),
             peer: None,
             route: None,
+            path: None,
         }
     }
 
@@ -69,6 +72,12 @@ impl<'r> Head<'r> {
     #[must_use]
     pub fn with_route(self, route: &'r str) -> Self {
         Self { route: Some(route), ..self }
+    }
+
+    /// With the whole path, where a router took a part of it off the URI.
+    #[must_use]
+    pub fn with_path(self, path: &'r str) -> Self {
+        Self { path: Some(path), ..self }
     }
 
     /// The method.
@@ -99,6 +108,12 @@ impl<'r> Head<'r> {
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
+    }
+
+    /// The path as it was asked for: that of [`Head::uri`], or the whole one that it is a part of.
+    #[must_use]
+    pub fn path(&self) -> &'r str {
+        self.path.unwrap_or(self.uri.path())
     }
 
     /// The template that the router matched.
@@ -221,7 +236,7 @@ impl Identity {
                 Some(route) if !route.is_empty() => bounded(route).map(Value::borrowed),
                 _ => Err(Why::NoRoute),
             },
-            Way::Path(case) => path_value(head.uri.path(), *case),
+            Way::Path(case) => path_value(head.path(), *case),
             Way::Own { function, .. } => match function(head) {
                 Some(text) if !text.is_empty() => bounded(&text).map(|_| ()).map(|()| text),
                 _ => Err(Why::Absent),

@@ -54,6 +54,20 @@ pub fn normal_path(path: &str, case: Case) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8(out).unwrap_or_default())
 }
 
+/// True when a segment of the path is `.` or `..`, in whatever spelling.
+pub(crate) fn has_dots(path: &str) -> bool {
+    let dots = |segment: &str| {
+        let mut rest = segment;
+        let mut dots = 0;
+        while let Some(next) = [".", "%2e", "%2E"].iter().find_map(|dot| rest.strip_prefix(dot)) {
+            (rest, dots) = (next, dots + 1);
+        }
+        rest.is_empty() && (1..=2).contains(&dots)
+    };
+    // Most paths have neither; looking for two bytes is quick.
+    path.bytes().any(|byte| matches!(byte, b'.' | b'%')) && path.split('/').any(dots)
+}
+
 fn push_segment(out: &mut Vec<u8>, segment: &[u8], case: Case) {
     let digit = |byte: Option<&u8>| {
         byte.and_then(|b| char::from(*b).to_digit(16)).and_then(|d| u8::try_from(d).ok())
@@ -85,6 +99,16 @@ fn is_plain(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dots_are_seen_in_every_spelling() {
+        for path in ["/.", "/..", "/a/../b", "/a/%2e%2E/b", "/.%2e", "./a", "/a/%2E", "/a/./"] {
+            assert!(has_dots(path), "{path}");
+        }
+        for path in ["/", "/a", "/a.b", "/...", "/.a", "/a..", "/%2e%2e%2e", "/.well-known/x", ""] {
+            assert!(!has_dots(path), "{path}");
+        }
+    }
 
     #[test]
     fn paths_have_one_form() {

@@ -33,7 +33,8 @@ pub(super) struct Cards {
 /// A deck that is held.
 pub(super) enum Held {
     Newest(Guard<Option<Arc<Deck>>>),
-    Old(Deck),
+    /// Of a request that began before the policies were replaced: its own, and no others.
+    Own(Vec<Card>),
 }
 
 impl Held {
@@ -42,7 +43,7 @@ impl Held {
     pub(super) fn of(&self, parts: &[Part]) -> SmallVec<[&Card; 2]> {
         let deck = match self {
             Self::Newest(guard) => guard.as_deref(),
-            Self::Old(deck) => Some(deck),
+            Self::Own(cards) => return cards.iter().collect(),
         };
         let mut cards = SmallVec::new();
         for part in parts {
@@ -76,25 +77,47 @@ impl Cards {
         if guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
             return Held::Newest(guard);
         }
-        self.make(answer.policies(), wanted)
-    }
-
-    /// Makes the cards of policies, and keeps them when they are the newest.
-    #[cold]
-    pub(super) fn make(&self, policies: &Policies, revision: u64) -> Held {
-        // One makes them, the others wait: it takes some milliseconds for thousands of policies.
-        let _making = self.making.lock();
-        let guard = self.newest.load();
-        match guard.as_ref().map(|deck| deck.revision) {
-            Some(newest) if newest == revision => Held::Newest(guard),
-            // A request that began before the policies were replaced.
-            Some(newest) if newest > revision => Held::Old(Deck::new(policies, revision)),
+        match guard.as_ref() {
+            Some(deck) if deck.revision > wanted => Held::Own(own(answer)),
             _ => {
-                self.newest.store(Some(Arc::new(Deck::new(policies, revision))));
-                Held::Newest(self.newest.load())
+                drop(guard);
+                self.make(answer.policies(), wanted);
+                let guard = self.newest.load();
+                match guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
+                    true => Held::Newest(guard),
+                    false => Held::Own(own(answer)),
+                }
             }
         }
     }
+
+    /// Makes the cards of policies, unless newer ones are there.
+    #[cold]
+    pub(super) fn make(&self, policies: &Policies, revision: u64) {
+        // One makes them, the others wait: it takes some milliseconds for thousands of policies.
+        let _making = self.making.lock();
+        if self.newest.load().as_ref().is_none_or(|deck| deck.revision < revision) {
+            self.newest.store(Some(Arc::new(Deck::new(policies, revision))));
+        }
+    }
+}
+
+/// The cards of one answer; none when one of them cannot be made.
+#[cold]
+fn own(answer: &Answer) -> Vec<Card> {
+    let card = |part: &Part| {
+        let policy = answer.policies().policies().get(part.policy)?;
+        let entry = policy.entries.get(part.entry)?;
+        let limits = match part.rule {
+            None => &entry.limits,
+            Some(rule) => match &entry.overrides.get(rule)?.rule {
+                Rule::Limits(limits) => limits,
+                _ => return None,
+            },
+        };
+        Card::new(&name(policy, part.entry, entry), limits).ok()
+    };
+    answer.parts().iter().map(card).collect::<Option<_>>().unwrap_or_default()
 }
 
 impl Deck {

@@ -12,7 +12,8 @@ use tollgate_policy::{Field, Fields};
 use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
 use crate::identity::{
-    Case, ClientAddress, Head, Identity, Missing, Value, What, Why, header_text, normal_path,
+    Case, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why, has_dots,
+    header_text, normal_path,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -55,6 +56,11 @@ impl Front {
         }
     }
 
+    /// True when some field is an identity that was set.
+    fn has_identities(&self) -> bool {
+        self.user.is_some() || self.api_key.is_some() || !self.custom.is_empty()
+    }
+
     /// The identity that a field is.
     fn identity(&self, field: &Field) -> Option<&Identity> {
         match field {
@@ -72,6 +78,8 @@ impl Front {
         let what = match field {
             Field::Ip => What::Identity(&self.client_identity),
             Field::Host => What::Host,
+            Field::Path => What::Path,
+            Field::Method => What::Method,
             Field::Header(name) => What::Header(name),
             Field::Custom(name) => self.identity(field).map_or(What::Field(name), What::Identity),
             Field::User => self.identity(field).map_or(What::Field("user"), What::Identity),
@@ -111,6 +119,15 @@ impl<'r> RequestFields<'r> {
         };
         if let Some(peer) = found {
             head = head.with_peer(peer);
+        }
+        if front.has_identities() {
+            // For identities that are made of them.
+            if let Some(route) = extensions::route(request.extensions()) {
+                head = head.with_route(route);
+            }
+            if let Some(path) = extensions::path(request.extensions()) {
+                head = head.with_path(path);
+            }
         }
         Self {
             head,
@@ -184,14 +201,22 @@ impl<'r> RequestFields<'r> {
     }
 
     fn host(&self) -> Option<Cow<'_, str>> {
-        let authority = match self.head.uri().host() {
-            Some(host) => host,
-            None => {
-                let text = self.keep(&Field::Host, header_text(self.head.headers(), HOST))?;
-                without_port(text)
+        let header = header_text(self.head.headers(), HOST).map(|text| plain(without_port(text)));
+        let host = match (self.head.uri().host().map(plain), header) {
+            (Some(host), Err(Why::Absent)) => host,
+            // What stands behind may go by the one or by the other.
+            (Some(host), Ok(header)) if host.eq_ignore_ascii_case(header) => host,
+            (Some(_), Ok(_)) => {
+                self.malformed(&Field::Host, Why::TwoHosts);
+                return None;
             }
+            (_, header) => self.keep(&Field::Host, header)?,
         };
-        let host = authority.strip_suffix('.').unwrap_or(authority);
+        if host.len() > MAX_VALUE_BYTES {
+            let why = Why::TooLong { bytes: host.len(), most: MAX_VALUE_BYTES };
+            self.malformed(&Field::Host, why);
+            return None;
+        }
         if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
             return Some(Cow::Owned(host.to_ascii_lowercase()));
         }
@@ -216,10 +241,25 @@ impl Fields for RequestFields<'_> {
                 Some(Cow::Borrowed(client.as_str()))
             }
             Field::Host => self.host(),
-            Field::Method => Some(Cow::Borrowed(self.head.method().as_str())),
+            Field::Method => {
+                let method = self.head.method().as_str();
+                if method.len() > MAX_VALUE_BYTES {
+                    let why = Why::TooLong { bytes: method.len(), most: MAX_VALUE_BYTES };
+                    self.malformed(field, why);
+                    return None;
+                }
+                Some(Cow::Borrowed(method))
+            }
             Field::Path => {
                 let path = extensions::path(self.head.extensions());
-                Some(normal_path(path.unwrap_or(self.head.uri().path()), Case::Keep))
+                let path = path.unwrap_or(self.head.uri().path());
+                // Routers differ in how they read these: no policy must be met by one reading, and
+                // a handler by the other.
+                if has_dots(path) {
+                    self.malformed(field, Why::Dots);
+                    return None;
+                }
+                Some(normal_path(path, Case::Keep))
             }
             Field::Route => self.route.get_or_init(|| self.route()).as_deref().map(Cow::Borrowed),
             Field::Header(name) => {
@@ -233,6 +273,11 @@ impl Fields for RequestFields<'_> {
             other => self.of(other, self.front.identity(other)).map(Value::into_cow),
         }
     }
+}
+
+/// A host without the dot that ends it.
+fn plain(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
 }
 
 /// A host without its port: `[::1]:80` is `[::1]`.

@@ -54,7 +54,7 @@ impl fmt::Display for Mistake {
         match self {
             Self::LayeredTwice => f.write_str(
                 "a request met the same limits twice, and was decided once: the layer stands both \
-                 outside and inside. Keep the outer one",
+                 outside and inside. Keep one",
             ),
             Self::NoPeer => f.write_str(
                 "the server tells no peer address, so that clients cannot be told apart: with axum \

@@ -126,6 +126,13 @@ impl<S: Store + 'static> TollgateLayer<S> {
         }
     }
 
+    /// Takes the mark off what a request carries that it was decided: for handlers that send
+    /// requests of their own to a service behind these limits, with the extensions of the one they
+    /// handle. Otherwise those would pass as the same request, uncounted.
+    pub fn forget(&self, extensions: &mut Extensions) {
+        service::forget::<S>(extensions);
+    }
+
     /// The gate: its counters, its policies, its store.
     #[must_use]
     pub fn gate(&self) -> &Gate<S> {

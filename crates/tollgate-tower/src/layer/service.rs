@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use core::sync::atomic::Ordering;
 use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, Request, Response};
+use http::{Extensions, HeaderMap, Request, Response};
 use smallvec::{SmallVec, smallvec};
 use tollgate::{Decision, Store};
 use tollgate_policy::{Answer, Cost, Field, Gate, Looked, Outcome, Policies};
@@ -19,7 +19,6 @@ use super::future::{Admitted, ResponseFuture};
 use super::mistakes::Mistake;
 use super::share::Timer;
 use crate::answer::Wire;
-use crate::identity::Why;
 
 const REVISION: HeaderName = HeaderName::from_static("tollgate-revision");
 
@@ -129,6 +128,11 @@ fn decided(mut timer: Option<Timer>) -> Option<Timer> {
     timer
 }
 
+/// Forgets who has decided a request.
+pub(super) fn forget<S: Store + 'static>(extensions: &mut Extensions) {
+    extensions.remove::<Decided<S>>();
+}
+
 impl<S: Store + 'static> Shared<S> {
     /// The fields that policies look at and this front does not tell.
     pub(super) fn not_told(&self, policies: &Policies) -> Vec<Field> {
@@ -164,22 +168,16 @@ impl<S: Store + 'static> Shared<S> {
     fn look<B>(&self, request: &Request<B>, closely: bool) -> Result<Looked, Box<Response<Bytes>>> {
         let fields = RequestFields::new(request, &self.front, &self.mistakes, closely);
         let looked = self.gate.look(&fields);
+        // Malformed, unless only policies in shadow look at it: those change nothing.
         let faults = fields.faults();
-        if !faults.is_empty()
-            && let Some(refusal) = self.malformed(Wire::of(request.headers()), &faults)
-        {
+        if let Some((field, why)) = faults.iter().find(|(field, _)| looked.enforces(field)) {
+            let answer = self.gate.refuse(looked, field.clone());
+            let missing = self.front.missing(field, *why);
+            let mut refusal = self.answers.missing(Wire::of(request.headers()), &missing);
+            self.show_revision(refusal.headers_mut(), &answer);
             return Err(Box::new(refusal));
         }
         Ok(looked)
-    }
-
-    /// The refusal of a request that has a malformed field, unless only policies in shadow look at
-    /// it: those change nothing.
-    #[cold]
-    fn malformed(&self, wire: Wire, faults: &[(Field, Why)]) -> Option<Response<Bytes>> {
-        let policies = self.gate.policies();
-        let (field, why) = faults.iter().find(|(field, _)| policies.enforces(field))?;
-        Some(self.answers.missing(wire, &self.front.missing(field, *why)))
     }
 
     #[inline]

@@ -9,7 +9,9 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{HeaderValue, Request, Response, StatusCode};
-use tollgate::{Limiter, MemoryStore};
+use tollgate::{
+    Counted, Inspection, Limiter, MemoryStore, Question, Receipt, Refund, Store, StoreError,
+};
 use tollgate_policy::{Authority, Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
 use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{ApiKey, Hashing, Identity};
@@ -122,6 +124,202 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
     let counters = layer.gate().counters();
     let of = |outcome| counters[0].1.of(outcome, Authority::Shadow);
     assert_eq!((of(Outcome::Missing), of(Outcome::Allowed), of(Outcome::Denied)), (2, 1, 1));
+
+    // Also where another policy enforces the field, but not on this request.
+    let toml = r#"
+        match = "all"
+        [[policies]]
+        name = "tried"
+        on_failure = "deny"
+        shadow = true
+        when = { path = "/" }
+        limits = [{ subject = "header.x-tenant", limit = "9/h", absent = "deny" }]
+        [[policies]]
+        name = "real"
+        on_failure = "deny"
+        when = { path = "/other" }
+        limits = [{ subject = "header.x-tenant", limit = "9/h", absent = "deny" }]
+    "#;
+    let layer = builder(toml).build().unwrap();
+    let app = served(layer.clone()).route("/other", get(|| async { "other" }).layer(layer.clone()));
+    let twice = [("x-tenant", "a"), ("x-tenant", "b")];
+    assert_eq!(status(&app, "192.0.2.1", &twice).await, 200);
+    let mut other = from("192.0.2.1", &twice);
+    *other.uri_mut() = "/other".parse().unwrap();
+    assert_eq!(send(&app, other).await.status, 400);
+    // What is refused for this is counted, too.
+    let real = layer.gate().counters().into_iter().find(|(name, _)| name == "real").unwrap().1;
+    assert_eq!(real.of(Outcome::Missing, Authority::Policy), 1);
+}
+
+/// Routers and services differ in how they read `..`, and in which host they go by: no policy is
+/// met by one reading while the handler is by the other.
+#[tokio::test]
+async fn two_readings_of_one_request_are_refused() {
+    let toml = r#"
+        match = "first"
+        [[policies]]
+        name = "free"
+        on_failure = "deny"
+        when = { host = "free.example", path = "/static/*" }
+        limits = [{ subject = "ip", limit = "1000/h" }]
+        [[policies]]
+        name = "api"
+        on_failure = "deny"
+        when = { path = "/api/*" }
+        limits = [{ subject = "ip", limit = "1/h" }]
+    "#;
+    let app = Router::new()
+        .route("/api/", get(|| async { "api" }))
+        .route("/api/{*rest}", get(|| async { "api" }))
+        .layer(builder(toml).build().unwrap());
+    let ask = async |uri: &str, headers: &[(&str, &str)]| {
+        let mut request = from("192.0.2.1", headers);
+        *request.uri_mut() = uri.parse().unwrap();
+        send(&app, request).await.status.as_u16()
+    };
+    for dots in ["/api/../x", "/api/%2e%2E/x", "/api/a/../../static/z", "/api/./x", "/api/.."] {
+        assert_eq!(ask(dots, &[]).await, 400, "{dots}");
+    }
+    for (uri, host, status) in [
+        ("http://free.example/api/x", "paid.example", 400),
+        ("http://free.example:80/static/x", "free.example", 404),
+        ("http://Free.example/static/x", "free.EXAMPLE.:443", 404),
+    ] {
+        assert_eq!(ask(uri, &[("host", host)]).await, status, "{uri} {host}");
+    }
+    let long = format!("http://{}/api/x", "h".repeat(1_025));
+    assert_eq!(ask(&long, &[]).await, 400);
+    assert_eq!(ask("http://a.example/api/x", &[("host", "a.example"), ("host", "b")]).await, 400);
+    // A route that ends with a slash is under the policy, too.
+    assert_eq!(ask("/api/", &[]).await, 200);
+    assert_eq!(ask("/api/x", &[]).await, 429);
+}
+
+#[tokio::test]
+async fn identities_are_made_of_routes_and_whole_paths() {
+    let lines = r#"limits = [
+        { subject = "field.route", limit = "1/h", absent = "deny" },
+        { subject = "field.path", limit = "1/h", absent = "deny" },
+    ]"#;
+    let layer = builder(&policy(lines))
+        .field("route", Identity::route())
+        .field("path", Identity::path(tollgate_tower::identity::Case::Keep))
+        .build()
+        .unwrap();
+    let inner = || Router::new().route("/{item}", get(|| async { "item" })).layer(layer.clone());
+    let app = Router::new().nest("/a", inner()).nest("/b", inner());
+    let ask = async |path: &str| {
+        let mut request = from("192.0.2.1", &[]);
+        *request.uri_mut() = path.parse().unwrap();
+        send(&app, request).await
+    };
+    assert_eq!(ask("/a/1").await.status, 200);
+    // Another route, and another path though the rest of it is the same.
+    assert_eq!(ask("/b/1").await.status, 200);
+    let denied = ask("/a/2").await;
+    assert_eq!(denied.status, 429);
+    assert!(denied.body.contains(r#"["p/field.route"]"#), "{}", denied.body);
+}
+
+#[tokio::test]
+async fn a_handler_that_asks_again_can_be_counted_again() {
+    let layer = TollgateLayer::per_client("3/h").unwrap();
+    let inner = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone());
+    let batch = {
+        let (inner, layer) = (inner.clone(), layer.clone());
+        get(async move |request: Request<Body>| {
+            let mut statuses = Vec::new();
+            for _ in 0..3 {
+                let mut sub = Request::get("/").body(Body::empty()).unwrap();
+                *sub.extensions_mut() = request.extensions().clone();
+                layer.forget(sub.extensions_mut());
+                statuses.push(send(&inner, sub).await.status.as_u16());
+            }
+            format!("{statuses:?}")
+        })
+    };
+    let app = Router::new().route("/batch", batch).layer(layer);
+    let mut request = from("192.0.2.1", &[]);
+    *request.uri_mut() = "/batch".parse().unwrap();
+    assert_eq!(send(&app, request).await.body, "[200, 200, 429]");
+}
+
+/// A store that has to be waited for, with the counts of one that has not.
+#[derive(Clone)]
+struct Waits(MemoryStore, Arc<AtomicU64>);
+
+impl Store for Waits {
+    fn identity(&self) -> u64 {
+        self.0.identity()
+    }
+    async fn check(
+        &self,
+        question: &Question<'_>,
+    ) -> Result<tollgate::engine::Outcome, StoreError> {
+        tokio::task::yield_now().await;
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.check(question).await
+    }
+    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+        self.0.refund(receipt).await
+    }
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        self.0.adjust(counted, delta).await
+    }
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        self.0.reset(counted).await
+    }
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        self.0.inspect(counted).await
+    }
+}
+
+fn waiting() -> (TollgateLayer<Waits>, Arc<AtomicU64>) {
+    let asked = Arc::new(AtomicU64::new(0));
+    let limits = policies(&policy("limits = [{ subject = \"ip\", limit = \"2/h\" }]"));
+    let gate = Gate::new(limits, Waits(MemoryStore::new(), Arc::clone(&asked))).unwrap();
+    (TollgateLayer::new(gate).unwrap(), asked)
+}
+
+#[tokio::test]
+async fn dropped_while_the_store_is_asked_nothing_or_all_is_charged() {
+    let (layer, asked) = waiting();
+    let app = Router::new().route("/", get(|| async { "hello" })).layer(layer);
+    let mut dropped = Box::pin(app.clone().oneshot(from("192.0.2.1", &[])));
+    assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(dropped);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    for expected in [200, 200, 429] {
+        assert_eq!(status(&app, "192.0.2.1", &[]).await, expected);
+    }
+}
+
+/// The service that was found ready is the one that is called, also after the store was waited for.
+#[tokio::test]
+async fn the_ready_service_is_called_and_not_its_clone() {
+    struct Ready(bool);
+    impl Clone for Ready {
+        fn clone(&self) -> Self {
+            Self(false)
+        }
+    }
+    impl tower::Service<Request<Body>> for Ready {
+        type Response = Response<Body>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Ready<Result<Response<Body>, Self::Error>>;
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            self.0 = true;
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, _: Request<Body>) -> Self::Future {
+            assert!(self.0, "called though it was not ready");
+            std::future::ready(Ok(Response::new(Body::empty())))
+        }
+    }
+    let mut service = waiting().0.layer(Ready(false));
+    let response = service.ready().await.unwrap().call(from("192.0.2.1", &[])).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
@@ -270,29 +468,6 @@ async fn a_dropped_request_is_charged_once_and_leaves_nothing_behind() {
     assert_eq!(calls.load(Ordering::Relaxed), 3);
     let all = layer.gate().counters();
     assert_eq!(all[0].1.of(Outcome::Allowed, Authority::Store), 3);
-}
-
-#[tokio::test]
-async fn a_service_that_is_not_ready_is_not_called() {
-    struct NeverReady;
-    impl tower::Service<Request<Body>> for NeverReady {
-        type Response = Response<Body>;
-        type Error = std::convert::Infallible;
-        type Future = std::future::Ready<Result<Response<Body>, Self::Error>>;
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-            Poll::Pending
-        }
-        fn call(&mut self, _: Request<Body>) -> Self::Future {
-            panic!("called though it was not ready");
-        }
-    }
-    impl Clone for NeverReady {
-        fn clone(&self) -> Self {
-            Self
-        }
-    }
-    let mut service = TollgateLayer::per_client("3/h").unwrap().layer(NeverReady);
-    assert!(service.poll_ready(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
 async fn slow() {
