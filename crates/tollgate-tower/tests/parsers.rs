@@ -189,3 +189,22 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    /// What the check of policy files takes for the form of a path is what this front gives: a
+    /// pattern in that form brings no warning, and any other brings one.
+    #[test]
+    fn policy_files_know_the_form_of_a_path(path in "/[a-zA-Z0-9./%~ +-]{0,24}") {
+        use tollgate_policy::{Format, Policies};
+        let warnings = |path: &str| {
+            let text = format!(
+                "version = 1\n[[policies]]\nname = \"p\"\non_failure = \"deny\"\n\
+                 when = {{ path = '{path}' }}\nlimits = [{{ subject = \"ip\", limit = \"1/s\" }}]"
+            );
+            Policies::parse(&text, Format::Toml).unwrap().warnings().iter().count()
+        };
+        let form = normal_path(&path, Case::Keep);
+        prop_assert_eq!(warnings(&form), 0, "{}", form);
+        prop_assert_eq!(warnings(&path) > 0, form != path, "{} {}", path, form);
+    }
+}
