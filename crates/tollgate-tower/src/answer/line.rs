@@ -20,10 +20,15 @@ impl Line {
     // By reference: moving the room along cost more than all else.
     #[inline]
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
+        self.push(text.as_bytes())
+    }
+
+    #[inline]
+    fn push(&mut self, text: &[u8]) -> &mut Self {
         let end = self.len + text.len();
         match self.bytes.get_mut(self.len..end) {
             Some(room) => {
-                room.copy_from_slice(text.as_bytes());
+                room.copy_from_slice(text);
                 self.len = end;
             }
             None => self.full = true,
@@ -34,7 +39,7 @@ impl Line {
     #[inline]
     pub(super) fn number(&mut self, number: u64) -> &mut Self {
         if let Ok(digit @ 0..=9) = u8::try_from(number) {
-            return self.text(char::from(b'0' + digit).encode_utf8(&mut [0]));
+            return self.push(&[b'0' + digit]);
         }
         // 20 digits are the most that 64 bits have.
         let mut digits = [b'0'; 20];
@@ -48,8 +53,7 @@ impl Line {
                 break;
             }
         }
-        let digits = digits.get(start..).unwrap_or_default();
-        self.text(core::str::from_utf8(digits).unwrap_or_default())
+        self.push(digits.get(start..).unwrap_or_default())
     }
 
     /// The value; none when it did not fit or holds what no header may.
