@@ -129,8 +129,7 @@ impl fmt::Display for Revision {
 /// What was asked of the store, and what it said.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// What there is to ask; none when it was asked, or there is nothing.
-    pub(crate) to_ask: bool,
+    /// What there is to ask: without subjects when it was asked, or there is nothing.
     pub(crate) plan: Plan,
     pub(crate) outcome: Outcome,
     pub(crate) authority: Authority,
@@ -266,8 +265,7 @@ impl Answer {
 
     /// What the policies in shadow would have said.
     pub fn shadows(&self) -> impl Iterator<Item = Shadow<'_>> {
-        let asked = self.0.shadows.iter().filter(|asked| !asked.to_ask);
-        asked.map(|asked| Shadow { live: &self.0.live, asked })
+        self.0.shadows.iter().map(|asked| Shadow { live: &self.0.live, asked })
     }
 }
 

@@ -376,9 +376,9 @@ impl<S: Store> Inner<S> {
         for asked in shadows {
             if let Some(place) = asked.policy {
                 live.count(place, asked.outcome, Authority::Shadow);
-                let binding = asked.decision.as_ref().map(Decision::binding);
-                let limit = binding.as_ref().map(tollgate::Report::limit);
-                self.tell(live, Some(place), (asked.outcome, Authority::Shadow), limit, duration);
+                let decision = asked.decision.as_ref();
+                let said = (asked.outcome, Authority::Shadow);
+                self.tell(live, Some(place), said, decision, duration);
             }
         }
     }
@@ -396,24 +396,24 @@ impl<S: Store> Inner<S> {
         for &place in enforced {
             let outcome = asked.outcome_of(live, place, enforced.len());
             live.count(place, outcome, authority);
-            if self.observer.is_some() {
-                let binding = asked.decision.as_ref().map(Decision::binding);
-                let limit = binding.as_ref().map(tollgate::Report::limit);
-                let limit = limit.filter(|_| asked.policy == Some(place));
-                self.tell(live, Some(place), (outcome, authority), limit, duration);
-            }
+            let decision = asked.decision.as_ref().filter(|_| asked.policy == Some(place));
+            self.tell(live, Some(place), (outcome, authority), decision, duration);
         }
     }
 
+    /// Tells the observer, when there is one; `decision` is that of the limit that binds.
+    #[inline]
     fn tell(
         &self,
         live: &Live,
         place: Option<usize>,
         (outcome, authority): (Outcome, Authority),
-        limit: Option<&Limit>,
+        decision: Option<&Decision<'_>>,
         duration: Option<Duration>,
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
+        let binding = decision.map(Decision::binding);
+        let limit = binding.as_ref().map(tollgate::Report::limit);
         let policy = place.and_then(|place| live.policies.policy(place));
         let policy = policy.map(|policy| policy.name.as_str());
         observer.observe(&Event { policy, limit, outcome, authority, duration });
@@ -497,7 +497,6 @@ impl Live {
 impl Default for Asked {
     fn default() -> Self {
         Self {
-            to_ask: false,
             plan: Plan::default(),
             outcome: Outcome::NoPolicy,
             authority: Authority::Policy,
@@ -518,7 +517,7 @@ impl Asked {
                 self.policy = Some(*first);
                 self.outcome = Outcome::Unlimited;
             }
-            Ok(()) => self.to_ask = true,
+            Ok(()) => {}
             Err(refused) => self.refuse(refused),
         }
     }
@@ -526,15 +525,12 @@ impl Asked {
     /// The question to the store; none when there is nothing to ask.
     #[inline]
     fn question<'l>(&mut self, live: &'l Live) -> Option<(Ask<'l>, Duration)> {
-        if !self.to_ask {
-            return None;
-        }
-        self.to_ask = false;
         let Plan { subjects, parts, cost, shard, deadline, .. } = &mut self.plan;
         let (mut subjects, mut parts) = (subjects.drain(..), parts.iter());
+        let subject = subjects.next()?;
         // Every part was made of limits that are there.
         let first = live.policies.limits_of(*parts.next()?)?;
-        let mut ask = Ask::new(subjects.next()?).under(first).cost(*cost);
+        let mut ask = Ask::new(subject).under(first).cost(*cost);
         for (subject, part) in subjects.zip(parts) {
             ask = ask.and_under(subject, live.policies.limits_of(*part)?);
         }
@@ -572,6 +568,7 @@ impl Asked {
 
     #[cold]
     fn refuse(&mut self, refused: Refused) {
+        self.plan.subjects.clear();
         self.plan.parts.clear();
         let (outcome, policy, trouble) = match refused {
             Refused::Banned { policy } => (Outcome::Banned, policy, None),

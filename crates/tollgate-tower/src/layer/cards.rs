@@ -105,19 +105,10 @@ impl Cards {
 /// The cards of one answer; none when one of them cannot be made.
 #[cold]
 fn own(answer: &Answer) -> Vec<Card> {
-    let card = |part: &Part| {
-        let policy = answer.policies().policies().get(part.policy)?;
-        let entry = policy.entries.get(part.entry)?;
-        let limits = match part.rule {
-            None => &entry.limits,
-            Some(rule) => match &entry.overrides.get(rule)?.rule {
-                Rule::Limits(limits) => limits,
-                _ => return None,
-            },
-        };
-        Card::new(&name(policy, part.entry, entry), limits).ok()
-    };
-    answer.parts().iter().map(card).collect::<Option<_>>().unwrap_or_default()
+    let policies = answer.policies().policies();
+    let cards =
+        answer.parts().iter().map(|part| card(policies.get(part.policy)?, part.entry, part.rule));
+    cards.collect::<Option<_>>().unwrap_or_default()
 }
 
 impl Deck {
@@ -128,16 +119,24 @@ impl Deck {
 }
 
 fn entries(policy: &Policy) -> Vec<EntryCards> {
-    let made = |(number, entry): (usize, &Entry)| {
-        let name = name(policy, number, entry);
-        let card = |limits| Card::new(&name, limits).ok();
-        let rules = entry.overrides.iter().map(|other| match &other.rule {
-            Rule::Limits(limits) => card(limits),
-            _ => None,
-        });
-        EntryCards { own: card(&entry.limits), rules: rules.collect() }
+    let made = |(number, entry): (usize, &Entry)| EntryCards {
+        own: card(policy, number, None),
+        rules: (0..entry.overrides.len()).map(|rule| card(policy, number, Some(rule))).collect(),
     };
     policy.entries.iter().enumerate().map(made).collect()
+}
+
+/// The card of an entry's own limits, or of those of one of its overrides.
+fn card(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Card> {
+    let entry = policy.entries.get(number)?;
+    let limits = match rule {
+        None => &entry.limits,
+        Some(rule) => match &entry.overrides.get(rule)?.rule {
+            Rule::Limits(limits) => limits,
+            _ => return None,
+        },
+    };
+    Card::new(&name(policy, number, entry), limits).ok()
 }
 
 /// The longest name of subjects in a header; a longer one is a number.

@@ -133,11 +133,10 @@ impl<S: Store + 'static> Admitted<S> {
     #[inline]
     fn written<RB, E>(
         mut self,
-        result: Result<Response<RB>, E>,
+        mut result: Result<Response<RB>, E>,
         extra: Option<Decision<'static>>,
         began: Option<Instant>,
     ) -> Result<Response<RB>, E> {
-        let mut result = result;
         if let Ok(response) = &mut result {
             let decision = extra.as_ref().or(self.answer.decision());
             self.shared.mark(response.headers_mut(), &self.answer, decision);

@@ -1,11 +1,11 @@
 //! The service: one decision for a request, then the service behind it or a refusal.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use core::sync::atomic::Ordering;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use smallvec::{SmallVec, smallvec};
