@@ -16,9 +16,11 @@ use tollgate::{
 };
 
 mod answer;
+mod apart;
 mod observe;
 
 pub use answer::{Answer, Authority, Outcome, Revision, Shadow};
+pub use apart::{Standing, Terms};
 pub use observe::{Counters, Event, Observer};
 
 use answer::{Answered, Asked, Trouble};
@@ -64,6 +66,8 @@ struct Inner<S> {
     newest: Mutex<u64>,
     registry: Registry,
     unmatched: Counters,
+    /// Of limits that callers brought.
+    brought: Counters,
     observer: Option<Box<dyn Observer>>,
 }
 
@@ -137,6 +141,7 @@ impl<S: Store> Gate<S> {
             newest: Mutex::new(1),
             registry,
             unmatched: Counters::default(),
+            brought: Counters::default(),
             observer,
         })))
     }
@@ -204,24 +209,16 @@ impl<S: Store> Gate<S> {
     /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
     /// For fronts that have more to say before the store is asked.
     pub fn look(&self, fields: &dyn Fields) -> Looked {
-        let started = self.0.observer.as_ref().map(|_| Instant::now());
+        let started = self.started();
         let live = self.0.live.load_full();
-        let Matched { enforced, shadows } = live.policies.matched(fields);
-        let asked = Asked::default();
-        let mut answered =
-            Box::new(Answered { live, enforced, asked, shadows: Vec::new(), started });
-        let Answered { live, enforced, asked, shadows: planned, .. } = &mut *answered;
-        asked.prepare(live, enforced, fields);
-        if !shadows.is_empty() {
-            // Planned now, since the fields are there only now; asked when the others admit.
-            planned.extend(shadows.into_iter().map(|place| {
-                let mut asked = Asked::default();
-                asked.prepare(live, &[place], fields);
-                asked.policy = Some(place);
-                asked
-            }));
-        }
-        Looked(answered)
+        let matched = live.policies.matched(fields);
+        prepare(live, matched, fields, started)
+    }
+
+    /// When a question begins, for the observer.
+    #[inline]
+    fn started(&self) -> Option<Instant> {
+        self.0.observer.as_ref().map(|_| Instant::now())
     }
 
     /// The second half of [`Gate::check`]: asks the store.
@@ -431,6 +428,31 @@ impl Looked {
     }
 }
 
+/// Makes the questions of the policies that a request meets.
+#[inline]
+fn prepare(
+    live: Arc<Live>,
+    matched: Matched,
+    fields: &dyn Fields,
+    started: Option<Instant>,
+) -> Looked {
+    let Matched { enforced, shadows } = matched;
+    let asked = Asked::default();
+    let mut answered = Box::new(Answered { live, enforced, asked, shadows: Vec::new(), started });
+    let Answered { live, enforced, asked, shadows: planned, .. } = &mut *answered;
+    asked.prepare(live, enforced, fields);
+    if !shadows.is_empty() {
+        // Planned now, since the fields are there only now; asked when the others admit.
+        planned.extend(shadows.into_iter().map(|place| {
+            let mut asked = Asked::default();
+            asked.prepare(live, &[place], fields);
+            asked.policy = Some(place);
+            asked
+        }));
+    }
+    Looked(answered)
+}
+
 fn failed(rule: OnFailure) -> Outcome {
     match rule {
         OnFailure::Allow => Outcome::FailedOpen,
@@ -546,11 +568,7 @@ impl Asked {
         self.policy = self.plan.parts.first().map(|part| part.policy);
         match result {
             Ok(decision) => {
-                self.outcome = match decision.verdict() {
-                    tollgate::Verdict::Allow => Outcome::Allowed,
-                    tollgate::Verdict::NotYet(_) => Outcome::Denied,
-                    tollgate::Verdict::Never => Outcome::Never,
-                };
+                self.outcome = Outcome::of(decision.verdict());
                 self.authority = Authority::Store;
                 self.decision = Some(decision.into_owned());
                 if self.plan.parts.len() > 1 {

@@ -1,0 +1,207 @@
+//! What is asked of a gate other than for a request that policies decide: a look that changes
+//! nothing, one policy by its name, limits that the caller brings, and corrections.
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate::{Ask, Decision, Error, Inspection, Receipt, Refund, Store};
+
+use super::answer::{Answered, Asked, Authority, Outcome, Trouble};
+use super::observe::Counters;
+use super::{Answer, Gate, Looked, failed, prepare};
+use crate::field::Fields;
+use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
+use crate::pattern::Condition;
+use crate::policies::Policies;
+
+/// What holds for limits that a caller brings, as a policy says it for its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Terms {
+    /// The answer when the store cannot answer.
+    pub on_failure: OnFailure,
+    /// How long the store may take.
+    pub deadline: Duration,
+}
+
+impl Terms {
+    /// This failure rule, and the usual deadline.
+    #[must_use]
+    pub fn new(on_failure: OnFailure) -> Self {
+        Self { on_failure, deadline: DEFAULT_DEADLINE }
+    }
+
+    /// How long the store may take.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+}
+
+impl<S: Store> Gate<S> {
+    /// As [`Gate::look`], for one policy by its name: its conditions are not looked at, its other
+    /// parts are. Nothing when there is none of this name.
+    ///
+    /// A policy in shadow is looked at as it is everywhere: it is asked, and never denies.
+    #[must_use]
+    pub fn look_named(&self, policy: &str, fields: &dyn Fields) -> Option<Looked> {
+        let started = self.started();
+        let live = self.0.live.load_full();
+        let place = live.policies.place_of(policy)?;
+        let matched = live.policies.matched_alone(place);
+        Some(prepare(live, matched, fields, started))
+    }
+
+    /// What the policies would say to a request, and changes nothing: no count, no counter, no
+    /// word to the observer. Policies in shadow are not asked.
+    pub async fn peek(&self, looked: Looked) -> Answer {
+        let mut answered = looked.0;
+        answered.shadows.clear();
+        let Answered { live, asked, .. } = &mut *answered;
+        if let Some((ask, deadline)) = asked.question(live) {
+            let result = self.0.limiter.peek_within(deadline, ask).await;
+            asked.conclude(live, result);
+        }
+        Answer(answered)
+    }
+
+    /// Asks under limits that the caller brings, and charges when all of them admit. No policy is
+    /// looked at, so counts are those of the same limits on the command line and in programs.
+    ///
+    /// # Errors
+    /// An ask that makes no sense, as a cost of 0. A store that cannot answer is no error: the
+    /// failure rule of `terms` answers.
+    pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer, Error> {
+        let started = self.started();
+        let result = self.0.limiter.check_within(terms.deadline, ask).await;
+        let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
+        let Answered { live, asked, .. } = &*answer.0;
+        self.0.brought.add(asked.outcome, asked.authority);
+        let said = (asked.outcome, asked.authority);
+        let duration = started.map(|started| started.elapsed());
+        self.0.tell(live, None, said, asked.decision.as_ref(), duration);
+        Ok(answer)
+    }
+
+    /// What [`Gate::check_limits`] would say; changes and counts nothing.
+    ///
+    /// # Errors
+    /// As [`Gate::check_limits`].
+    pub async fn peek_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer, Error> {
+        let result = self.0.limiter.peek_within(terms.deadline, ask).await;
+        self.conclude_limits(result.map(Decision::into_owned), terms)
+    }
+
+    fn conclude_limits(
+        &self,
+        result: Result<Decision<'static>, Error>,
+        terms: Terms,
+    ) -> Result<Answer, Error> {
+        let mut asked = Asked::default();
+        match result {
+            Ok(decision) => {
+                asked.outcome = Outcome::of(decision.verdict());
+                asked.authority = Authority::Store;
+                asked.decision = Some(decision);
+            }
+            Err(error @ Error::Store(_)) => {
+                asked.outcome = failed(terms.on_failure);
+                asked.authority = Authority::FailureRule;
+                asked.trouble = Some(Trouble::Error(error));
+            }
+            Err(error) => return Err(error),
+        }
+        let live = self.0.live.load_full();
+        let (enforced, shadows) = (SmallVec::new(), Vec::new());
+        Ok(Answer(Box::new(Answered { live, enforced, asked, shadows, started: None })))
+    }
+
+    /// How often each outcome was under limits that callers brought.
+    #[must_use]
+    pub fn counters_of_limits(&self) -> &Counters {
+        &self.0.brought
+    }
+
+    /// Gives back what a receipt says was charged, once.
+    ///
+    /// # Errors
+    /// A receipt of another store; or the store could not answer.
+    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<Refund, Error> {
+        self.0.limiter.refund(receipt).await
+    }
+
+    /// Forgets a count. True when there was one.
+    ///
+    /// # Errors
+    /// A subject that is none; or the store could not answer.
+    pub async fn reset(&self, ask: Ask<'_>) -> Result<bool, Error> {
+        self.0.limiter.reset(ask).await
+    }
+
+    /// Gives units back, or takes them when negative: the change of `remaining` per limit.
+    ///
+    /// # Errors
+    /// As `Limiter::adjust`.
+    pub async fn adjust(&self, ask: Ask<'_>, delta: i64) -> Result<Vec<i64>, Error> {
+        self.0.limiter.adjust(ask, delta).await
+    }
+
+    /// What is held for a count.
+    ///
+    /// # Errors
+    /// As [`Gate::reset`].
+    pub async fn inspect(&self, ask: Ask<'_>) -> Result<Option<Inspection>, Error> {
+        self.0.limiter.inspect(ask).await
+    }
+}
+
+impl Looked {
+    /// Asks for so many units, in place of one. Nothing is changed when a policy that applies has a
+    /// cost of its own: then two would say what the request costs.
+    ///
+    /// # Errors
+    /// The policy that has one.
+    pub fn cost(&mut self, units: u64) -> Result<(), Policy> {
+        let Answered { live, enforced, asked, shadows, .. } = &mut *self.0;
+        let places = enforced.iter().copied().chain(shadows.iter().filter_map(|s| s.policy));
+        let own = |policy: &&Policy| policy.cost != Cost::Fixed(1);
+        let found = places.filter_map(|place| live.policies.policy(place)).find(own);
+        if let Some(policy) = found {
+            return Err(policy.clone());
+        }
+        for asked in core::iter::once(asked).chain(shadows) {
+            asked.plan.cost = units;
+        }
+        Ok(())
+    }
+}
+
+/// How one policy stands to a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Standing<'p> {
+    /// The policy.
+    pub policy: &'p Policy,
+    /// The first of its conditions that does not hold; none when all do.
+    pub fails: Option<&'p Condition>,
+    /// Whether it is asked: all its conditions hold, and no policy before it is the only one that
+    /// counts.
+    pub applies: bool,
+}
+
+impl Policies {
+    /// How every policy stands to a request, in their order.
+    #[must_use]
+    pub fn standings(&self, fields: &dyn Fields) -> Vec<Standing<'_>> {
+        let matched = self.matched(fields);
+        let applies =
+            |place: &usize| matched.enforced.contains(place) || matched.shadows.contains(place);
+        let each = self.policies().iter().enumerate();
+        each.map(|(place, policy)| Standing {
+            policy,
+            fails: policy.when.iter().find(|condition| !condition.holds(fields)),
+            applies: applies(&place),
+        })
+        .collect()
+    }
+}
