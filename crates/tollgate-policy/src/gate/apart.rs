@@ -161,13 +161,13 @@ impl Looked {
     ///
     /// # Errors
     /// The policy that has one.
-    pub fn cost(&mut self, units: u64) -> Result<(), Policy> {
+    pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
         let Answered { live, enforced, asked, shadows, .. } = &mut *self.0;
         let places = enforced.iter().copied().chain(shadows.iter().filter_map(|s| s.policy));
         let own = |policy: &&Policy| policy.cost != Cost::Fixed(1);
         let found = places.filter_map(|place| live.policies.policy(place)).find(own);
         if let Some(policy) = found {
-            return Err(policy.clone());
+            return Err(Box::new(policy.clone()));
         }
         for asked in core::iter::once(asked).chain(shadows) {
             asked.plan.cost = units;
