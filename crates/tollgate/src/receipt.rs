@@ -16,8 +16,8 @@ use crate::time::Time;
 const VERSION: &str = "tgr1";
 
 /// Several lines: the version; the store, the number, the cost and the time; then for each charge
-/// its subject, its policy (or nothing), its limits and their times; last, when there is one, a line
-/// `shard` and the shard as it is.
+/// its subject, its policy (or nothing), its limits and their times; last, when there is one, a
+/// line `shard` and the shard as it is.
 ///
 /// Who can write such a text can give back what was never charged: a receipt that has been out of
 /// reach is to be signed and checked by whoever lets it go.

@@ -173,7 +173,7 @@ impl<S: Store + 'static> Shared<S> {
         if let Some((field, why)) = faults.iter().find(|(field, _)| looked.enforces(field)) {
             let answer = self.gate.refuse(looked, field.clone());
             let missing = self.front.missing(field, *why);
-            let mut refusal = self.answers.missing(Wire::of(request.headers()), &missing);
+            let mut refusal = self.answers.missing(self.wire(request), &missing);
             self.show_revision(refusal.headers_mut(), &answer);
             return Err(Box::new(refusal));
         }
@@ -207,7 +207,7 @@ impl<S: Store + 'static> Shared<S> {
     }
 
     fn refusal<B>(&self, request: &Request<B>, answer: &Answer) -> Response<Bytes> {
-        let wire = Wire::of(request.headers());
+        let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
         match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
@@ -231,6 +231,11 @@ impl<S: Store + 'static> Shared<S> {
             }
             _ => self.unavailable(wire, policy.as_slice()),
         }
+    }
+
+    /// How a refusal is said.
+    fn wire<B>(&self, request: &Request<B>) -> Wire {
+        if self.for_proxies { Wire::Http } else { Wire::of(request.headers()) }
     }
 
     fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {
