@@ -9,12 +9,13 @@ use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::Sha256;
 use tollgate_policy::Problems;
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
-use super::question::{Limits, On, Text, read_one};
+use super::question::{Limits, Text, read_one};
 use super::{Api, Reply, body, not_found};
 use crate::listen::{Answering, Caller, Explain};
 
@@ -51,7 +52,7 @@ struct Which<'a> {
     #[serde(borrow, default)]
     limit: Option<Limits<'a>>,
     #[serde(borrow, default)]
-    on: Option<Vec<On<'a>>>,
+    on: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
     shard: Option<Text<'a>>,
     /// Of an adjustment.

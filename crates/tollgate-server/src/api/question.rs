@@ -39,8 +39,9 @@ pub(crate) struct Question<'a> {
     pub(crate) subject: Option<Text<'a>>,
     #[serde(borrow, default)]
     pub(crate) limit: Option<Limits<'a>>,
+    /// Each is an [`On`].
     #[serde(borrow, default)]
-    pub(crate) on: Option<Vec<On<'a>>>,
+    pub(crate) on: Option<Vec<&'a serde_json::value::RawValue>>,
     #[serde(borrow, default)]
     pub(crate) shard: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -122,7 +123,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         checks: Vec<&'a serde_json::value::RawValue>,
     }
     let one = match serde_json::from_slice::<Question<'_>>(body) {
-        Ok(question) => return Ok(Body::One(Box::new(question))),
+        Ok(question) if is_object(body) => return Ok(Body::One(Box::new(question))),
+        Ok(_) => return Err(no_object()),
         Err(error) => error,
     };
     // A batch is told by its only key: what is neither is explained as a question.
@@ -142,7 +144,22 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
 
 /// Reads one thing.
 pub(crate) fn read_one<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
+    match serde_json::from_slice(body) {
+        Ok(one) if is_object(body) => Ok(one),
+        Ok(_) => Err(no_object()),
+        Err(error) => Err(explain::<T>(body, &error)),
+    }
+}
+
+/// A list is taken for an object whose keys are left out, and what stands where would then matter.
+fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().starts_with(b"{")
+}
+
+fn no_object() -> Problem {
+    Problem::bad(
+        "this is a list, and should be an object, as {\"subject\": \"a\", \"limit\": \"1/s\"}",
+    )
 }
 
 /// What is wrong with a body, with the place: read a second time, by the slower way that knows it.
