@@ -13,6 +13,7 @@ mod redis;
 mod replaying;
 mod running;
 mod scripts;
+mod serving;
 mod shown;
 
 use std::path::Path;
