@@ -9,6 +9,7 @@ mod counting;
 mod doctor;
 mod examples;
 mod on_redis;
+mod openapi;
 mod redis;
 mod replaying;
 mod running;

@@ -18,7 +18,7 @@ use crate::redis::Redis;
 const LONG: Duration = Duration::from_secs(60);
 
 /// A running service; killed with the test.
-struct Serving {
+pub(crate) struct Serving {
     child: Child,
     /// What it printed before it served.
     said: Vec<String>,
@@ -34,7 +34,7 @@ impl Drop for Serving {
 
 impl Serving {
     /// On a port of its own, unless the arguments say otherwise.
-    fn start(place: &Place, args: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
         let mut all = vec!["serve", "--admin", "127.0.0.1:0"];
         if !args.contains(&"--listen") {
             all.extend(["--listen", "127.0.0.1:0"]);
@@ -58,6 +58,10 @@ impl Serving {
         }
         let address = said[0].strip_prefix("listening  http://").unwrap().parse().unwrap();
         Self { child, said, address }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
     }
 
     fn signal(&self, signal: Signal) {

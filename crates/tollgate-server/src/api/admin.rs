@@ -15,7 +15,7 @@ use tollgate_policy::Problems;
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
-use super::question::{Limits, Text, read_one};
+use super::question::{Limits, Text, read_one, said};
 use super::{Api, Reply, body, not_found};
 use crate::listen::{Answering, Caller, Explain};
 
@@ -45,18 +45,18 @@ pub(crate) struct Admin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     policy: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     subject: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     limit: Option<Limits<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     on: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     shard: Option<Text<'a>>,
     /// Of an adjustment.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     by: Option<i64>,
 }
 

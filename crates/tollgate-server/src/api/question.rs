@@ -31,25 +31,33 @@ pub(crate) enum Body<'a> {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) policy: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) fields: Option<Described<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) subject: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) limit: Option<Limits<'a>>,
     /// Each is an [`On`].
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) on: Option<Vec<&'a serde_json::value::RawValue>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) shard: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) on_failure: Option<Text<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     pub(crate) cost: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     pub(crate) receipt: Option<bool>,
+}
+
+/// What stands there is meant: `null` is not the same as nothing, and is refused. A template that
+/// was filled with nothing must not ask for something else.
+pub(crate) fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A subject under limits of its own.
@@ -93,6 +101,8 @@ impl<'a> Described<'a> {
             return Err(format!("a request has at most {MAX_FIELDS} fields here"));
         }
         let value = match &field {
+            // As everywhere, an empty value is none.
+            Field::Ip if value.is_empty() => value,
             Field::Ip => {
                 let ip: IpAddr = value.parse().map_err(|_| {
                     "`ip` is no address: write it without a port, as `192.0.2.7`".to_owned()
@@ -132,11 +142,10 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         Ok(Batch { checks }) if checks.is_empty() => {
             Err(Problem::bad("an empty list asks nothing").at("checks"))
         }
-        Ok(Batch { checks }) if checks.len() > MAX_BATCH => Err(Problem::new(
-            http::StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a batch has at most {MAX_BATCH} items, not {}", checks.len()),
-        )
-        .at("checks")),
+        Ok(Batch { checks }) if checks.len() > MAX_BATCH => {
+            let detail = format!("a batch has at most {MAX_BATCH} items, not {}", checks.len());
+            Err(Problem::bad(detail).at("checks"))
+        }
         Ok(Batch { checks }) => Ok(Body::Many(checks)),
         Err(_) => Err(explain::<Question<'_>>(body, &one)),
     }
