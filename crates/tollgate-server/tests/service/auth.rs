@@ -5,7 +5,7 @@ use tollgate::MemoryStore;
 use tollgate_server::{AnyStore, Forwarded};
 
 use crate::client::Client;
-use crate::{FILE, Service, gate_of};
+use crate::{Service, gate_of};
 
 /// So many requests with these headers: how many went through.
 async fn admitted(client: &mut Client, number: usize, headers: &[(&str, &str)]) -> usize {
