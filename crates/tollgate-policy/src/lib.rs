@@ -20,7 +20,7 @@ mod watch;
 pub use field::{Field, Fields, MAX_NAME_BYTES};
 pub use gate::{
     Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Revision,
-    Shadow, Stamp,
+    Shadow, Stamp, Standing, Terms,
 };
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,

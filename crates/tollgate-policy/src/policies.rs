@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 use tollgate::{LimitSet, ParseError, SubjectPrefix};
 
@@ -42,6 +43,7 @@ struct Inner {
     policies: Vec<Policy>,
     ready: Vec<Ready>,
     index: Index,
+    places: HashMap<String, usize, foldhash::fast::RandomState>,
     hash: String,
     hash_number: u64,
     warnings: Problems,
@@ -119,12 +121,15 @@ impl Policies {
                 conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
         }
+        let names = policies.iter().map(|policy| policy.name.clone());
+        let places = names.zip(0..).collect();
         let warnings = problems;
         Ok(Self(Arc::new(Inner {
             combine,
             policies,
             ready,
             index,
+            places,
             hash,
             hash_number,
             warnings,
@@ -225,9 +230,24 @@ impl Policies {
         }
     }
 
-    fn matched(&self, fields: &dyn Fields) -> Matched {
+    pub(crate) fn matched(&self, fields: &dyn Fields) -> Matched {
         let mut matched = Matched::default();
         self.find(fields, &mut matched);
+        matched
+    }
+
+    /// Where the policy of this name stands among all of them.
+    pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
+        self.0.places.get(name).copied()
+    }
+
+    /// As if a request met one policy and no other.
+    pub(crate) fn matched_alone(&self, place: usize) -> Matched {
+        let mut matched = Matched::default();
+        match self.ready(place).is_some_and(|ready| ready.shadow) {
+            true => matched.shadows.push(place),
+            false => matched.enforced.push(place),
+        }
         matched
     }
 

@@ -24,6 +24,7 @@ mod limit;
 mod limiter;
 mod memory;
 mod notation;
+mod receipt;
 mod store;
 pub mod strategy;
 mod subject;

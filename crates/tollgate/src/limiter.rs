@@ -178,13 +178,7 @@ impl<S: Store> Limiter<S> {
         deadline: Duration,
         ask: impl Into<Ask<'l>>,
     ) -> Result<Decision<'l>, Error> {
-        let ask = match self.at_once(ask.into(), false)? {
-            Ok(decision) => return Ok(decision),
-            Err(ask) => ask,
-        };
-        let read = self.read(ask, false)?;
-        let outcome = self.store.check(&read.question().within(deadline)).await?;
-        self.decision(read, outcome)
+        self.answer_within(Some(deadline), ask.into(), false).await
     }
 
     /// As [`Limiter::check`], under a request id of the caller's: asked again with the same id,
@@ -221,13 +215,37 @@ impl<S: Store> Limiter<S> {
         self.answer(ask.into(), true).await
     }
 
+    /// As [`Limiter::peek`], with a deadline of its own in place of the store's.
+    ///
+    /// # Errors
+    /// As [`Limiter::check`].
+    pub async fn peek_within<'l>(
+        &'l self,
+        deadline: Duration,
+        ask: impl Into<Ask<'l>>,
+    ) -> Result<Decision<'l>, Error> {
+        self.answer_within(Some(deadline), ask.into(), true).await
+    }
+
     async fn answer<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        self.answer_within(None, ask, peek).await
+    }
+
+    async fn answer_within<'l>(
+        &'l self,
+        deadline: Option<Duration>,
+        ask: Ask<'l>,
+        peek: bool,
+    ) -> Result<Decision<'l>, Error> {
         let ask = match self.at_once(ask, peek)? {
             Ok(decision) => return Ok(decision),
             Err(ask) => ask,
         };
         let read = self.read(ask, peek)?;
-        let outcome = self.store.check(&read.question()).await?;
+        let outcome = {
+            let question = Question { deadline, ..read.question() };
+            self.store.check(&question).await?
+        };
         self.decision(read, outcome)
     }
 

@@ -15,10 +15,12 @@ mod explain;
 mod replay;
 mod run;
 mod scripts;
+mod serve;
 
 /// Performs a command.
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
     match command {
+        Command::Serve(args) => serve::serve(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
         Command::Run(args) => run::run(&args),

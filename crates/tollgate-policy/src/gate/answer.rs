@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{Decision, Error, Limit, Receipt, Report};
+use tollgate::{Decision, Error, Limit, Receipt, Report, Verdict};
 
 use super::Live;
 use crate::field::Field;
@@ -53,6 +53,15 @@ impl Outcome {
         Self::FailedOpen,
         Self::FailedClosed,
     ];
+
+    /// What the limits said.
+    pub(crate) fn of(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::Allowed,
+            Verdict::NotYet(_) => Self::Denied,
+            Verdict::Never => Self::Never,
+        }
+    }
 
     /// In small letters, for labels.
     #[must_use]

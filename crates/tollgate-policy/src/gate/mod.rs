@@ -16,10 +16,12 @@ use tollgate::{
 };
 
 mod answer;
+mod apart;
 mod observe;
 mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Revision, Shadow};
+pub use apart::{Standing, Terms};
 pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
 
@@ -66,6 +68,8 @@ struct Inner<S> {
     newest: Mutex<u64>,
     registry: Registry,
     unmatched: Counters,
+    /// Of limits that callers brought.
+    brought: Counters,
     observer: Option<Box<dyn Observer>>,
 }
 
@@ -149,6 +153,7 @@ impl<S: Store> Gate<S> {
             newest: Mutex::new(1),
             registry,
             unmatched: Counters::default(),
+            brought: Counters::default(),
             observer,
         })))
     }
@@ -224,25 +229,29 @@ impl<S: Store> Gate<S> {
     /// For fronts that have more to say before the store is asked.
     #[inline]
     pub fn look(&self, fields: &dyn Fields) -> Looked {
-        let started = self.0.observer.as_ref().map(|_| Instant::now());
-        let mut looked = Looked {
+        let mut looked = self.begin();
+        looked.live.policies.find(fields, &mut looked.matched);
+        looked.prepare(fields);
+        looked
+    }
+
+    /// A request that meets no policy yet.
+    #[inline(always)]
+    fn begin(&self) -> Looked {
+        Looked {
             live: self.0.live.load(),
             matched: Matched::default(),
             // Written here, where it stays, and not moved.
             asked: Asked { plan: Plan::new(), early: None },
             shadows: Vec::new(),
-            started,
-        };
-        let Looked { live, matched, asked, shadows, .. } = &mut looked;
-        live.policies.find(fields, matched);
-        asked.prepare(live, &matched.enforced, fields);
-        for &place in &matched.shadows {
-            // Planned now, since the fields are there only now; asked when the others admit.
-            let mut asked = Asked { plan: Plan::new(), early: None };
-            asked.prepare(live, &[place], fields);
-            shadows.push((place, asked));
+            started: self.started(),
         }
-        looked
+    }
+
+    /// When a question begins, for the observer.
+    #[inline]
+    fn started(&self) -> Option<Instant> {
+        self.0.observer.as_ref().map(|_| Instant::now())
     }
 
     /// The second half of [`Gate::check`]: asks the store.
@@ -492,6 +501,19 @@ impl<S: Store> Inner<S> {
 }
 
 impl Looked {
+    /// Makes the questions of the policies that it meets.
+    #[inline(always)]
+    fn prepare(&mut self, fields: &dyn Fields) {
+        let Self { live, matched, asked, shadows, .. } = self;
+        asked.prepare(live, &matched.enforced, fields);
+        for &place in &matched.shadows {
+            // Planned now, since the fields are there only now; asked when the others admit.
+            let mut asked = Asked { plan: Plan::new(), early: None };
+            asked.prepare(live, &[place], fields);
+            shadows.push((place, asked));
+        }
+    }
+
     /// What to note on the request once it is decided.
     #[must_use]
     #[inline]
@@ -523,11 +545,7 @@ impl<'l> Said<'l> {
         let policy = plan.parts.first().map(|part| part.policy);
         match result {
             Ok(decision) => {
-                let outcome = match decision.verdict() {
-                    tollgate::Verdict::Allow => Outcome::Allowed,
-                    tollgate::Verdict::NotYet(_) => Outcome::Denied,
-                    tollgate::Verdict::Never => Outcome::Never,
-                };
+                let outcome = Outcome::of(decision.verdict());
                 let policy = match &plan.parts[..] {
                     [_] => policy,
                     _ => binding(plan, &decision).or(policy),

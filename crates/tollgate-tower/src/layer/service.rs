@@ -113,7 +113,8 @@ where
                 Err(refusal) => Ok(refusal.map(RB::from)),
                 Ok(marks) => {
                     note(stamp, &mut request);
-                    let admitted = Admitted::new(&shared, marks, Some(answer), timer);
+                    let answer = (!shared.charging.is_none()).then_some(answer);
+                    let admitted = Admitted::new(&shared, marks, answer, timer);
                     let mut result = inner.call(request).await;
                     admitted.finish(&mut result).await;
                     result
@@ -169,7 +170,7 @@ impl<S: Store + 'static> Shared<S> {
     ) -> Box<Response<Bytes>> {
         let answer = self.gate.refuse(looked, field.clone());
         let missing = self.front.missing(field, why);
-        let mut refusal = self.answers.missing(Wire::of(request.headers()), &missing);
+        let mut refusal = self.answers.missing(self.wire(request), &missing);
         self.show_revision(refusal.headers_mut(), answer.view());
         Box::new(refusal)
     }
@@ -205,7 +206,7 @@ impl<S: Store + 'static> Shared<S> {
 
     #[cold]
     fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Box<Response<Bytes>> {
-        let wire = Wire::of(request.headers());
+        let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let mut refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
@@ -231,6 +232,11 @@ impl<S: Store + 'static> Shared<S> {
         };
         self.show_revision(refusal.headers_mut(), answer);
         Box::new(refusal)
+    }
+
+    /// How a refusal is said.
+    fn wire<B>(&self, request: &Request<B>) -> Wire {
+        if self.for_proxies { Wire::Http } else { Wire::of(request.headers()) }
     }
 
     fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {
