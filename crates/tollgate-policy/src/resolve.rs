@@ -158,7 +158,7 @@ impl Policies {
                     }
                     Ok(None) => {}
                     Err(field) => {
-                        refused.get_or_insert_with(|| Refused::Missing { policy, field: *field });
+                        refused.get_or_insert(Refused::Missing { policy, field: *field });
                     }
                 }
             }

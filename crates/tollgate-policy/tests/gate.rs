@@ -717,9 +717,9 @@ fn an_answer_that_is_lent_says_what_one_that_is_kept_does() {
             assert_eq!(view.parts(), answer.parts());
             assert_eq!(view.limit(), answer.limit());
             assert_eq!(view.policy().map(|policy| &policy.name), Some(&"p".to_owned()));
-            view.decision().map(|decision| decision.remaining())
+            view.decision().map(tollgate::Decision::remaining)
         });
-        assert_eq!(told.unwrap(), answer.decision().map(|decision| decision.remaining()));
+        assert_eq!(told.unwrap(), answer.decision().map(tollgate::Decision::remaining));
     }
     assert_eq!(lent.counters()[0].1.total(Outcome::Denied), 1);
 }

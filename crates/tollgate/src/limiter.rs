@@ -319,8 +319,8 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(read.first()).await?)
     }
 
-    /// [`Limiter::check`] for one count of which the store has at hand what it takes, as memory has:
-    /// without waiting. Else nothing, and nothing was asked.
+    /// [`Limiter::check`] for one count of which the store has at hand what it takes, as memory
+    /// has: without waiting. Else nothing, and nothing was asked.
     ///
     /// It is the shortest way to a decision over limits of any kind: what is asked is lent, so that
     /// nothing is moved.

@@ -272,6 +272,7 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// The store has to be waited for.
+    #[allow(clippy::result_large_err)] // given back as it came, not a word about a failure
     pub fn ask_now(&self, looked: Looked) -> Result<Answer, Looked> {
         if !self.store().answers_at_once() {
             return Err(looked);
