@@ -355,6 +355,28 @@ fn receipts_that_a_snapshot_does_not_know_are_refused() {
     }
 }
 
+/// Where there was no room to remember more refunds, the oldest receipts give nothing; after a
+/// restart as well.
+#[test]
+fn receipts_that_had_to_be_forgotten_stay_so() {
+    let clock = ManualClock::at_micros(START_US);
+    let store = builder(&clock).max_bytes(0).build();
+    let first = Limiter::new("100/1h via gcra".parse().unwrap(), store);
+    let receipts: Vec<_> =
+        (0..16).map(|_| first.check_now("bob").unwrap().receipt().unwrap()).collect();
+    for receipt in receipts[8..].iter().rev() {
+        let _ = now(first.refund(receipt)).unwrap();
+    }
+    let file = file(&first);
+    let (store, seen) = builder(&clock).max_bytes(0).restore(&file[..]).unwrap();
+    assert_eq!((seen.subjects, seen.shared), (0, 1));
+    let second = Limiter::new(first.limits().clone(), store);
+    for receipt in &receipts {
+        assert!(now(first.refund(receipt)).unwrap().already);
+        assert!(now(second.refund(receipt)).unwrap().already);
+    }
+}
+
 /// A reset is remembered over a restart: what was charged before it gives nothing.
 #[test]
 fn a_reset_stays_a_reset() {

@@ -65,8 +65,8 @@ impl MemoryStore {
     /// All shards are locked while it writes, and checks wait: what is written is the store at one
     /// time, and of a check over several subjects it holds all or nothing. (A refund at work may
     /// be remembered as made before it has given anything back.) So save when the last question
-    /// was answered, or where a wait does no harm. Beside the store it takes some 130 KiB,
-    /// whatever the store holds.
+    /// was answered, or where a wait does no harm. Beside the store it takes 64 KiB and a list of
+    /// the limit sets in use.
     ///
     /// A snapshot holds the subjects in clear text: give the file permissions accordingly. Write
     /// another file, then rename it; a snapshot that was not written to its end is refused.

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+
 use super::*;
-use crate::{Limiter, ManualClock};
+use crate::{Ask, LimitSet, Limiter, ManualClock};
 
 const NOW_US: u64 = 1_000_000_000;
 
@@ -253,6 +255,110 @@ fn whatever_is_taken_can_be_worked_on() {
                 assert!(wait <= Duration::from_secs(3_601), "{wait:?}");
                 clock.advance(wait);
             }
+        }
+    }
+}
+
+/// A snapshot of a store with something of everything, and the parts that it is made of.
+fn real() -> (Vec<u8>, Vec<u8>) {
+    let clock = ManualClock::at_micros(NOW_US);
+    let store = MemoryStore::builder().clock(clock.clone()).max_bytes(3_000).build();
+    let limits = "5/10m via gcra, 3/1h via sliding_log, 9/1h precision 30m via sliding_window";
+    let limiter = Limiter::new(limits.parse().unwrap(), store);
+    let pair: LimitSet = "4/1h via fixed_window".parse().unwrap();
+    for subject in ["user:42", "a-subject-of-more-than-sixteen-bytes", "bob", "eve"] {
+        for limits in [limiter.limits(), &pair] {
+            let decision = limiter.check_now(Ask::new(subject).under(limits)).unwrap();
+            let receipt = decision.receipt().unwrap();
+            clock.advance(Duration::from_micros(7));
+            if subject == "eve" {
+                limiter.store().refund_now(&receipt).unwrap();
+                let subject = crate::Subject::literal(subject).unwrap();
+                limiter.store().reset_now(crate::Counted::new(&subject, limits));
+            }
+        }
+    }
+    for i in 0..20 {
+        let _ = limiter.check_now(format!("flood:{i}")).unwrap();
+    }
+    let mut file = Vec::new();
+    let saved = limiter.store().save(&mut file).unwrap();
+    assert!(saved.shared > 0 && saved.subjects > 0, "{saved:?}");
+    let parts = file[16..file.len() - 20].to_vec();
+    (file, parts)
+}
+
+fn sealed(parts: &[u8]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut out = ChunkWriter::begin(&mut file).unwrap();
+    out.put(parts).unwrap();
+    out.end().unwrap();
+    file
+}
+
+/// Asks a store for everybody that it may hold, in every way.
+fn work_on(store: &MemoryStore) {
+    let limits = "5/10m via gcra, 3/1h via sliding_log, 9/1h precision 30m via sliding_window";
+    let limiter = Limiter::new(limits.parse().unwrap(), store.clone());
+    for limits in [limits, "4/1h via fixed_window", "1/1m via gcra, 2/1h via sliding_log"] {
+        let limits: LimitSet = limits.parse().unwrap();
+        for subject in ["user:42", "a-subject-of-more-than-sixteen-bytes", "bob", "eve", "new"] {
+            let _ = limiter.peek_now(Ask::new(subject).under(&limits).cost(2)).unwrap();
+            let decision = limiter.check_now(Ask::new(subject).under(&limits)).unwrap();
+            if let Some(receipt) = decision.receipt() {
+                store.refund_now(&receipt).unwrap();
+            }
+            let subject = crate::Subject::literal(subject).unwrap();
+            store.inspect_now(&subject, &limits);
+            store.adjust_now(crate::Counted::new(&subject, &limits), 1);
+        }
+    }
+    store.sweep();
+    store.save(std::io::sink()).unwrap();
+}
+
+proptest! {
+    // Failures are printed with their input; they are not written into the tree.
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(3_000)
+    })]
+
+    /// Parts that were changed and sealed anew, as no damage does and somebody could: an error, or
+    /// a store that works.
+    #[test]
+    fn no_parts_make_a_panic(
+        changes in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0..5_u8, any::<u8>()),
+            1..4,
+        ),
+        now_us in prop_oneof![Just(NOW_US), Just(0), any::<u64>()],
+    ) {
+        let (file, mut parts) = real();
+        prop_assert_eq!(&sealed(&parts), &file);
+        for (at, how, byte) in changes {
+            let at = at.index(parts.len());
+            match how {
+                0 => parts[at] = byte,
+                1 => parts[at] ^= 1 << (byte % 8),
+                2 => parts.insert(at, byte),
+                3 => parts.truncate(at),
+                _ => {
+                    let until = (at + usize::from(byte)).min(parts.len());
+                    let again = parts[at..until].to_vec();
+                    parts.splice(at..at, again);
+                }
+            }
+            if parts.is_empty() {
+                break;
+            }
+        }
+        let file = sealed(&parts);
+        let clock = ManualClock::at_micros(now_us);
+        let builder = MemoryStore::builder().clock(clock).max_bytes(1 << 20);
+        match builder.restore(&file[..]) {
+            Ok((store, _)) => work_on(&store),
+            Err(error) => prop_assert!(error.at() <= file.len() as u64 && !error.what().is_empty()),
         }
     }
 }
