@@ -100,6 +100,19 @@ fn a_file_by_hand_is_taken() {
     assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 1);
 }
 
+/// A store with another number of shards has its subjects elsewhere, as one with another hash.
+#[test]
+fn another_number_of_shards_is_another_place() {
+    let mut begin = store_alike();
+    begin[6] = Long(512);
+    let owes = || vec![Long(NOW_US + 3_600_000_000), Long(0)];
+    let parts = [begin, PAIR.into(), shard(500).into(), entry("bob", owes()), end(1)];
+    let (store, restored) = restore(&join(parts)).unwrap();
+    assert_eq!((restored.subjects, restored.receipts), (1, false));
+    let limiter = Limiter::new("5/h via gcra".parse().unwrap(), store);
+    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 0);
+}
+
 #[test]
 fn nothing_is_believed() {
     let pair = || vec![Long(NOW_US + 7), Long(0)];
