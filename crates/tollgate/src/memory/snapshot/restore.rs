@@ -26,6 +26,10 @@ const MAX_CHARGES: u64 = 1 << 54;
 /// counted. An older one is that of another store.
 const MAX_ANCESTORS: usize = 1 << 10;
 
+/// How far a store of few bytes may have been over its bound: shared states are held whatever the
+/// bound, and there may be several sets of limits.
+const OVER_BYTES: usize = 1 << 20;
+
 /// What came of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -135,12 +139,7 @@ impl MemoryStoreBuilder {
             bytes: 0,
         };
         let mut restoring = Restoring {
-            allowed: if same_hash && bound as u64 >= file.bound {
-                // A store may hold a little more than its bound, and this one may have.
-                bound.max(usize::try_from(file.used).unwrap_or(usize::MAX))
-            } else {
-                bound
-            },
+            allowed: if same_hash { allowed(bound, &file) } else { bound },
             store,
             file,
             now,
@@ -156,6 +155,17 @@ impl MemoryStoreBuilder {
         }
         restoring.end(from)
     }
+}
+
+/// The bytes that a store with this bound may hold of a snapshot. A store holds a little more than
+/// its bound at times, and one that may hold as much as the other may hold that too; but not
+/// whatever a snapshot says.
+fn allowed(bound: usize, file: &StoreText) -> usize {
+    if (bound as u64) < file.bound {
+        return bound;
+    }
+    let used = usize::try_from(file.used).unwrap_or(usize::MAX);
+    used.min(bound.saturating_mul(2).saturating_add(OVER_BYTES)).max(bound)
 }
 
 /// What a snapshot says of the store that was saved.

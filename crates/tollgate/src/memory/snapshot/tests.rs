@@ -228,6 +228,20 @@ fn promises_take_no_room() {
     let most = [Tag(tag::SHARD), Small(0), Long(0), Small(u32::MAX), Small(9), Small(u32::MAX)];
     let file = join([store_alike(), most.into(), end(0)]);
     assert_eq!(restore(&file).unwrap_err().fault(), SnapshotFault::TooLarge);
+    // Nor that the store before held much.
+    for bound in [0, 1 << 20] {
+        let mut begin = store_alike();
+        (begin[2], begin[3]) = (Long(bound), Long(u64::MAX));
+        let many = (0..256).flat_map(|index| {
+            let [tag, _, forgotten, ..] = shard(index);
+            [tag, Small(index), forgotten, Small(u32::MAX), Small(u32::MAX), Small(u32::MAX)]
+        });
+        let file = join([begin, many.collect(), end(0)]);
+        let error = restore(&file).unwrap_err();
+        assert_eq!(error.fault(), SnapshotFault::TooLarge);
+        // The first of them is one too many.
+        assert_eq!(error.at(), 98);
+    }
     // A log of 2^64 events, of which the file holds 9,000: a megabyte has no room for twice that.
     let mut state = vec![Long(u64::MAX)];
     state.extend((0..9_000).flat_map(|i| [Long(NOW_US + i), Long(1)]));
