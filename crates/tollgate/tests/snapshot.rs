@@ -435,6 +435,8 @@ fn what_has_expired_is_left_out() {
     assert_eq!(first.store().subjects(), 1);
     let (second, seen) = restored("5/1s via gcra", &file, &clock);
     assert_eq!((seen.subjects, seen.expired, second.store().subjects()), (1, 0, 1));
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(restored("5/1s via gcra", &file, &clock).1.subjects, 1);
     clock.advance(Duration::from_secs(3));
     let (third, seen) = restored("5/1s via gcra", &file, &clock);
     assert_eq!((seen.subjects, seen.expired, third.store().subjects()), (0, 1, 0));
