@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::engine::Outcome;
-use tollgate::{Counted, Inspection, Limiter, Question, Receipt, Refund, Store, StoreError};
+use tollgate::{Limiter, MemoryStore};
 use tollgate_redis::RedisStore;
+use tollgate_server::AnyStore;
 use tollgate_sqlite::SqliteStore;
 
 use crate::args::{Place, Which};
@@ -20,12 +20,6 @@ use crate::input::shown;
 /// How long a command waits for Redis when the URL has no `deadline`: as long as for SQLite. A
 /// service gives up in 50 ms, but a person would rather wait than ask again.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The stores that a command can ask.
-pub(crate) enum AnyStore {
-    Sqlite(SqliteStore),
-    Redis(RedisStore),
-}
 
 /// A limiter over the store that was named, and what drives it.
 pub(crate) struct Counter {
@@ -71,6 +65,19 @@ impl Counter {
     }
 }
 
+/// The store of a service, in its runtime: memory when none is named.
+pub(crate) async fn of_service(url: Option<&str>) -> Result<AnyStore> {
+    let url = match url.filter(|url| !url.is_empty()) {
+        None | Some("memory://") => return Ok(AnyStore::Memory(MemoryStore::new())),
+        Some(url) => url,
+    };
+    match Named::read(Some(url))? {
+        Named::Sqlite(options) => Ok(AnyStore::Sqlite(SqliteStore::open_with(options)?)),
+        // A service gives up as fast as the store itself says, unless the URL does.
+        Named::Redis(_) => Ok(AnyStore::Redis(RedisStore::connect(url).await?)),
+    }
+}
+
 /// What Redis is waited for in: this thread, and none beside it.
 pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("no runtime can be started")
@@ -107,7 +114,7 @@ impl Named {
 
 /// What may be written instead.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
-                     `unix:///PATH`) and, for `replay`, `memory://`";
+                     `unix:///PATH`) and, for `serve` and `replay`, `memory://`";
 
 /// Whether URLs with this scheme name a Redis.
 pub(crate) fn is_redis(scheme: &str) -> bool {
@@ -120,50 +127,6 @@ pub(crate) fn redis_options(url: &str, deadline: Duration) -> Result<tollgate_re
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let said = query.split('&').any(|pair| pair.starts_with("deadline="));
     Ok(if said { options } else { options.deadline(deadline) })
-}
-
-impl Store for AnyStore {
-    fn identity(&self) -> u64 {
-        match self {
-            Self::Sqlite(store) => store.identity(),
-            Self::Redis(store) => store.identity(),
-        }
-    }
-
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.check(question).await,
-            Self::Redis(store) => store.check(question).await,
-        }
-    }
-
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.refund(receipt).await,
-            Self::Redis(store) => store.refund(receipt).await,
-        }
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.adjust(counted, delta).await,
-            Self::Redis(store) => store.adjust(counted, delta).await,
-        }
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.reset(counted).await,
-            Self::Redis(store) => store.reset(counted).await,
-        }
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        match self {
-            Self::Sqlite(store) => store.inspect(counted).await,
-            Self::Redis(store) => store.inspect(counted).await,
-        }
-    }
 }
 
 /// The file in the user's state folder, which is made when it is not there.

@@ -24,6 +24,7 @@ mod limit;
 mod limiter;
 mod memory;
 mod notation;
+mod receipt;
 mod store;
 pub mod strategy;
 mod subject;
@@ -44,5 +45,5 @@ pub use memory::{
 };
 pub use store::{Counted, Inspection, Question, Store};
 pub use strategy::{Strategy, Traits};
-pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, unescape_text};
+pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};
 pub use time::{MAX_PERIOD_US, Period, SKEW_US, Time};

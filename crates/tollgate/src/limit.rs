@@ -492,6 +492,12 @@ impl LimitSet {
         })))
     }
 
+    /// The policy that they are in.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.0.identity.split_once('>').map(|(policy, _)| policy)
+    }
+
     /// The limits, in declared order.
     #[must_use]
     pub fn limits(&self) -> &[Limit] {

@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 9] = [
+const MAY_USE: [(&str, &[&str]); 10] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -16,8 +16,20 @@ const MAY_USE: [(&str, &[&str]); 9] = [
     ("tollgate-lab", &["tollgate"]),
     ("tollgate-policy", &["tollgate"]),
     (
+        "tollgate-server",
+        &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-policy", "tollgate-tower"],
+    ),
+    (
         "tollgate-cli",
-        &["tollgate", "tollgate-sqlite", "tollgate-redis", "tollgate-lab", "tollgate-policy"],
+        &[
+            "tollgate",
+            "tollgate-sqlite",
+            "tollgate-redis",
+            "tollgate-lab",
+            "tollgate-policy",
+            "tollgate-server",
+            "tollgate-tower",
+        ],
     ),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),

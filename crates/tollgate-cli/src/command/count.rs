@@ -158,7 +158,7 @@ fn held_json(held: Inspection, peek: &Decision<'_>) -> Result<HeldJson> {
         words: held.words,
         logs: held.logs,
         fresh_at_us: held.fresh_at.as_micros(),
-        fresh_after: Wait::of(std::time::Duration::from_micros(left_us))?,
+        fresh_after: Wait(std::time::Duration::from_micros(left_us)),
         shared: held.shared,
     })
 }

@@ -58,8 +58,8 @@ impl DecisionJson {
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
-            retry_after: decision.retry_after().map(Wait::of).transpose()?,
-            reset_after: Wait::of(decision.reset_after())?,
+            retry_after: decision.retry_after().map(Wait),
+            reset_after: Wait(decision.reset_after()),
             binding: decision.binding().limit().to_string(),
             limits: decision
                 .reports()
@@ -82,8 +82,8 @@ impl ReportJson {
             limit: report.limit().to_string(),
             capacity: report.limit().capacity(),
             remaining: report.remaining(),
-            retry_after: report.retry_after().map(Wait::of).transpose()?,
-            reset_after: Wait::of(report.reset_after())?,
+            retry_after: report.retry_after().map(Wait),
+            reset_after: Wait(report.reset_after()),
             admits: report.admits(),
             carried: match report.carried() {
                 Carried::Same => "same",

@@ -8,6 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::Time;
+pub(crate) use tollgate_server::json::{Wait, duration};
 
 pub(crate) mod decision;
 
@@ -91,59 +92,6 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "note: {text}");
 }
 
-/// A wait for machines: a number of seconds with at most 6 decimals, and the same as text.
-#[derive(Debug, Serialize)]
-pub(crate) struct Wait {
-    seconds: Box<serde_json::value::RawValue>,
-    text: String,
-}
-
-impl Wait {
-    /// `duration`, rounded up to a whole microsecond. No float is involved.
-    pub(crate) fn of(duration: Duration) -> Result<Self> {
-        let us = micros(duration);
-        let seconds = decimal(us / 1_000_000, us % 1_000_000);
-        Ok(Self {
-            seconds: serde_json::value::RawValue::from_string(seconds)?,
-            text: self::duration(duration),
-        })
-    }
-}
-
-/// Whole microseconds, rounded up.
-fn micros(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000)
-}
-
-/// `whole.fraction`, the fraction in millionths, without trailing zeros.
-fn decimal(whole: u128, millionths: u128) -> String {
-    if millionths == 0 {
-        return whole.to_string();
-    }
-    let digits = format!("{millionths:06}");
-    format!("{whole}.{}", digits.trim_end_matches('0'))
-}
-
-/// A duration as people read it, exact to the microsecond and never rounded down: `1.5s`,
-/// `2m5s`, `3d4h`.
-pub(crate) fn duration(duration: Duration) -> String {
-    const UNITS: [(&str, u128); 3] =
-        [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000)];
-    let mut us = micros(duration);
-    let mut text = String::new();
-    for (unit, length) in UNITS {
-        if us >= length {
-            text.push_str(&format!("{}{unit}", us / length));
-            us %= length;
-        }
-    }
-    if us > 0 || text.is_empty() {
-        text.push_str(&decimal(us / 1_000_000, us % 1_000_000));
-        text.push('s');
-    }
-    text
-}
-
 /// A store's time as people read it, in UTC.
 pub(crate) fn time(us: u64) -> String {
     i64::try_from(us)
@@ -166,44 +114,12 @@ pub(crate) fn count(number: u64, one: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::{prop_assert_eq, proptest};
-
     use super::*;
-
-    #[test]
-    fn durations_are_exact_and_round_up() {
-        for (nanos, text) in [
-            (0, "0s"),
-            (1, "0.000001s"),
-            (1_500_000_000, "1.5s"),
-            (1_500_000_001, "1.500001s"),
-            (60_000_000_000, "1m"),
-            (125_000_000_000, "2m5s"),
-            (3_600_000_000_001, "1h0.000001s"),
-            (273_600_000_000_000, "3d4h"),
-        ] {
-            assert_eq!(duration(Duration::from_nanos(nanos)), text);
-        }
-        let json = serde_json::to_string(&Wait::of(Duration::from_micros(1_500_000)).unwrap());
-        assert_eq!(json.unwrap(), r#"{"seconds":1.5,"text":"1.5s"}"#);
-    }
 
     #[test]
     fn times_are_in_utc() {
         assert_eq!(time(0), "1970-01-01T00:00:00Z");
         assert_eq!(time(1_500_000), "1970-01-01T00:00:01.5Z");
         assert_eq!(time(u64::MAX), "18446744073709551615 us after the epoch");
-    }
-
-    proptest! {
-        #[test]
-        fn seconds_say_the_same_number(us in 0_u64..=1 << 53) {
-            let wait = Wait::of(Duration::from_micros(us)).unwrap();
-            let text = wait.seconds.get();
-            let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-            let back = whole.parse::<u64>().unwrap() * 1_000_000
-                + format!("{fraction:0<6}").parse::<u64>().unwrap();
-            prop_assert_eq!(back, us);
-        }
     }
 }

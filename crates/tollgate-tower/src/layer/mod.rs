@@ -79,6 +79,8 @@ pub(crate) struct Shared<S> {
     answers: Answers,
     show_revision: bool,
     retry_when_unavailable: Duration,
+    /// Answers for another's request, to a proxy: in the terms of HTTP, whatever that request is.
+    for_proxies: bool,
     charging: Charging,
     cards: Cards,
     mistakes: Mistakes,
@@ -121,6 +123,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
             expose: false,
             show_revision: false,
             retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
+            for_proxies: false,
             charging: Charging::default(),
             told: None,
         }
@@ -130,7 +133,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
     /// requests of their own to a service behind these limits, with the extensions of the one they
     /// handle. Otherwise those would pass as the same request, uncounted.
     pub fn forget(&self, extensions: &mut Extensions) {
-        service::forget::<S>(extensions);
+        service::forget(extensions);
     }
 
     /// The gate: its counters, its policies, its store.
@@ -189,6 +192,7 @@ pub struct Builder<S> {
     expose: bool,
     show_revision: bool,
     retry_when_unavailable: Duration,
+    for_proxies: bool,
     charging: Charging,
     told: Option<Told>,
 }
@@ -259,6 +263,14 @@ impl<S: Store + 'static> Builder<S> {
         Self { retry_when_unavailable: after, ..self }
     }
 
+    /// Answers a proxy that asks whether a request of its client may go on. Then a refusal is one
+    /// of HTTP also where that request is one of gRPC, whose refusals have the status 200: a proxy
+    /// would take that for a yes. And policies may look at fields that this front does not tell,
+    /// since others ask the same gate: such a field is absent, and the mistake is reported.
+    pub fn for_proxies(self) -> Self {
+        Self { for_proxies: true, ..self }
+    }
+
     /// Gives the charge back when this says so of a response, and when the service ended with an
     /// error.
     pub fn refund_when(
@@ -298,6 +310,7 @@ impl<S: Store + 'static> Builder<S> {
             front: self.front,
             show_revision: self.show_revision,
             retry_when_unavailable: self.retry_when_unavailable,
+            for_proxies: self.for_proxies,
             charging: self.charging,
             cards: Cards::default(),
             mistakes: Mistakes::new(self.told),
@@ -305,7 +318,10 @@ impl<S: Store + 'static> Builder<S> {
             newest: AtomicU64::new(revision.number),
         };
         shared.cards.make(&policies, revision.number);
-        if let Some(field) = shared.not_told(&policies).first() {
+        let not_told = shared.not_told(&policies);
+        if shared.for_proxies && !not_told.is_empty() {
+            shared.mistakes.report_anew(&Mistake::NotTold(not_told));
+        } else if let Some(field) = not_told.first() {
             return Err(ParseError::whole(
                 &field.to_string(),
                 format!("policies look at `{field}`, and this layer does not tell it"),

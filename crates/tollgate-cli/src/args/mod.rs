@@ -8,6 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate::Strategy;
 
+mod serve;
+
+pub(crate) use serve::{Family, LogForm, Serve};
+
 /// Exact rate limiting, from a shell.
 ///
 /// A limit is written as people say it: `10/s`, `120/m, 240/h`, `100/s burst 200 via token_bucket`,
@@ -24,6 +28,24 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// The service: answers over HTTP, for programs and for proxies
+    ///
+    /// Without arguments it counts in memory by a small demo policy, and prints what to try. Ctrl-C
+    /// and SIGTERM end it: it finishes what it has begun, and exits with 0.
+    #[command(
+        after_help = "Example: tollgate serve --config policies.toml --store redis://127.0.0.1"
+    )]
+    #[command(after_long_help = "Examples:
+  tollgate serve
+  tollgate serve --config policies.toml --listen 0.0.0.0:8700 --trust 10.0.0.0/8
+  tollgate serve --config policies.toml --store sqlite:///var/lib/tollgate/counts.db
+  tollgate serve --listen unix:/run/tollgate.sock --admin off --log json
+
+From the environment, so that no process list shows them:
+  TOLLGATE_ADMIN_TOKEN   what administrators send, 16 bytes or more
+  TOLLGATE_RECEIPT_KEY   what receipts are signed with, 32 bytes or more; one for all instances
+  TOLLGATE_KEY_SECRET    what API keys are hashed with, 16 bytes or more")]
+    Serve(Box<Serve>),
     /// Ask, and charge when every limit admits
     ///
     /// Exits with 0 when admitted, 1 when not yet, 3 when never (the cost is above a limit's
@@ -411,6 +433,13 @@ pub(crate) enum Bench {
     /// Exits with 0 also where a figure misses its bar: a busy machine is no error.
     #[command(after_help = "Example: tollgate bench redis --store redis://127.0.0.1:6379")]
     Redis(BenchRedis),
+    /// The service beside a peer, beside bare scripts on Redis, and behind nginx
+    ///
+    /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
+    /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
+    /// and left out. Each figure is the median of runs in turns.
+    #[command(after_help = "Example: tollgate bench server --seconds 5")]
+    Server(BenchServer),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {
@@ -458,6 +487,26 @@ pub(crate) struct BenchSqlite {
     /// The directory of the two new files [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchServer {
+    /// How many subjects
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) subjects: u32,
+
+    /// How long a run takes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
 
     /// Print one JSON object
     #[arg(long)]

@@ -1,0 +1,102 @@
+//! The words of `serve`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// The policies: `.toml`, `.yaml` or `.yml`; read again when the file changes, and on SIGHUP
+    /// [default: ten requests in ten seconds for each address]
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where counts live: `memory://`, `sqlite://PATH`, or `redis://[USER:PASSWORD@]HOST:PORT`,
+    /// `rediss://` for TLS, `unix:///PATH` [default: memory]
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
+    /// Where clients ask: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
+    /// several
+    #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]
+    pub(crate) listen: Vec<String>,
+
+    /// Where administrators do; `off` for nowhere. Beyond loopback TOLLGATE_ADMIN_TOKEN must be
+    /// set
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]
+    pub(crate) admin: String,
+
+    /// Whose forwarded headers are believed by `/v1/auth`, besides this machine's: `10.0.0.0/8`;
+    /// repeat it
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub(crate) trust: Vec<String>,
+
+    /// The header in which a trusted proxy names the client: `x-forwarded-for` and `forwarded` are
+    /// lists, any other has one address
+    #[arg(long, value_name = "NAME", default_value = "x-forwarded-for")]
+    pub(crate) client_header: String,
+
+    /// Which headers of a trusted proxy tell the request that `/v1/auth` is about
+    #[arg(long, value_enum, value_name = "FAMILY", default_value_t = Family::Either)]
+    pub(crate) forwarded: Family,
+
+    /// The header that names the user, for `/v1/auth`. Your proxy must write over what clients send
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user_header: Option<String>,
+
+    /// The header that has the API key, for `/v1/auth`; `authorization` is a bearer token. Keys are
+    /// hashed, with TOLLGATE_KEY_SECRET when it is set
+    #[arg(long, value_name = "NAME")]
+    pub(crate) api_key_header: Option<String>,
+
+    /// A certificate in PEM: then clients come with TLS
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+
+    /// Its private key in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+
+    /// How many connections are open at once
+    #[arg(long, value_name = "N", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) max_connections: u32,
+
+    /// How long a connection may be idle
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    pub(crate) idle_timeout: String,
+
+    /// How long requests are taken after a signal, with `/readyz` saying no
+    #[arg(long, value_name = "DURATION", default_value = "0")]
+    pub(crate) linger: String,
+
+    /// How long what was begun may take at the end
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(crate) grace: String,
+
+    /// How logs are written, to stderr
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
+    pub(crate) log: LogForm,
+}
+
+/// Which headers tell a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Family {
+    /// Whichever is there; both are refused
+    Either,
+    /// X-Original-URI and X-Original-Method, as nginx by custom
+    Original,
+    /// X-Forwarded-Uri, -Method and -Host, as Traefik and Caddy
+    Forwarded,
+    /// None: the request itself is judged
+    Nothing,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LogForm {
+    /// A line for people
+    Text,
+    /// One JSON object a line
+    Json,
+}

@@ -1,0 +1,277 @@
+//! `serve`: the service.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use sd_notify::NotifyState;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tollgate_policy::{Format, Gate, Policies, Reload, Watcher};
+use tollgate_server::{Address, AnyStore, AuthOptions, Bounds, Forwarded, Options, Server, Tls};
+use tollgate_tower::identity::{AddressHeader, Networks};
+
+use crate::args::{Family, LogForm, Serve};
+use crate::input::wait;
+use crate::show::{Output, duration};
+use crate::store::of_service;
+
+/// What is counted by when no file is given.
+const DEMO: &str = include_str!("../../../../examples/policies/demo.toml");
+
+/// How often what is fresh in memory is looked for, in pieces.
+const SWEEP: Duration = Duration::from_millis(100);
+
+/// The files that a service keeps for itself beside those of connections.
+const OWN_FILES: u64 = 64;
+
+pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
+    let options = options(args)?;
+    let policies = match &args.config {
+        Some(path) => Policies::load(path).map_err(|problems| anyhow!("{problems}"))?,
+        None => Policies::parse_named("demo.toml", DEMO, Format::Toml)
+            .map_err(|problems| anyhow!("{problems}"))?,
+    };
+    log(args.log)?;
+    let runtime = Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("tollgate")
+        .build()
+        .context("no runtime can be started")?;
+    runtime.block_on(run(args, options, policies, out))
+}
+
+async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Output) -> Result<u8> {
+    // Before anything serves: a signal that comes early must not be lost.
+    let mut signals = Signals::new()?;
+    let store = of_service(args.store.as_deref()).await?;
+    if let AnyStore::Memory(store) = &store {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(SWEEP);
+            loop {
+                ticks.tick().await;
+                store.sweep_some();
+            }
+        });
+    }
+    let gate = Gate::new(policies, store)?;
+    let server = Server::start(gate.clone(), options).await?;
+    let _watcher = args.config.as_deref().map(|path| watch(&gate, path)).transpose()?;
+    introduce(args, &gate, &server, out)?;
+    tell_systemd(&[NotifyState::Ready]);
+    loop {
+        match signals.next().await {
+            Said::End(name) => {
+                tracing::info!(target: "tollgate", "{name}: ending");
+                tell_systemd(&[NotifyState::Stopping]);
+                break;
+            }
+            Said::Reload => reload(&gate, args.config.as_deref()),
+        }
+    }
+    // A second signal is a person who does not want to wait.
+    let stopping = tokio::select! {
+        stopping = server.end() => stopping,
+        () = signals.end() => {
+            tracing::warn!(target: "tollgate", "ended at once, by a second signal");
+            return Ok(130);
+        }
+    };
+    tracing::info!(
+        target: "tollgate",
+        cut = stopping.cut,
+        "ended in {}",
+        duration(Duration::from_millis(u64::try_from(stopping.took.as_millis())?))
+    );
+    Ok(0)
+}
+
+/// Where a supervisor waits to be told; without one nothing happens.
+fn tell_systemd(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(target: "tollgate", "systemd cannot be told: {error}");
+    }
+}
+
+/// What the arguments and the environment say.
+fn options(args: &Serve) -> Result<Options> {
+    let listen: Result<Vec<Address>, _> = args.listen.iter().map(|text| text.parse()).collect();
+    let mut options = Options::new(listen?);
+    options.admin = match args.admin.as_str() {
+        "off" => None,
+        text => Some(text.parse()?),
+    };
+    options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
+    options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
+    options.config.clone_from(&args.config);
+    options.auth = auth(args)?;
+    options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
+    let mut bounds = Bounds::default();
+    bounds.idle = wait(&args.idle_timeout)?;
+    bounds.connections = connections(args.max_connections)?;
+    options.bounds = bounds;
+    options.linger = wait(&args.linger)?;
+    options.grace = wait(&args.grace)?;
+    Ok(options)
+}
+
+fn auth(args: &Serve) -> Result<AuthOptions> {
+    let mut auth = AuthOptions::default();
+    if !args.trust.is_empty() {
+        let all = format!("127.0.0.0/8, ::1/128, {}", args.trust.join(", "));
+        auth.trust = all.parse::<Networks>()?;
+    }
+    auth.client_header = match args.client_header.to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => AddressHeader::XForwardedFor,
+        "forwarded" => AddressHeader::Forwarded,
+        other => AddressHeader::single(other)?,
+    };
+    auth.forwarded = match args.forwarded {
+        Family::Either => Forwarded::Either,
+        Family::Original => Forwarded::Original,
+        Family::Forwarded => Forwarded::Forwarded,
+        Family::Nothing => Forwarded::Nothing,
+    };
+    auth.user_header.clone_from(&args.user_header);
+    auth.api_key_header.clone_from(&args.api_key_header);
+    Ok(auth)
+}
+
+/// A secret of the environment; one that is empty is a mistake, and not the same as none.
+fn secret(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(text) if text.is_empty() => {
+            bail!("{name} is set and empty: give it a value or unset it")
+        }
+        Ok(text) => Ok(Some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name} is not UTF-8"),
+    }
+}
+
+/// How many connections there can be: the system's bound for files is raised as far as it goes.
+fn connections(wanted: u32) -> Result<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let files = getrlimit(Resource::Nofile);
+    let enough = u64::from(wanted) + OWN_FILES;
+    if files.current.is_some_and(|current| current < enough) {
+        let most = files.maximum.map_or(enough, |maximum| maximum.min(enough));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: files.maximum })
+            .context("the number of files that this process may open cannot be raised")?;
+        let left = most.saturating_sub(OWN_FILES).max(1);
+        return Ok(usize::try_from(left.min(u64::from(wanted)))?);
+    }
+    Ok(usize::try_from(wanted)?)
+}
+
+fn log(form: LogForm) -> Result<()> {
+    use std::io::IsTerminal as _;
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .with_max_level(tracing::Level::INFO);
+    let started = match form {
+        LogForm::Text => builder.try_init(),
+        LogForm::Json => builder.json().flatten_event(true).try_init(),
+    };
+    started.map_err(|error| anyhow!("logs cannot be written: {error}"))
+}
+
+fn watch(gate: &Gate<AnyStore>, path: &Path) -> Result<Watcher> {
+    let watcher = gate.watch(path, |reload| match reload {
+        Reload::Replaced { .. } => tracing::info!(target: "tollgate", "{reload}"),
+        Reload::Broken(_) => tracing::error!(target: "tollgate", "{reload}"),
+        _ => tracing::warn!(target: "tollgate", "{reload}"),
+    });
+    watcher.map_err(|problems| anyhow!("{problems}"))
+}
+
+fn reload(gate: &Gate<AnyStore>, path: Option<&Path>) {
+    let Some(path) = path else {
+        tracing::warn!(target: "tollgate", "SIGHUP: there is no file to read again");
+        return;
+    };
+    match Policies::load(path) {
+        Ok(policies) if policies.hash() == gate.policies().hash() => {
+            tracing::info!(target: "tollgate", "SIGHUP: the policies have not changed");
+        }
+        Ok(policies) => {
+            let revision = gate.replace(policies);
+            tracing::info!(target: "tollgate", "SIGHUP: policies of revision {revision}");
+        }
+        Err(problems) => {
+            tracing::error!(target: "tollgate", "SIGHUP: the old policies count on: {problems}");
+        }
+    }
+}
+
+/// Says what serves where, and what to try.
+fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Output) -> Result<()> {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let url = |address: &Address| match address {
+        Address::Unix(path) => format!("unix:{}", path.display()),
+        other => format!("{scheme}://{other}"),
+    };
+    let policies = match &args.config {
+        Some(path) => path.display().to_string(),
+        None => "a demo: 10 requests in 10 s for each address (--config FILE for yours)".to_owned(),
+    };
+    let listening: Vec<String> = server.addresses().iter().map(url).collect();
+    let admin = server.admin().map_or("off".to_owned(), |address| format!("http://{address}"));
+    out.line(format!("listening  {}", listening.join(", ")))?;
+    out.line(format!("admin      {admin}"))?;
+    out.line(format!("store      {}", gate.store().kind()))?;
+    out.line(format!("policies   {policies}"))?;
+    let Some(Address::Tcp(_)) = server.addresses().first() else { return Ok(()) };
+    let first = &listening[0];
+    let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
+    out.line(format!(
+        "
+try
+  {curl} -s {first}/v1/check -d '{{\"subject\": \"user:42\", \"limit\": \"3/10s\"}}'
+  {curl} -s {first}/v1/check -d '{{\"fields\": {{\"ip\": \"192.0.2.7\"}}}}'
+  {curl} -si {first}/v1/auth
+  {curl} -s {first}/"
+    ))
+}
+
+/// The signals that a service listens to.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+/// What a signal says.
+enum Said {
+    End(&'static str),
+    Reload,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let take = |kind| signal(kind).context("signals cannot be listened to");
+        Ok(Self {
+            interrupt: take(SignalKind::interrupt())?,
+            terminate: take(SignalKind::terminate())?,
+            hangup: take(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Said {
+        tokio::select! {
+            _ = self.interrupt.recv() => Said::End("SIGINT"),
+            _ = self.terminate.recv() => Said::End("SIGTERM"),
+            _ = self.hangup.recv() => Said::Reload,
+        }
+    }
+
+    /// Until one says to end.
+    async fn end(&mut self) {
+        while let Said::Reload = self.next().await {}
+    }
+}

@@ -1,0 +1,210 @@
+//! What is asked of a gate other than for a request that policies decide: a look that changes
+//! nothing, one policy by its name, limits that the caller brings, and corrections.
+
+use core::time::Duration;
+
+use arc_swap::Guard;
+use tollgate::{Ask, Decision, Error, Inspection, Receipt, Refund, Store};
+
+use super::answer::{Answered, Authority, Outcome, Said, Trouble};
+use super::observe::Counters;
+use super::{Answer, Gate, Looked, failed};
+use crate::field::Fields;
+use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
+use crate::pattern::Condition;
+use crate::policies::Policies;
+use crate::resolve::Parts;
+
+/// What holds for limits that a caller brings, as a policy says it for its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Terms {
+    /// The answer when the store cannot answer.
+    pub on_failure: OnFailure,
+    /// How long the store may take.
+    pub deadline: Duration,
+}
+
+impl Terms {
+    /// This failure rule, and the usual deadline.
+    #[must_use]
+    pub fn new(on_failure: OnFailure) -> Self {
+        Self { on_failure, deadline: DEFAULT_DEADLINE }
+    }
+
+    /// How long the store may take.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+}
+
+impl<S: Store> Gate<S> {
+    /// As [`Gate::look`], for one policy by its name: its conditions are not looked at, its other
+    /// parts are. Nothing when there is none of this name.
+    ///
+    /// A policy in shadow is looked at as it is everywhere: it is asked, and never denies.
+    #[must_use]
+    pub fn look_named(&self, policy: &str, fields: &dyn Fields) -> Option<Looked> {
+        let mut looked = self.begin();
+        let place = looked.live.policies.place_of(policy)?;
+        looked.matched = looked.live.policies.matched_alone(place);
+        looked.prepare(fields);
+        Some(looked)
+    }
+
+    /// What the policies would say to a request, and changes nothing: no count, no counter, no
+    /// word to the observer. Policies in shadow are not asked.
+    pub async fn peek(&self, looked: Looked) -> Answer {
+        let Looked { live, asked, .. } = looked;
+        let (live, plan) = (Guard::into_inner(live), asked.plan);
+        let said = match plan.question(&live) {
+            Some(ask) => {
+                let result = self.0.limiter.peek_within(plan.deadline, ask).await;
+                Some(Said::of_store(&plan, result).into_owned())
+            }
+            None => asked.early.map(|early| *early),
+        };
+        let (parts, said, shadows) = (plan.parts, said.unwrap_or_default(), Vec::new());
+        Answer(Box::new(Answered { live, parts, said, shadows }))
+    }
+
+    /// Asks under limits that the caller brings, and charges when all of them admit. No policy is
+    /// looked at, so counts are those of the same limits on the command line and in programs.
+    ///
+    /// # Errors
+    /// An ask that makes no sense, as a cost of 0. A store that cannot answer is no error: the
+    /// failure rule of `terms` answers.
+    pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer, Error> {
+        let started = self.started();
+        let result = self.0.limiter.check_within(terms.deadline, ask).await;
+        let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
+        let Answered { live, said, .. } = &*answer.0;
+        self.0.brought.add(said.outcome, said.authority);
+        let what = (said.outcome, said.authority);
+        let duration = started.map(|started| started.elapsed());
+        self.0.tell(live, None, what, said.decision.as_ref(), duration);
+        Ok(answer)
+    }
+
+    /// What [`Gate::check_limits`] would say; changes and counts nothing.
+    ///
+    /// # Errors
+    /// As [`Gate::check_limits`].
+    pub async fn peek_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer, Error> {
+        let result = self.0.limiter.peek_within(terms.deadline, ask).await;
+        self.conclude_limits(result.map(Decision::into_owned), terms)
+    }
+
+    fn conclude_limits(
+        &self,
+        result: Result<Decision<'static>, Error>,
+        terms: Terms,
+    ) -> Result<Answer, Error> {
+        let mut said = Said::default();
+        match result {
+            Ok(decision) => {
+                said.outcome = Outcome::of(decision.verdict());
+                said.authority = Authority::Store;
+                said.decision = Some(decision);
+            }
+            Err(error @ Error::Store(_)) => {
+                said.outcome = failed(terms.on_failure);
+                said.authority = Authority::FailureRule;
+                said.trouble = Some(Trouble::Error(error));
+            }
+            Err(error) => return Err(error),
+        }
+        let (live, parts, shadows) = (self.0.live.load_full(), Parts::new(), Vec::new());
+        Ok(Answer(Box::new(Answered { live, parts, said, shadows })))
+    }
+
+    /// How often each outcome was under limits that callers brought.
+    #[must_use]
+    pub fn counters_of_limits(&self) -> &Counters {
+        &self.0.brought
+    }
+
+    /// Gives back what a receipt says was charged, once.
+    ///
+    /// # Errors
+    /// A receipt of another store; or the store could not answer.
+    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<Refund, Error> {
+        self.0.limiter.refund(receipt).await
+    }
+
+    /// Forgets a count. True when there was one.
+    ///
+    /// # Errors
+    /// A subject that is none; or the store could not answer.
+    pub async fn reset(&self, ask: Ask<'_>) -> Result<bool, Error> {
+        self.0.limiter.reset(ask).await
+    }
+
+    /// Gives units back, or takes them when negative: the change of `remaining` per limit.
+    ///
+    /// # Errors
+    /// As `Limiter::adjust`.
+    pub async fn adjust(&self, ask: Ask<'_>, delta: i64) -> Result<Vec<i64>, Error> {
+        self.0.limiter.adjust(ask, delta).await
+    }
+
+    /// What is held for a count.
+    ///
+    /// # Errors
+    /// As [`Gate::reset`].
+    pub async fn inspect(&self, ask: Ask<'_>) -> Result<Option<Inspection>, Error> {
+        self.0.limiter.inspect(ask).await
+    }
+}
+
+impl Looked {
+    /// Asks for so many units, in place of one. Nothing is changed when a policy that applies has a
+    /// cost of its own: then two would say what the request costs.
+    ///
+    /// # Errors
+    /// The policy that has one.
+    pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
+        let Self { live, matched, asked, shadows, .. } = self;
+        let places = matched.enforced.iter().chain(&matched.shadows).copied();
+        let own = |policy: &&Policy| policy.cost != Cost::Fixed(1);
+        let found = places.filter_map(|place| live.policies.policy(place)).find(own);
+        if let Some(policy) = found {
+            return Err(Box::new(policy.clone()));
+        }
+        for asked in core::iter::once(asked).chain(shadows.iter_mut().map(|(_, asked)| asked)) {
+            asked.plan.cost = units;
+        }
+        Ok(())
+    }
+}
+
+/// How one policy stands to a request.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Standing<'p> {
+    /// The policy.
+    pub policy: &'p Policy,
+    /// The first of its conditions that does not hold; none when all do.
+    pub fails: Option<&'p Condition>,
+    /// Whether it is asked: all its conditions hold, and no policy before it is the only one that
+    /// counts.
+    pub applies: bool,
+}
+
+impl Policies {
+    /// How every policy stands to a request, in their order.
+    #[must_use]
+    pub fn standings(&self, fields: &dyn Fields) -> Vec<Standing<'_>> {
+        let matched = self.matched(fields);
+        let applies =
+            |place: &usize| matched.enforced.contains(place) || matched.shadows.contains(place);
+        let each = self.policies().iter().enumerate();
+        each.map(|(place, policy)| Standing {
+            policy,
+            fails: policy.when.iter().find(|condition| !condition.holds(fields)),
+            applies: applies(&place),
+        })
+        .collect()
+    }
+}

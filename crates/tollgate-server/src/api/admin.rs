@@ -1,0 +1,190 @@
+//! The admin front: corrections, on a listener of its own.
+
+use core::future::Future;
+use core::pin::Pin;
+use std::sync::Arc;
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::{HeaderMap, Method, Request, StatusCode};
+use hyper::body::Incoming;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::Sha256;
+use tollgate_policy::Problems;
+
+use super::check::{ask, json, of_ask};
+use super::problem::Problem;
+use super::question::{Limits, Text, read_one, said};
+use super::{Api, Reply, body, not_found};
+use crate::listen::{Answering, Caller, Explain};
+
+/// The fewest bytes of a token.
+pub(crate) const MIN_TOKEN_BYTES: usize = 16;
+
+/// Reads the policies again: their revision, or what is wrong with the file.
+pub(crate) type Reload = Box<dyn Fn() -> Result<String, ReloadError> + Send + Sync>;
+
+/// Why policies were not read again.
+#[derive(Debug)]
+pub(crate) enum ReloadError {
+    /// There is no file: the demo policy.
+    NoFile,
+    /// What is wrong with it; the old ones count.
+    Problems(Box<Problems>),
+}
+
+/// The front for administrators.
+pub(crate) struct Admin {
+    pub(crate) api: Arc<Api>,
+    pub(crate) token: Option<String>,
+    pub(crate) reload: Reload,
+}
+
+/// Whose count.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which<'a> {
+    #[serde(borrow, default, deserialize_with = "said")]
+    policy: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    subject: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    limit: Option<Limits<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    on: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    shard: Option<Text<'a>>,
+    /// Of an adjustment.
+    #[serde(default, deserialize_with = "said")]
+    by: Option<i64>,
+}
+
+#[derive(Serialize)]
+struct Held {
+    held: Option<HeldJson>,
+}
+
+/// What is held for a count.
+#[derive(Serialize)]
+struct HeldJson {
+    written_under: String,
+    words: Vec<u64>,
+    logs: Vec<Vec<(u64, u64)>>,
+    fresh_at_us: u64,
+    shared: bool,
+}
+
+type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send + 'a>>;
+
+impl Answering for Admin {
+    const EXPLAIN: Explain = super::problem::explain;
+
+    async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+        if !self.knows(request.headers()) {
+            caller.has_said_all();
+            let problem = Problem::new(
+                StatusCode::UNAUTHORIZED,
+                "this takes `Authorization: Bearer TOKEN`, the token of TOLLGATE_ADMIN_TOKEN",
+            );
+            let mut response = problem.response();
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return response;
+        }
+        let answered: Answered<'_> = Box::pin(self.route(request, caller));
+        answered.await.unwrap_or_else(|problem| problem.response())
+    }
+}
+
+impl Admin {
+    /// Whether a request may ask: compared by keyed hashes, so that time tells nothing.
+    fn knows(&self, headers: &HeaderMap) -> bool {
+        let Some(token) = &self.token else { return true };
+        let mut said = headers.get_all(AUTHORIZATION).iter();
+        let (Some(value), None) = (said.next(), said.next()) else { return false };
+        let Some((scheme, said)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
+            return false;
+        };
+        let Ok(key) = Hmac::<Sha256>::new_from_slice(token.as_bytes()) else { return false };
+        let [mut mine, mut theirs] = [key.clone(), key];
+        mine.update(token.as_bytes());
+        theirs.update(said.trim_start().as_bytes());
+        let mine = mine.finalize().into_bytes();
+        scheme.eq_ignore_ascii_case("bearer") && theirs.verify_slice(&mine).is_ok()
+    }
+
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller<'_>,
+    ) -> Result<Reply, Problem> {
+        let path = request.uri().path().to_owned();
+        let known = ["inspect", "reset", "adjust", "reload"];
+        let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
+        let Some(act) = act else {
+            return match &*path {
+                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, caller).await,
+                _ => Err(not_found(&path)),
+            };
+        };
+        if request.method() != Method::POST {
+            return Ok(Problem::method("POST"));
+        }
+        let body = body::whole(request, &caller).await?;
+        if act == "reload" {
+            return self.reload();
+        }
+        let Which { policy, subject, limit, on, shard, by } = read_one(&body)?;
+        if by.is_some() != (act == "adjust") {
+            return Err(match by {
+                Some(_) => Problem::bad("only an adjustment has a `by`"),
+                None => Problem::bad("by how many units? `by` is missing: 5 gives, -5 takes"),
+            }
+            .at("by"));
+        }
+        let mut parts = self.api.checks.parts(subject, limit, on)?;
+        if let Some(Text(policy)) = &policy {
+            for (_, limits) in &mut parts {
+                let within = limits.clone().in_policy(policy);
+                *limits = within.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
+            }
+        }
+        let (gate, ask) = (&self.api.checks.gate, ask(&parts, shard)?);
+        tracing::info!(target: "tollgate", act, "an administrator changes or looks at a count");
+        let refused = |error: tollgate::Error| of_ask(&error);
+        match act {
+            "inspect" => {
+                let held = gate.inspect(ask).await.map_err(refused)?.map(|held| HeldJson {
+                    written_under: held.written_under,
+                    words: held.words,
+                    logs: held.logs,
+                    fresh_at_us: held.fresh_at.as_micros(),
+                    shared: held.shared,
+                });
+                Ok(json(&Held { held }))
+            }
+            "reset" => {
+                let was_there = gate.reset(ask).await.map_err(refused)?;
+                Ok(json(&serde_json::json!({ "was_there": was_there })))
+            }
+            _ => {
+                let changed = gate.adjust(ask, by.unwrap_or(0)).await.map_err(refused)?;
+                Ok(json(&serde_json::json!({ "changed": changed })))
+            }
+        }
+    }
+
+    fn reload(&self) -> Result<Reply, Problem> {
+        match (self.reload)() {
+            Ok(revision) => Ok(json(&serde_json::json!({ "revision": revision }))),
+            Err(ReloadError::NoFile) => Err(Problem::new(
+                StatusCode::CONFLICT,
+                "these are the policies of the demo: there is no file to read again",
+            )),
+            Err(ReloadError::Problems(problems)) => Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                format!("the old policies count on: {problems}"),
+            )),
+        }
+    }
+}

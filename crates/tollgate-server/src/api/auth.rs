@@ -1,0 +1,221 @@
+//! `/v1/auth`: whether a request that a proxy asks about may go on.
+
+use core::convert::Infallible;
+use core::future::{Ready, ready};
+use core::task::{Context, Poll};
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tollgate::ParseError;
+use tollgate_policy::Gate;
+use tollgate_tower::identity::{AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks};
+use tollgate_tower::{Mistake, Tollgate, TollgateLayer};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use super::problem::Problem;
+use super::query::Query;
+use crate::store::AnyStore;
+
+/// Which headers of a proxy tell the request that it asks about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Forwarded {
+    /// Whichever of the two families is there; both in one request are refused, since a client may
+    /// have sent the one that its proxy does not write over.
+    #[default]
+    Either,
+    /// `X-Original-URI` and `X-Original-Method`, as nginx by custom.
+    Original,
+    /// `X-Forwarded-Uri`, `X-Forwarded-Method` and `X-Forwarded-Host`, as Traefik and Caddy.
+    Forwarded,
+    /// None: each request is judged itself.
+    Nothing,
+}
+
+/// How requests of proxies are read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct AuthOptions {
+    /// Whose headers are believed.
+    pub trust: Networks,
+    /// The header in which they name the client.
+    pub client_header: AddressHeader,
+    /// Which headers tell the request.
+    pub forwarded: Forwarded,
+    /// The header that names the user.
+    pub user_header: Option<String>,
+    /// The header that has an API key.
+    pub api_key_header: Option<String>,
+}
+
+impl Default for AuthOptions {
+    /// Loopback is believed, in `X-Forwarded-For`; no users, no keys.
+    fn default() -> Self {
+        Self {
+            trust: loopback(),
+            client_header: AddressHeader::XForwardedFor,
+            forwarded: Forwarded::default(),
+            user_header: None,
+            api_key_header: None,
+        }
+    }
+}
+
+/// The addresses of this machine alone.
+fn loopback() -> Networks {
+    // These two are networks.
+    "127.0.0.0/8, ::1/128".parse().unwrap_or_else(|_| Networks::private())
+}
+
+/// Says yes to whatever comes through.
+#[derive(Clone, Copy, Debug)]
+struct Yes;
+
+impl Service<Request<()>> for Yes {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<()>) -> Self::Future {
+        let mut response = Response::new(Full::new(Bytes::from_static(b"ok\n")));
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        ready(Ok(response))
+    }
+}
+
+/// Answers for a proxy's requests: the layer of the library before a service that says yes, so that
+/// headers and refusals are those that it has everywhere.
+pub(crate) struct Auth {
+    limited: Tollgate<Yes, AnyStore>,
+    options: AuthOptions,
+}
+
+impl core::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Auth").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Auth {
+    /// # Errors
+    /// A name that is no header.
+    pub(crate) fn new(
+        gate: Gate<AnyStore>,
+        options: AuthOptions,
+        hashing: Hashing,
+        told: impl Fn(&Mistake) + Send + Sync + 'static,
+    ) -> Result<Self, ParseError> {
+        let client = ClientAddress::behind(options.trust.clone(), options.client_header.clone());
+        let mut builder = TollgateLayer::builder(gate)
+            .client(client)
+            .peer(|extensions| extensions.get::<SocketAddr>().map(SocketAddr::ip))
+            .for_proxies()
+            .on_mistake(told);
+        if let Some(name) = &options.user_header {
+            builder = builder.user(Identity::header(name)?);
+        }
+        if let Some(name) = &options.api_key_header {
+            let key = if name.eq_ignore_ascii_case("authorization") {
+                ApiKey::bearer(hashing)
+            } else {
+                ApiKey::header(name, hashing)?
+            };
+            builder = builder.api_key(Identity::api_key(key));
+        }
+        Ok(Self { limited: builder.build()?.layer(Yes), options })
+    }
+
+    pub(crate) async fn respond(
+        &self,
+        request: Request<Incoming>,
+        peer: IpAddr,
+    ) -> Result<Response<Full<Bytes>>, Problem> {
+        let deny_status = match request.uri().query() {
+            None => None,
+            Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
+        };
+        let (head, _) = request.into_parts();
+        let mut judged = Request::new(());
+        *judged.method_mut() = head.method;
+        *judged.uri_mut() = head.uri;
+        *judged.headers_mut() = head.headers;
+        if self.options.trust.contains(peer) {
+            self.told(&mut judged)?;
+        }
+        judged.extensions_mut().insert(SocketAddr::new(peer, 0));
+        let Ok(mut response) = self.limited.clone().call(judged).await;
+        if let Some(status) = deny_status.filter(|_| !response.status().is_success()) {
+            *response.status_mut() = status;
+        }
+        Ok(response)
+    }
+
+    /// Puts in place of a request the one that its proxy asks about.
+    fn told(&self, request: &mut Request<()>) -> Result<(), Problem> {
+        const ORIGINAL: [HeaderName; 2] = [
+            HeaderName::from_static("x-original-uri"),
+            HeaderName::from_static("x-original-method"),
+        ];
+        const FORWARDED: [HeaderName; 2] = [
+            HeaderName::from_static("x-forwarded-uri"),
+            HeaderName::from_static("x-forwarded-method"),
+        ];
+        const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+        let headers = request.headers();
+        let is_there = |family: &[HeaderName]| family.iter().any(|name| headers.contains_key(name));
+        let family = match self.options.forwarded {
+            Forwarded::Nothing => return Ok(()),
+            Forwarded::Original => ORIGINAL,
+            Forwarded::Forwarded => FORWARDED,
+            Forwarded::Either => match (is_there(&ORIGINAL), is_there(&FORWARDED)) {
+                (true, true) => {
+                    return Err(Problem::bad(
+                        "both X-Original-* and X-Forwarded-* tell a request, and a client may have \
+                         sent one of them: say with --forwarded which your proxy writes",
+                    ));
+                }
+                (true, false) => ORIGINAL,
+                (false, _) => FORWARDED,
+            },
+        };
+        let [uri, method] = [&family[0], &family[1]].map(|name| only(headers, name));
+        let host = if family == FORWARDED { only(headers, &FORWARDED_HOST)? } else { None };
+        if let Some((name, value)) = uri?.map(|value| (&family[0], value)) {
+            let uri = Uri::try_from(value.as_bytes());
+            *request.uri_mut() = uri.map_err(|_| no(name, "a URI, as `/login?next=1`"))?;
+        }
+        if let Some((name, value)) = method?.map(|value| (&family[1], value)) {
+            let method = Method::from_bytes(value.as_bytes());
+            *request.method_mut() = method.map_err(|_| no(name, "a method, as `POST`"))?;
+        }
+        if let Some(host) = host {
+            request.headers_mut().insert(HOST, host);
+        }
+        Ok(())
+    }
+}
+
+/// A header that comes once, or not.
+fn only(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HeaderValue>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next().cloned();
+    if values.next().is_some() {
+        let detail = format!("`{name}` comes twice: the proxy must write over what clients send");
+        return Err(Problem::bad(detail).at(name.as_str()));
+    }
+    Ok(first)
+}
+
+fn no(name: &HeaderName, what: &str) -> Problem {
+    Problem::bad(format!("`{name}` is not {what}")).at(name.as_str())
+}

@@ -1,0 +1,277 @@
+//! `/v1/check` and `/v1/peek`: questions by policies and under limits that the caller brings.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use quick_cache::sync::Cache;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
+use tollgate_policy::{Answer, Gate, OnFailure, Terms};
+
+use super::problem::Problem;
+use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
+use super::receipts::Receipts;
+use crate::json::AnswerJson;
+use crate::store::AnyStore;
+
+/// How many texts of limits are kept as they were read.
+const KEPT_LIMITS: usize = 10_000;
+
+/// Answers questions.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    pub(crate) gate: Gate<AnyStore>,
+    pub(crate) receipts: Receipts,
+    /// Reading a limit takes longer than deciding under it.
+    limits: Cache<String, LimitSet>,
+}
+
+/// What is done with a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Do {
+    Check,
+    Peek,
+}
+
+/// One subject, or several, with their limits.
+pub(crate) type Parts = Vec<(Subject, LimitSet)>;
+
+impl Checks {
+    pub(crate) fn new(gate: Gate<AnyStore>, receipts: Receipts) -> Self {
+        Self { gate, receipts, limits: Cache::new(KEPT_LIMITS) }
+    }
+
+    /// The response to a body of questions; `deny_status` is that of a single denial.
+    pub(crate) async fn respond(
+        &self,
+        body: &[u8],
+        act: Do,
+        deny_status: Option<StatusCode>,
+    ) -> Result<Response<Full<Bytes>>, Problem> {
+        match read(body)? {
+            Body::One(question) => {
+                let receipt = question.receipt.unwrap_or(false);
+                let answer = self.answer(*question, act).await?;
+                let mut response = json(&self.said(&answer, receipt));
+                if let Some(status) = deny_status.filter(|_| !answer.is_allowed()) {
+                    *response.status_mut() = status;
+                    if let Some(wait) = answer.retry_after() {
+                        let seconds = tollgate_tower::answer::retry_seconds(wait);
+                        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+                    }
+                }
+                Ok(response)
+            }
+            Body::Many(_) if deny_status.is_some() => Err(Problem::bad(
+                "a batch has no one status: leave `deny_status` out, and look at each `allowed`",
+            )
+            .at("deny_status")),
+            Body::Many(items) => self.many(&items, act).await,
+        }
+    }
+
+    /// Items one after the other: each sees what those before it have charged.
+    async fn many(&self, items: &[&RawValue], act: Do) -> Result<Response<Full<Bytes>>, Problem> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Item<'a> {
+            Answer(Box<AnswerJson<'a>>),
+            Problem { problem: Problem },
+        }
+        let mut answers: Vec<Result<(Answer, bool), Problem>> = Vec::with_capacity(items.len());
+        for (place, item) in items.iter().enumerate() {
+            let answer = async {
+                let question: Question<'_> = read_one(item.get().as_bytes())?;
+                let receipt = question.receipt.unwrap_or(false);
+                Ok((self.answer(question, act).await?, receipt))
+            };
+            let within = |problem: Problem| problem.within(&format!("checks[{place}]"));
+            answers.push(answer.await.map_err(within));
+        }
+        let items = answers.iter().map(|answer| match answer {
+            Ok((answer, receipt)) => Item::Answer(Box::new(self.said(answer, *receipt))),
+            Err(problem) => Item::Problem { problem: problem.clone() },
+        });
+        Ok(json(&HashMap::from([("results", items.collect::<Vec<_>>())])))
+    }
+
+    fn said<'a>(&self, answer: &'a Answer, receipt: bool) -> AnswerJson<'a> {
+        let mut said = AnswerJson::of(answer);
+        if receipt {
+            let receipt = answer.decision().and_then(tollgate::Decision::receipt);
+            said.receipt = receipt.map(|receipt| self.receipts.sign(&receipt));
+        }
+        said
+    }
+
+    async fn answer(&self, question: Question<'_>, act: Do) -> Result<Answer, Problem> {
+        let Question { policy, fields, subject, limit, on, shard, on_failure, cost, receipt: _ } =
+            question;
+        let brought = subject.is_some() || limit.is_some() || on.is_some();
+        let by_policies = policy.is_some() || fields.is_some();
+        match (brought, by_policies) {
+            (true, true) => Err(Problem::bad(
+                "this asks both by policies (`policy`, `fields`) and under limits of its own \
+                 (`subject`, `limit`, `on`): ask by the one or by the other",
+            )),
+            (false, false) => Err(Problem::bad(
+                "this asks nothing: say `subject` and `limit`, or `fields` for your policies",
+            )),
+            (false, true) => {
+                if let Some(field) = shard.map(|_| "shard").or(on_failure.map(|_| "on_failure")) {
+                    let detail = format!("policies say their own `{field}`: leave it out");
+                    return Err(Problem::bad(detail).at(field));
+                }
+                self.by_policies(policy.as_ref(), &fields.unwrap_or_default(), cost, act).await
+            }
+            (true, false) => {
+                let terms = Terms::new(failure_rule(on_failure.as_ref())?);
+                let parts = self.parts(subject, limit, on)?;
+                let ask = ask(&parts, shard)?.cost(cost.unwrap_or(1));
+                let answer = match act {
+                    Do::Check => self.gate.check_limits(ask, terms).await,
+                    Do::Peek => self.gate.peek_limits(ask, terms).await,
+                };
+                answer.map_err(|error| of_ask(&error))
+            }
+        }
+    }
+
+    async fn by_policies(
+        &self,
+        policy: Option<&Text<'_>>,
+        fields: &Described<'_>,
+        cost: Option<u64>,
+        act: Do,
+    ) -> Result<Answer, Problem> {
+        let mut looked = match policy {
+            None => self.gate.look(fields),
+            Some(Text(name)) => self.gate.look_named(name, fields).ok_or_else(|| {
+                let detail = format!("there is no policy `{name}`: GET /v1/policies lists them");
+                Problem::new(StatusCode::NOT_FOUND, detail).at("policy")
+            })?,
+        };
+        if let Some(cost) = cost {
+            if cost == 0 || cost > MAX_COST {
+                let detail = format!("a cost is 1 to 2^40 = {MAX_COST}, not {cost}");
+                return Err(Problem::bad(detail).at("cost"));
+            }
+            looked.cost(cost).map_err(|policy| {
+                Problem::bad(format!(
+                    "the policy `{}` says its own cost ({}): leave it out, or let the policy take \
+                     it from a field, as cost = {{ from = \"field.cost\", max = 100 }}",
+                    policy.name, policy.cost
+                ))
+                .at("cost")
+            })?;
+        }
+        Ok(match act {
+            Do::Check => match self.gate.ask_now(looked) {
+                Ok(answer) => answer,
+                Err(looked) => self.gate.ask(looked).await,
+            },
+            Do::Peek => self.gate.peek(looked).await,
+        })
+    }
+
+    /// The subjects with their limits, from either way to write them.
+    pub(crate) fn parts(
+        &self,
+        subject: Option<Text<'_>>,
+        limit: Option<Limits<'_>>,
+        on: Option<Vec<&RawValue>>,
+    ) -> Result<Parts, Problem> {
+        match (subject, limit, on) {
+            (Some(subject), Some(limit), None) => {
+                Ok(vec![(subject_of(&subject)?, self.limits_of(&limit)?)])
+            }
+            (None, None, Some(list)) => {
+                let each = list.iter().enumerate().map(|(place, item)| {
+                    let part = || {
+                        let On { subject, limit } = read_one(item.get().as_bytes())?;
+                        Ok((subject_of(&subject)?, self.limits_of(&limit)?))
+                    };
+                    part().map_err(|problem: Problem| problem.within(&format!("on[{place}]")))
+                });
+                each.collect()
+            }
+            (None, Some(_), None) => {
+                Err(Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject"))
+            }
+            (Some(_), None, None) => {
+                Err(Problem::bad("under which limit? `limit` is missing, as \"10/s\"").at("limit"))
+            }
+            _ => Err(Problem::bad(
+                "`on` lists all subjects: put `subject` and `limit` into it, or leave it out",
+            )
+            .at("on")),
+        }
+    }
+
+    fn limits_of(&self, Limits(text): &Limits<'_>) -> Result<LimitSet, Problem> {
+        if let Some(limits) = self.limits.get(&**text) {
+            return Ok(limits);
+        }
+        let limits: LimitSet = text
+            .parse()
+            .map_err(|error: tollgate::ParseError| Problem::bad(error.to_string()).at("limit"))?;
+        self.limits.insert(text.clone().into_owned(), limits.clone());
+        Ok(limits)
+    }
+}
+
+/// The ask over these parts, of which there is at least one.
+pub(crate) fn ask<'p>(parts: &'p Parts, shard: Option<Text<'p>>) -> Result<Ask<'p>, Problem> {
+    let mut parts = parts.iter();
+    let Some((subject, limits)) = parts.next() else {
+        return Err(Problem::bad("an empty list asks nothing").at("on"));
+    };
+    let mut ask = Ask::new(subject).under(limits);
+    for (subject, limits) in parts {
+        ask = ask.and_under(subject, limits);
+    }
+    Ok(match shard {
+        Some(Text(shard)) => ask.shard(shard),
+        None => ask,
+    })
+}
+
+fn subject_of(Text(text): &Text<'_>) -> Result<Subject, Problem> {
+    Subject::parse(text).map_err(|error| Problem::bad(error.to_string()).at("subject"))
+}
+
+fn failure_rule(said: Option<&Text<'_>>) -> Result<OnFailure, Problem> {
+    match said.map(|Text(word)| &**word) {
+        None | Some("deny") => Ok(OnFailure::Deny),
+        Some("allow") => Ok(OnFailure::Allow),
+        Some(other) => {
+            Err(Problem::bad(format!("`{other}` is no failure rule: say \"deny\" or \"allow\""))
+                .at("on_failure"))
+        }
+    }
+}
+
+/// What the library refuses of a question.
+pub(crate) fn of_ask(error: &Error) -> Problem {
+    match error {
+        Error::Store(error) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the store: {error}"))
+        }
+        other => Problem::bad(other.to_string()),
+    }
+}
+
+/// A 200 with this.
+pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
+    // What is written has only texts for keys, and no number that JSON has not.
+    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

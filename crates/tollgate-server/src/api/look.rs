@@ -1,0 +1,209 @@
+//! What is looked at: the policies, what they would answer, receipts that come back.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use serde::{Deserialize, Serialize};
+use tollgate::{Ask, LimitSet};
+use tollgate_policy::{Combine, Dimension, Gate, OnFailure, Policy, Rule, Standing, Terms};
+
+use super::check::{Checks, json, of_ask};
+use super::problem::Problem;
+use super::query::Query;
+use super::question::{Described, read_one};
+use crate::json::{AnswerJson, Wait};
+use crate::store::AnyStore;
+
+/// What is asked to see whether the store answers. Looking writes nothing.
+const PROBE: &str = "tollgate:ready";
+
+/// The limit of that question.
+const PROBE_LIMIT: &str = "1/s via gcra";
+
+#[derive(Serialize)]
+pub(crate) struct PoliciesJson {
+    revision: String,
+    #[serde(rename = "match")]
+    combine: &'static str,
+    policies: Vec<PolicyJson>,
+}
+
+#[derive(Serialize)]
+struct PolicyJson {
+    name: String,
+    when: Vec<ConditionJson>,
+    limits: Vec<EntryJson>,
+    cost: String,
+    on_failure: &'static str,
+    deadline: Wait,
+    shadow: bool,
+}
+
+#[derive(Serialize)]
+struct ConditionJson {
+    field: String,
+    any_of: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct EntryJson {
+    subject: Vec<String>,
+    limit: String,
+    absent: BTreeMap<String, String>,
+    overrides: Vec<OverrideJson>,
+}
+
+#[derive(Serialize)]
+struct OverrideJson {
+    when: Vec<ConditionJson>,
+    limit: String,
+}
+
+/// The policies as they count now.
+pub(crate) fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
+    // The revision first: policies that are newer than what is said are no harm.
+    let revision = gate.revision().to_string();
+    let policies = gate.policies();
+    PoliciesJson {
+        revision,
+        combine: match policies.combine() {
+            Combine::First => "first",
+            Combine::All => "all",
+        },
+        policies: policies.policies().iter().map(policy_json).collect(),
+    }
+}
+
+fn policy_json(policy: &Policy) -> PolicyJson {
+    PolicyJson {
+        name: policy.name.clone(),
+        when: policy.when.iter().map(condition_json).collect(),
+        limits: policy
+            .entries
+            .iter()
+            .map(|entry| EntryJson {
+                subject: entry.subject.iter().map(Dimension::to_string).collect(),
+                limit: entry.limits.to_string(),
+                absent: entry
+                    .absent
+                    .iter()
+                    .map(|(field, what)| (field.to_string(), what.to_string()))
+                    .collect(),
+                overrides: entry
+                    .overrides
+                    .iter()
+                    .map(|other| OverrideJson {
+                        when: other.when.iter().map(condition_json).collect(),
+                        limit: match &other.rule {
+                            Rule::Limits(limits) => limits.to_string(),
+                            Rule::Unlimited => "unlimited".to_owned(),
+                            Rule::Banned => "banned".to_owned(),
+                            _ => "other".to_owned(),
+                        },
+                    })
+                    .collect(),
+            })
+            .collect(),
+        cost: policy.cost.to_string(),
+        on_failure: policy.on_failure.name(),
+        deadline: Wait(policy.deadline),
+        shadow: policy.shadow,
+    }
+}
+
+fn condition_json(condition: &tollgate_policy::Condition) -> ConditionJson {
+    ConditionJson {
+        field: condition.field.to_string(),
+        any_of: condition.any_of.iter().map(ToString::to_string).collect(),
+    }
+}
+
+#[derive(Serialize)]
+struct ExplainJson<'a> {
+    answer: AnswerJson<'a>,
+    policies: Vec<StandingJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct StandingJson<'a> {
+    policy: &'a str,
+    applies: bool,
+    shadow: bool,
+    why: String,
+    /// The condition that does not hold.
+    fails: Option<ConditionJson>,
+}
+
+impl<'a> StandingJson<'a> {
+    fn of(standing: &Standing<'a>, fields: &Described<'_>) -> Self {
+        use tollgate_policy::Fields as _;
+        let why = match (standing.applies, standing.fails) {
+            (true, _) => "every condition holds".to_owned(),
+            (false, None) => "an earlier policy counts, and `match` is \"first\"".to_owned(),
+            (false, Some(condition)) => match fields.field(&condition.field) {
+                Some(value) => format!("`{}` is `{value}`", condition.field),
+                None => format!("`{}` is absent", condition.field),
+            },
+        };
+        Self {
+            policy: &standing.policy.name,
+            applies: standing.applies,
+            shadow: standing.policy.shadow,
+            why,
+            fails: standing.fails.map(condition_json),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefundJson {
+    receipt: String,
+}
+
+#[derive(Serialize)]
+struct Refunded {
+    already: bool,
+    given: Vec<u64>,
+}
+
+impl Checks {
+    /// Which policies would answer a request, and what.
+    pub(crate) async fn explain(&self, query: Query<'_>) -> Result<Response<Full<Bytes>>, Problem> {
+        let mut fields = Described::default();
+        for (name, value) in query.pairs() {
+            fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
+        }
+        let policies = self.gate.policies();
+        let answer = self.gate.peek(self.gate.look(&fields)).await;
+        let standings = policies.standings(&fields);
+        Ok(json(&ExplainJson {
+            answer: AnswerJson::of(&answer),
+            policies: standings.iter().map(|one| StandingJson::of(one, &fields)).collect(),
+        }))
+    }
+
+    /// Gives back what a receipt says.
+    pub(crate) async fn refund(&self, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
+        let RefundJson { receipt } = read_one(body)?;
+        let receipt = self.receipts.read(&receipt)?;
+        let refund = self.gate.refund_receipt(&receipt).await;
+        let refund = refund.map_err(|error| of_ask(&error))?;
+        Ok(json(&Refunded { already: refund.already, given: refund.given }))
+    }
+
+    /// Asks the store something that changes nothing.
+    pub(crate) async fn reach_store(&self) -> Result<(), Problem> {
+        let limits: LimitSet =
+            PROBE_LIMIT.parse().map_err(|error| Problem::bad(format!("{error}")))?;
+        let ask = Ask::new(PROBE).under(&limits);
+        let answer = self.gate.peek_limits(ask, Terms::new(OnFailure::Deny)).await;
+        let answer = answer.map_err(|error| of_ask(&error))?;
+        match answer.error() {
+            None => Ok(()),
+            Some(error) => Err(of_ask(error)),
+        }
+    }
+}

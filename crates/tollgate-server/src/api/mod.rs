@@ -1,0 +1,139 @@
+//! The HTTP front: what is asked where, and what is answered.
+
+mod admin;
+mod auth;
+mod body;
+mod check;
+mod look;
+mod metrics;
+mod problem;
+mod query;
+mod question;
+mod receipts;
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+
+use crate::listen::{Answering, Caller, Explain};
+use check::{Checks, Do, json};
+use problem::Problem;
+use query::Query;
+
+pub(crate) use admin::{Admin, MIN_TOKEN_BYTES, ReloadError};
+pub(crate) use auth::Auth;
+pub use auth::{AuthOptions, Forwarded};
+pub(crate) use check::Checks as Questions;
+pub(crate) use metrics::Metrics;
+pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
+
+/// A response of the service.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// What the service is, for whoever asks without knowing.
+const INDEX: &str = include_str!("index.txt");
+
+/// The description of every path, for programs.
+const OPENAPI: &str = include_str!("openapi.yaml");
+
+/// The front that clients and proxies ask.
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) checks: Checks,
+    pub(crate) auth: Auth,
+    pub(crate) metrics: Metrics,
+    /// False when the service is ending.
+    pub(crate) open: AtomicBool,
+}
+
+impl Answering for Api {
+    const EXPLAIN: Explain = problem::explain;
+
+    async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+        self.route(request, caller).await.unwrap_or_else(|problem| problem.response())
+    }
+}
+
+impl Api {
+    async fn route(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller<'_>,
+    ) -> Result<Reply, Problem> {
+        let path = request.uri().path();
+        let question = match path {
+            "/v1/check" => Some(Do::Check),
+            "/v1/peek" => Some(Do::Peek),
+            _ => None,
+        };
+        if let Some(act) = question {
+            if request.method() != Method::POST {
+                return Ok(Problem::method("POST"));
+            }
+            let deny_status = match request.uri().query() {
+                None => None,
+                Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
+            };
+            let body = body::whole(request, &caller).await?;
+            return self.checks.respond(&body, act, deny_status).await;
+        }
+        // The body of the request that a proxy asks about is none of our affair.
+        if path == "/v1/auth" {
+            caller.has_said_all();
+            return self.auth.respond(request, caller.peer).await;
+        }
+        if path == "/v1/refund" {
+            if request.method() != Method::POST {
+                return Ok(Problem::method("POST"));
+            }
+            let body = body::whole(request, &caller).await?;
+            return self.checks.refund(&body).await;
+        }
+        caller.has_said_all();
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
+            let watched = ["/healthz", "/readyz", "/metrics"];
+            if known.contains(&path) || watched.contains(&path) {
+                return Ok(Problem::method("GET"));
+            }
+        }
+        match path {
+            "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
+            "/v1/policies" => Ok(json(&look::policies(&self.checks.gate))),
+            "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
+            "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
+            "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
+            "/readyz" => self.ready().await,
+            "/metrics" => self.metrics.respond(&self.checks.gate),
+            _ => Err(not_found(path)),
+        }
+    }
+
+    /// Whether requests should come here.
+    async fn ready(&self) -> Result<Reply, Problem> {
+        if !self.open.load(Ordering::Relaxed) {
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is ending"));
+        }
+        self.checks.reach_store().await?;
+        Ok(text("text/plain; charset=utf-8", "ready\n"))
+    }
+}
+
+fn not_found(path: &str) -> Problem {
+    let shown: String = path.chars().take(100).collect();
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        format!("there is nothing at {shown}: GET / lists what there is"),
+    )
+}
+
+/// A 200 with this text.
+fn text(kind: &'static str, text: &'static str) -> Reply {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}

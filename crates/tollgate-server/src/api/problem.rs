@@ -1,0 +1,95 @@
+//! Refusals of requests that make no sense: RFC 9457.
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+
+use crate::listen::MAX_HEAD_BYTES;
+
+/// What is wrong with a request, where, and what would be right.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Problem {
+    title: &'static str,
+    #[serde(serialize_with = "number")]
+    status: StatusCode,
+    detail: String,
+    /// The place in the question, as `checks[3].cost`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+fn number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Refused");
+        Self { title, status, detail: detail.into(), field: None }
+    }
+
+    /// 400.
+    pub(crate) fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// The same, about this place.
+    pub(crate) fn at(self, field: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    /// The same within a larger question: `cost` is `checks[3].cost`.
+    pub(crate) fn within(self, place: &str) -> Self {
+        let field = match self.field {
+            Some(field) => format!("{place}.{field}"),
+            None => place.to_owned(),
+        };
+        Self { field: Some(field), ..self }
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn response(&self) -> Response<Full<Bytes>> {
+        // Texts and numbers can always be written.
+        let body = serde_json::to_vec(self).unwrap_or_default();
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        response
+    }
+
+    /// 405, with what is allowed.
+    pub(crate) fn method(allowed: &'static str) -> Response<Full<Bytes>> {
+        let detail = format!("this is asked by {allowed}");
+        let mut response = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail).response();
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+        response
+    }
+}
+
+/// What the HTTP library refuses before anybody is asked, as a whole response; none where nothing
+/// better can be said.
+pub(crate) fn explain(status: u16) -> Option<Bytes> {
+    let detail = match status {
+        400 => "this is no request of HTTP/1.1".to_owned(),
+        431 => format!(
+            "a head has at most {MAX_HEAD_BYTES} bytes and 100 headers, the request line among them"
+        ),
+        _ => return None,
+    };
+    let problem = Problem::new(StatusCode::from_u16(status).ok()?, detail);
+    let body = serde_json::to_string(&problem).ok()?;
+    let text = format!(
+        "HTTP/1.1 {status} {}\r\ncontent-type: application/problem+json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        problem.title,
+        body.len()
+    );
+    Some(text.into())
+}

@@ -1,0 +1,57 @@
+//! The query of a URI.
+
+use std::borrow::Cow;
+
+use http::{StatusCode, Uri};
+
+use super::problem::Problem;
+
+/// What a denial can be said as: none that also says that a question makes no sense.
+const DENY_STATUSES: [StatusCode; 3] =
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+
+/// Names and values, decoded.
+pub(crate) struct Query<'q>(Vec<(Cow<'q, str>, Cow<'q, str>)>);
+
+impl<'q> Query<'q> {
+    pub(crate) fn of(uri: &'q Uri) -> Self {
+        let query = uri.query().unwrap_or_default();
+        Self(form_urlencoded::parse(query.as_bytes()).collect())
+    }
+
+    /// Refuses names that mean nothing here, and such as come twice.
+    pub(crate) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+        for (place, (name, _)) in self.0.iter().enumerate() {
+            if !known.contains(&&**name) {
+                let detail =
+                    format!("`{name}` means nothing here; what does is {}", known.join(", "));
+                return Err(Problem::bad(detail).at(&**name));
+            }
+            if self.0.iter().take(place).any(|(other, _)| other == name) {
+                return Err(Problem::bad(format!("`{name}` comes twice")).at(&**name));
+            }
+        }
+        Ok(self)
+    }
+
+    /// The value of a name.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// The status that takes the place of a denial's own.
+    pub(crate) fn deny_status(&self) -> Result<Option<StatusCode>, Problem> {
+        let Some(text) = self.get("deny_status") else { return Ok(None) };
+        let found = DENY_STATUSES.iter().find(|status| status.as_str() == text);
+        let wrong = || {
+            let detail = format!("`{text}` is no status of a denial: 401, 403 or 429");
+            Problem::bad(detail).at("deny_status")
+        };
+        found.copied().map(Some).ok_or_else(wrong)
+    }
+
+    /// All of them.
+    pub(crate) fn pairs(self) -> impl Iterator<Item = (Cow<'q, str>, Cow<'q, str>)> {
+        self.0.into_iter()
+    }
+}

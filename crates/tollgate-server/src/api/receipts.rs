@@ -1,0 +1,96 @@
+//! Receipts that leave the service: signed, so that nobody gives back what was never charged.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::StatusCode;
+use sha2::Sha256;
+use tollgate::Receipt;
+
+use super::problem::Problem;
+
+/// The bytes of a signature: 128 bits, which nobody guesses over a network.
+const SIGNATURE_BYTES: usize = 16;
+
+/// The fewest bytes of a key.
+pub(crate) const MIN_KEY_BYTES: usize = 32;
+
+/// The longest text that is looked at: a receipt over 16 subjects is shorter.
+const MAX_BYTES: usize = 32 * 1_024;
+
+/// Signs receipts, and takes those that it signed.
+pub(crate) struct Receipts {
+    signer: Hmac<Sha256>,
+}
+
+impl core::fmt::Debug for Receipts {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Receipts")
+    }
+}
+
+impl Receipts {
+    /// By this key, of any length.
+    pub(crate) fn new(key: &[u8]) -> Option<Self> {
+        Some(Self { signer: Hmac::new_from_slice(key).ok()? })
+    }
+
+    /// A receipt as text.
+    pub(crate) fn sign(&self, receipt: &Receipt) -> String {
+        let text = receipt.to_string();
+        let mut signer = self.signer.clone();
+        signer.update(text.as_bytes());
+        let signature = signer.finalize().into_bytes();
+        let mut signed = Vec::with_capacity(SIGNATURE_BYTES + text.len());
+        signed.extend(signature.iter().take(SIGNATURE_BYTES));
+        signed.extend_from_slice(text.as_bytes());
+        URL_SAFE_NO_PAD.encode(signed)
+    }
+
+    /// The receipt of a text.
+    pub(crate) fn read(&self, text: &str) -> Result<Receipt, Problem> {
+        let strange = || {
+            Problem::new(
+                StatusCode::NOT_FOUND,
+                "this is no receipt of this service: it was changed, or signed with another key. \
+                 Without TOLLGATE_RECEIPT_KEY the key is a new one at each start",
+            )
+            .at("receipt")
+        };
+        if text.len() > MAX_BYTES {
+            return Err(strange());
+        }
+        let signed = URL_SAFE_NO_PAD.decode(text).map_err(|_| strange())?;
+        let (signature, text) = signed.split_at_checked(SIGNATURE_BYTES).ok_or_else(strange)?;
+        let mut signer = self.signer.clone();
+        signer.update(text);
+        signer.verify_truncated_left(signature).map_err(|_| strange())?;
+        let text = core::str::from_utf8(text).map_err(|_| strange())?;
+        text.parse().map_err(|_| strange())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::Limiter;
+
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_none() {
+        let receipts = Receipts::new(&[7; 32]).unwrap();
+        let limiter = Limiter::memory("5/h".parse().unwrap());
+        let receipt = limiter.check_now("bob").unwrap().receipt().unwrap();
+        let text = receipts.sign(&receipt);
+        assert_eq!(receipts.read(&text).unwrap(), receipt);
+        for place in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[place] = if changed[place] == b'A' { b'B' } else { b'A' };
+            assert!(receipts.read(core::str::from_utf8(&changed).unwrap()).is_err(), "{place}");
+        }
+        for end in 0..text.len() {
+            assert!(receipts.read(&text[..end]).is_err(), "{end}");
+        }
+        assert!(Receipts::new(&[8; 32]).unwrap().read(&text).is_err());
+    }
+}

@@ -1,0 +1,18 @@
+//! Tollgate as a service: one process that clients ask over HTTP, and proxies before their pages.
+//!
+//! [`Server`] binds, serves and ends; what is asked where is in `docs/server.md`.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod api;
+pub mod json;
+mod listen;
+mod server;
+mod store;
+mod tls;
+
+pub use api::{AuthOptions, Forwarded};
+pub use listen::{Address, AddressError, Bounds, Closed};
+pub use server::{Options, Server, StartError, Stopping};
+pub use store::AnyStore;
+pub use tls::{Tls, TlsError};

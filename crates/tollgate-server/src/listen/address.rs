@@ -1,0 +1,172 @@
+//! Addresses to listen on: TCP and unix sockets.
+
+use core::fmt;
+use core::str::FromStr;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+
+use tokio::net::{TcpListener, UnixListener};
+
+/// Where to listen: `HOST:PORT`, `:PORT` for every address, or `unix:/PATH`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Address {
+    /// The addresses that a name and a port come to.
+    Tcp(Vec<SocketAddr>),
+    /// A socket in the file system. An old one that nobody listens on is replaced.
+    Unix(PathBuf),
+}
+
+/// A text that is no address.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, or `unix:/PATH`"
+)]
+pub struct AddressError {
+    text: String,
+    why: String,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let error = |why: &str| AddressError { text: text.to_owned(), why: why.to_owned() };
+        if let Some(path) = text.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(error("the path is missing"));
+            }
+            return Ok(Self::Unix(path.into()));
+        }
+        if let Some(port) = text.strip_prefix(':') {
+            let port = port.parse().map_err(|_| error("the port is no number up to 65535"))?;
+            // One socket of IPv6 takes both, where the system has it so.
+            return Ok(Self::Tcp(vec![SocketAddr::from(([0_u16; 8], port))]));
+        }
+        let Some((_, port)) = text.rsplit_once(':') else {
+            return Err(error("the port is missing"));
+        };
+        port.parse::<u16>().map_err(|_| error("the port is no number up to 65535"))?;
+        let found = text.to_socket_addrs().map_err(|fault| error(&fault.to_string()))?;
+        let found: Vec<_> = found.collect();
+        if found.is_empty() { Err(error("the name has no address")) } else { Ok(Self::Tcp(found)) }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(found) => {
+                for (place, address) in found.iter().enumerate() {
+                    write!(f, "{}{address}", if place > 0 { ", " } else { "" })?;
+                }
+                Ok(())
+            }
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// True when only this machine can reach it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(found) => found.iter().all(|address| is_loopback(address.ip())),
+            Self::Unix(_) => true,
+        }
+    }
+
+    /// Takes the address. Of a name with several, the first that can be had.
+    ///
+    /// # Errors
+    /// As the system says: in use, not allowed, not of this machine.
+    pub async fn bind(&self) -> io::Result<Bound> {
+        match self {
+            Self::Tcp(found) => Ok(Bound::Tcp(TcpListener::bind(&found[..]).await?)),
+            Self::Unix(path) => {
+                // What nobody answers on was left by a process that is gone.
+                if std::os::unix::net::UnixStream::connect(path)
+                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                {
+                    std::fs::remove_file(path)?;
+                }
+                Ok(Bound::Unix(UnixListener::bind(path)?, path.clone()))
+            }
+        }
+    }
+}
+
+/// True for addresses of this machine alone, `::ffff:127.0.0.1` among them.
+pub(crate) fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+/// A listening socket.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Bound {
+    /// Of TCP.
+    Tcp(TcpListener),
+    /// In the file system; removed when this is dropped.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Bound {
+    /// What it listens on, with the port that the system chose where 0 was asked for.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn address(&self) -> io::Result<Address> {
+        match self {
+            Self::Tcp(listener) => Ok(Address::Tcp(vec![listener.local_addr()?])),
+            Self::Unix(_, path) => Ok(Address::Unix(path.clone())),
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // Gone already is as good.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_said() {
+        for (text, said, local) in [
+            ("127.0.0.1:8700", "127.0.0.1:8700", true),
+            ("[::1]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "0.0.0.0:80", false),
+            (":8700", "[::]:8700", false),
+            ("[::ffff:127.0.0.1]:80", "[::ffff:127.0.0.1]:80", true),
+            ("unix:/run/t.sock", "unix:/run/t.sock", true),
+            ("unix:///run/t.sock", "unix:/run/t.sock", true),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!((address.to_string().as_str(), address.is_local()), (said, local));
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_is_said_with_what_would_be() {
+        for (text, why) in [
+            ("", "the port is missing"),
+            ("localhost", "the port is missing"),
+            ("127.0.0.1:99999", "no number up to 65535"),
+            (":x", "no number up to 65535"),
+            ("unix:", "the path is missing"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("127.0.0.1:8700"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The accept loop, and one connection.
+
+use core::future::Future;
+use core::pin::pin;
+use core::time::Duration;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use super::address::Bound;
+use super::paced::{Explain, Paced};
+use super::registry::{Pace, Phase, Registry};
+
+/// The most bytes of a head.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
+
+/// The most bytes that are read ahead.
+const MAX_BUFFER_BYTES: usize = 64 * 1_024;
+
+/// How long to wait after the system had no file for a connection.
+const NO_FILES: Duration = Duration::from_millis(50);
+
+/// Who asks, and what its connection is at.
+#[derive(Debug)]
+pub(crate) struct Caller<'c> {
+    /// The other end; loopback for a unix socket.
+    pub(crate) peer: IpAddr,
+    pace: &'c Pace,
+}
+
+impl Caller<'_> {
+    /// The whole request has come: from here on the time is ours.
+    pub(crate) fn has_said_all(&self) {
+        self.pace.is_at(Phase::Work);
+    }
+
+    /// The rest of the request will not be read: it is too long.
+    pub(crate) fn is_cut_short(&self) {
+        self.pace.leave_unread();
+    }
+}
+
+/// Answers requests.
+pub(crate) trait Answering: Send + Sync + 'static {
+    /// What the HTTP library refuses by itself, as a whole response.
+    const EXPLAIN: Explain;
+
+    fn answer(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller<'_>,
+    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// What connections of one listener need.
+pub(crate) struct Door<A> {
+    pub(crate) answering: Arc<A>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// True from the moment on that no more requests are taken.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+impl<A> Clone for Door<A> {
+    fn clone(&self) -> Self {
+        Self {
+            answering: Arc::clone(&self.answering),
+            registry: Arc::clone(&self.registry),
+            tls: self.tls.clone(),
+            ending: self.ending.clone(),
+        }
+    }
+}
+
+/// Accepts connections until the service ends.
+pub(crate) async fn serve<A: Answering>(bound: Bound, door: Door<A>) {
+    let mut ending = door.ending.clone();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = ending.wait_for(|ending| *ending) => return,
+            accepted = accept(&bound, &door) => accepted,
+        };
+        match accepted {
+            Ok(()) => {}
+            // The one that came is gone; that is its affair.
+            Err(error) if is_of_one(&error) => {}
+            Err(error) => {
+                tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
+                tokio::time::sleep(NO_FILES).await;
+            }
+        }
+    }
+}
+
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+async fn accept<A: Answering>(bound: &Bound, door: &Door<A>) -> io::Result<()> {
+    match bound {
+        Bound::Tcp(listener) => {
+            let (stream, peer) = listener.accept().await?;
+            // Answers are one small write each: waiting to join them would only delay.
+            stream.set_nodelay(true)?;
+            begin(door, stream, peer.ip().to_canonical());
+        }
+        Bound::Unix(listener, _) => {
+            let (stream, _) = listener.accept().await?;
+            begin(door, stream, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        }
+    }
+    Ok(())
+}
+
+/// Serves a connection in a task of its own.
+fn begin<A: Answering, T>(door: &Door<A>, stream: T, peer: IpAddr)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(place) = door.registry.enter() else { return };
+    let (key, pace, registry) = (place.key, Arc::clone(&place.pace), Arc::clone(&door.registry));
+    let door = door.clone();
+    let task = tokio::spawn(async move {
+        // Leaves the registry when the task ends, however it does.
+        let place = place;
+        let pace = &place.pace;
+        let Some(tls) = &door.tls else {
+            return converse(&door, stream, peer, pace).await;
+        };
+        pace.is_at(Phase::Head);
+        // Who speaks no TLS, or not ours, is not told: there is no way to.
+        if let Ok(stream) = tls.accept(stream).await {
+            pace.is_at(Phase::Idle);
+            converse(&door, stream, peer, pace).await;
+        }
+    });
+    registry.ended_by(key, &pace, task.abort_handle());
+}
+
+/// One connection, request after request.
+async fn converse<A: Answering, T>(door: &Door<A>, stream: T, peer: IpAddr, pace: &Arc<Pace>)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let stream = Paced::new(stream, Arc::clone(pace), A::EXPLAIN);
+    let answer = service_fn(|request: Request<Incoming>| async {
+        pace.is_at(Phase::Body);
+        let response = door.answering.answer(request, Caller { peer, pace }).await;
+        pace.is_at(Phase::Write);
+        Ok::<_, core::convert::Infallible>(response)
+    });
+    let mut http = http1::Builder::new();
+    http.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
+    // Who has said all, as a script through a pipe, still wants the answer.
+    http.half_close(true).writev(false);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
+    let mut ending = door.ending.clone();
+    // How a connection ends is the client's affair.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = ending.wait_for(|ending| *ending) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let _ = connection.await;
+}

@@ -1,0 +1,16 @@
+//! Where requests come in: addresses, connections and their deadlines. Nothing here knows what is
+//! asked.
+
+mod address;
+mod connection;
+mod paced;
+mod registry;
+
+pub(crate) use address::Bound;
+pub use address::{Address, AddressError};
+pub(crate) use connection::{Answering, Caller, Door, MAX_HEAD_BYTES};
+pub(crate) use registry::Registry;
+pub use registry::{Bounds, Closed};
+
+pub(crate) use connection::serve;
+pub(crate) use paced::Explain;

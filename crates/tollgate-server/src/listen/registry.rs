@@ -1,0 +1,402 @@
+//! The connections that are open, and who closes those that take too long.
+//!
+//! A timer for each deadline of each connection would cost more than a decision. So a connection
+//! only notes what it is at and since when, by a clock of ticks, and one task looks at all of them
+//! four times a second: a deadline is met with a delay of up to 250 ms.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use slab::Slab;
+use tokio::task::AbortHandle;
+
+/// How long a tick is.
+const TICK: Duration = Duration::from_millis(250);
+
+/// What a connection may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// How many connections are open at once; beyond that the one that has been idle longest makes
+    /// room, and where none is idle the new one is closed.
+    pub connections: usize,
+    /// Without a byte of a request: 60 s.
+    pub idle: Duration,
+    /// From the first byte of a head to its last, a TLS handshake too: 10 s.
+    pub head: Duration,
+    /// From a head to the end of its body: 10 s.
+    pub body: Duration,
+    /// Without taking any of a response: 10 s.
+    pub write: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let usual = Duration::from_secs(10);
+        Self {
+            connections: 10_000,
+            idle: Duration::from_secs(60),
+            head: usual,
+            body: usual,
+            write: usual,
+        }
+    }
+}
+
+/// What a connection is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    /// Nothing of a request has come.
+    Idle = 0,
+    /// Some of a head has.
+    Head = 1,
+    /// The head has, and not all of the body.
+    Body = 2,
+    /// It is being decided; that has deadlines of its own.
+    Work = 3,
+    /// The response is on its way.
+    Write = 4,
+}
+
+impl Phase {
+    const ALL: [Self; 5] = [Self::Idle, Self::Head, Self::Body, Self::Work, Self::Write];
+}
+
+/// Why connections were closed by the service.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Closed {
+    /// Idle for too long.
+    Idle,
+    /// A head that took too long.
+    Head,
+    /// A body that took too long.
+    Body,
+    /// A client that did not read.
+    Write,
+    /// It made room for another.
+    Full,
+}
+
+impl Closed {
+    /// Every reason.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Head, Self::Body, Self::Write, Self::Full];
+
+    /// In small letters, for labels.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Head => "head",
+            Self::Body => "body",
+            Self::Write => "write",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What a connection is at, and since when. The one that serves it writes, the watching task reads.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// The tick above, the phase below.
+    state: AtomicU64,
+    clock: Arc<AtomicU32>,
+    /// True when the connection ends before all that the client sends has been read.
+    left_unread: AtomicBool,
+}
+
+impl Pace {
+    #[inline]
+    pub(crate) fn is_at(&self, phase: Phase) {
+        let tick = u64::from(self.clock.load(Ordering::Relaxed));
+        self.state.store(tick << 32 | phase as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> Phase {
+        let number = self.state.load(Ordering::Relaxed) & 0xFFFF_FFFF;
+        usize::try_from(number)
+            .ok()
+            .and_then(|at| Phase::ALL.get(at))
+            .copied()
+            .unwrap_or(Phase::Idle)
+    }
+
+    /// Something that the client sends will not be read.
+    pub(crate) fn leave_unread(&self) {
+        self.left_unread.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn has_left_unread(&self) -> bool {
+        self.left_unread.load(Ordering::Relaxed)
+    }
+
+    fn since(&self) -> u32 {
+        u32::try_from(self.state.load(Ordering::Relaxed) >> 32).unwrap_or(u32::MAX)
+    }
+}
+
+/// All connections of a service.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    open: Mutex<Slab<Entry>>,
+    bounds: Bounds,
+    clock: Arc<AtomicU32>,
+    closed: [AtomicU64; Closed::ALL.len()],
+    accepted: AtomicU64,
+    /// Told when the last connection has gone.
+    empty: tokio::sync::Notify,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pace: Arc<Pace>,
+    abort: Option<AbortHandle>,
+}
+
+/// A connection's place; it leaves when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) key: usize,
+    registry: Arc<Registry>,
+    pub(crate) pace: Arc<Pace>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.registry.open.lock();
+        // Who had to make room has left already, and its place may be another's.
+        if open.get(self.key).is_some_and(|entry| Arc::ptr_eq(&entry.pace, &self.pace)) {
+            open.remove(self.key);
+        }
+        if open.is_empty() {
+            self.registry.empty.notify_waiters();
+        }
+    }
+}
+
+impl Registry {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            open: Mutex::default(),
+            bounds,
+            clock: Arc::default(),
+            closed: Default::default(),
+            accepted: AtomicU64::new(0),
+            empty: tokio::sync::Notify::new(),
+        })
+    }
+
+    /// How many connections are open.
+    pub(crate) fn open(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// How many were accepted so far.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many were closed for this reason.
+    pub(crate) fn closed(&self, why: Closed) -> u64 {
+        self.closed.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn count(&self, why: Closed, number: usize) {
+        if let Some(count) = self.closed.get(why as usize) {
+            count.fetch_add(number as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// A place for a new connection, for which idle ones make room; none when none is idle.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+        let mut open = self.open.lock();
+        if open.len() >= self.bounds.connections {
+            let made = make_room(&mut open, self.bounds.connections / 64 + 1);
+            self.count(Closed::Full, made.max(1));
+            if made == 0 {
+                return None;
+            }
+        }
+        let pace = Arc::new(Pace {
+            state: AtomicU64::new(0),
+            clock: Arc::clone(&self.clock),
+            left_unread: AtomicBool::new(false),
+        });
+        pace.is_at(Phase::Idle);
+        let key = open.insert(Entry { pace: Arc::clone(&pace), abort: None });
+        Some(Place { key, registry: Arc::clone(self), pace })
+    }
+
+    /// Says how the connection of this pace is ended from outside. It may have gone meanwhile, and
+    /// its place be another's.
+    pub(crate) fn ended_by(&self, key: usize, pace: &Arc<Pace>, abort: AbortHandle) {
+        let mut open = self.open.lock();
+        if let Some(entry) = open.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.pace, pace)) {
+            entry.abort = Some(abort);
+        }
+    }
+
+    /// Looks at all connections, and closes those that are past a deadline.
+    fn sweep(&self, now: u32) {
+        let mut open = self.open.lock();
+        let mut late = [0; Closed::ALL.len()];
+        for (_, entry) in &mut *open {
+            let (most, why) = match entry.pace.phase() {
+                Phase::Idle => (self.bounds.idle, Closed::Idle),
+                Phase::Head => (self.bounds.head, Closed::Head),
+                Phase::Body => (self.bounds.body, Closed::Body),
+                Phase::Write => (self.bounds.write, Closed::Write),
+                Phase::Work => continue,
+            };
+            let ticks = now.saturating_sub(entry.pace.since());
+            if TICK * ticks > most
+                && let Some(abort) = entry.abort.take()
+            {
+                abort.abort();
+                late[why as usize] += 1;
+            }
+        }
+        drop(open);
+        for why in Closed::ALL {
+            self.count(why, late[why as usize]);
+        }
+    }
+
+    /// Looks at the connections until it is dropped.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let start = Instant::now();
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            ticks.tick().await;
+            // By the time that passed, not by the ticks that came: a process that was stopped for a
+            // minute must not give everybody another one.
+            let now = start.elapsed().as_millis() / TICK.as_millis();
+            let now = u32::try_from(now).unwrap_or(u32::MAX);
+            self.clock.store(now, Ordering::Relaxed);
+            self.sweep(now);
+        }
+    }
+
+    /// Until no connection is left.
+    pub(crate) async fn emptied(&self) {
+        loop {
+            let told = self.empty.notified();
+            if self.open.lock().is_empty() {
+                return;
+            }
+            told.await;
+        }
+    }
+
+    /// Ends what is left.
+    pub(crate) fn end_all(&self) -> usize {
+        let mut open = self.open.lock();
+        let aborts: Vec<_> = open.iter_mut().filter_map(|(_, entry)| entry.abort.take()).collect();
+        drop(open);
+        aborts.iter().for_each(AbortHandle::abort);
+        aborts.len()
+    }
+}
+
+/// Ends up to `most` idle connections, those first that have been idle longest. More than one at a
+/// time, so that a flood of new ones does not look through all of them each time.
+fn make_room(open: &mut Slab<Entry>, most: usize) -> usize {
+    let idle = |entry: &Entry| entry.pace.phase() == Phase::Idle && entry.abort.is_some();
+    let mut found: Vec<(u32, usize)> = open
+        .iter()
+        .filter(|(_, entry)| idle(entry))
+        .map(|(key, entry)| (entry.pace.since(), key))
+        .collect();
+    found.sort_unstable();
+    found.truncate(most);
+    for (_, key) in &found {
+        // Its place is free at once; the task ends when it next runs.
+        if let Some(abort) = open.try_remove(*key).and_then(|entry| entry.abort) {
+            abort.abort();
+        }
+    }
+    found.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aborted() -> AbortHandle {
+        tokio::spawn(core::future::pending::<()>()).abort_handle()
+    }
+
+    #[tokio::test]
+    async fn each_phase_has_its_deadline() {
+        let bounds = Bounds {
+            idle: Duration::from_secs(4),
+            head: Duration::from_secs(3),
+            body: Duration::from_secs(2),
+            write: Duration::from_secs(1),
+            ..Bounds::default()
+        };
+        for (phase, why, ticks) in [
+            (Phase::Idle, Some(Closed::Idle), 16),
+            (Phase::Head, Some(Closed::Head), 12),
+            (Phase::Body, Some(Closed::Body), 8),
+            (Phase::Write, Some(Closed::Write), 4),
+            (Phase::Work, None, 1_000),
+        ] {
+            let registry = Registry::new(bounds);
+            let place = registry.enter().unwrap();
+            let task = aborted();
+            registry.ended_by(place.key, &place.pace, task.clone());
+            place.pace.is_at(phase);
+            registry.sweep(ticks);
+            assert_eq!(Closed::ALL.iter().map(|why| registry.closed(*why)).sum::<u64>(), 0);
+            registry.sweep(ticks + 1);
+            registry.sweep(ticks + 2);
+            if let Some(why) = why {
+                assert_eq!(registry.closed(why), 1, "{phase:?}");
+            }
+            let closed = Closed::ALL.iter().map(|why| registry.closed(*why)).sum::<u64>();
+            assert_eq!(closed, u64::from(why.is_some()), "{phase:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_was_idle_longest_makes_room() {
+        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
+        let places: Vec<Place> = (0..3).map(|_| registry.enter().unwrap()).collect();
+        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
+        for (place, task) in places.iter().zip(&tasks) {
+            registry.ended_by(place.key, &place.pace, task.clone());
+        }
+        places[0].pace.is_at(Phase::Work);
+        registry.clock.store(5, Ordering::Relaxed);
+        places[1].pace.is_at(Phase::Idle);
+        let fourth = registry.enter().unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [false, false, true]);
+        // Nobody is idle: the newcomer is turned away.
+        places[1].pace.is_at(Phase::Head);
+        fourth.pace.is_at(Phase::Body);
+        assert!(registry.enter().is_none());
+        assert_eq!((registry.open(), registry.closed(Closed::Full)), (3, 2));
+        drop((places, fourth));
+        registry.emptied().await;
+        assert_eq!(registry.accepted(), 5);
+    }
+
+    trait Finished {
+        fn each_finished(&self) -> [bool; 3];
+    }
+
+    impl Finished for Vec<AbortHandle> {
+        fn each_finished(&self) -> [bool; 3] {
+            [0, 1, 2].map(|place| self[place].is_finished())
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The life of a service: it starts, serves, and ends with what it has begun.
+
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tollgate::ParseError;
+use tollgate_policy::{Gate, Policies};
+use tollgate_tower::Mistake;
+use tollgate_tower::identity::{Hashing, Remark};
+
+use crate::api::{
+    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Metrics, Questions, Receipts,
+    ReloadError,
+};
+use crate::listen::{Address, Bound, Bounds, Door, Registry, serve};
+use crate::store::AnyStore;
+use crate::tls::{Tls, TlsError};
+
+/// How a service is set up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Where clients ask: at least one address.
+    pub listen: Vec<Address>,
+    /// Where administrators do; none for nowhere.
+    pub admin: Option<Address>,
+    /// What they have to send, of at least 16 bytes. Beyond loopback there must be one.
+    pub admin_token: Option<String>,
+    /// The file of the policies, for reading it again; none for policies of a program.
+    pub config: Option<PathBuf>,
+    /// How requests of proxies are read.
+    pub auth: AuthOptions,
+    /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
+    pub key_secret: Option<Vec<u8>>,
+    /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
+    pub receipt_key: Option<Vec<u8>>,
+    /// The certificate for clients; without it they come without TLS.
+    pub tls: Option<Tls>,
+    /// What connections may take.
+    pub bounds: Bounds,
+    /// How long requests are still taken after the service has said that it is not ready.
+    pub linger: Duration,
+    /// How long what was begun may take at the end.
+    pub grace: Duration,
+}
+
+impl Options {
+    /// A service for clients at these addresses, without an admin front.
+    #[must_use]
+    pub fn new(listen: Vec<Address>) -> Self {
+        Self {
+            listen,
+            admin: None,
+            admin_token: None,
+            config: None,
+            auth: AuthOptions::default(),
+            key_secret: None,
+            receipt_key: None,
+            tls: None,
+            bounds: Bounds::default(),
+            linger: Duration::ZERO,
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a service does not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An address that cannot be had.
+    #[error("{address} cannot be listened on: {source}")]
+    Bind {
+        /// Which one.
+        address: Address,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A set-up that makes no sense, with what would.
+    #[error("{0}")]
+    Options(String),
+    /// A certificate or a key that cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+}
+
+impl From<ParseError> for StartError {
+    fn from(error: ParseError) -> Self {
+        Self::Options(error.to_string())
+    }
+}
+
+/// How a service ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Stopping {
+    /// How long it took.
+    pub took: Duration,
+    /// How many connections were closed before their end, when the grace was over.
+    pub cut: usize,
+}
+
+/// A service that serves.
+pub struct Server {
+    api: Arc<Api>,
+    registry: Arc<Registry>,
+    ending: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    addresses: Vec<Address>,
+    admin: Option<Address>,
+    linger: Duration,
+    grace: Duration,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Takes the addresses and begins to serve, in tasks of the runtime that this is called in.
+    ///
+    /// # Errors
+    /// A set-up that makes no sense; an address that cannot be had; a certificate that cannot be
+    /// used. Then nothing serves.
+    pub async fn start(gate: Gate<AnyStore>, options: Options) -> Result<Self, StartError> {
+        check(&options)?;
+        let hashing = match &options.key_secret {
+            Some(secret) => Hashing::keyed(secret)?,
+            None => Hashing::plain_for_random_keys(),
+        };
+        // This machine is trusted without anybody having said so: whoever asks from here without
+        // the headers of a proxy is none.
+        let is_proxied = options.auth.trust != AuthOptions::default().trust;
+        let told = move |mistake: &Mistake| match mistake {
+            Mistake::Address(Remark::NoHeader) if !is_proxied => {}
+            _ => tracing::warn!(target: "tollgate", "{mistake}"),
+        };
+        let auth = Auth::new(gate.clone(), options.auth.clone(), hashing, told)?;
+        let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
+        let receipts = receipts(options.receipt_key.as_deref())?;
+        let registry = Registry::new(options.bounds);
+        let api = Arc::new(Api {
+            checks: Questions::new(gate.clone(), receipts),
+            auth,
+            metrics: Metrics::default(),
+            open: AtomicBool::new(true),
+        });
+        // All of them before any serves: a service that is half there is worse than none.
+        let mut bound = Vec::new();
+        for address in &options.listen {
+            bound.push(bind(address).await?);
+        }
+        let admin = match &options.admin {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let said = |bound: &Bound, asked: &Address| bound.address().unwrap_or(asked.clone());
+        let addresses =
+            bound.iter().zip(&options.listen).map(|(bound, asked)| said(bound, asked)).collect();
+        let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
+
+        let (ending, ended) = watch::channel(false);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&registry).watch());
+        for bound in bound {
+            tasks.spawn(serve(
+                bound,
+                Door {
+                    answering: Arc::clone(&api),
+                    registry: Arc::clone(&registry),
+                    tls: tls.clone(),
+                    ending: ended.clone(),
+                },
+            ));
+        }
+        if let Some(bound) = admin {
+            tasks.spawn(serve(
+                bound,
+                Door {
+                    answering: Arc::new(Admin {
+                        api: Arc::clone(&api),
+                        token: options.admin_token,
+                        reload: reload(gate, options.config),
+                    }),
+                    registry: Arc::clone(&registry),
+                    tls: None,
+                    ending: ended,
+                },
+            ));
+        }
+        let (linger, grace) = (options.linger, options.grace);
+        Ok(Self { api, registry, ending, tasks, addresses, admin: admin_address, linger, grace })
+    }
+
+    /// Where it listens for clients, with the ports that the system chose.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Where it listens for administrators.
+    #[must_use]
+    pub fn admin(&self) -> Option<&Address> {
+        self.admin.as_ref()
+    }
+
+    /// Ends: is not ready first, takes no more connections, finishes what was begun, and closes
+    /// what is left after the grace.
+    pub async fn end(mut self) -> Stopping {
+        let began = Instant::now();
+        self.api.open.store(false, Ordering::Relaxed);
+        tokio::time::sleep(self.linger).await;
+        self.ending.send_replace(true);
+        let emptied = tokio::time::timeout(self.grace, self.registry.emptied()).await;
+        let cut = match emptied {
+            Ok(()) => 0,
+            Err(_) => self.registry.end_all(),
+        };
+        self.tasks.shutdown().await;
+        Stopping { took: began.elapsed(), cut }
+    }
+}
+
+/// Refuses what would start and not be what was meant.
+fn check(options: &Options) -> Result<(), StartError> {
+    let refuse = |what: String| Err(StartError::Options(what));
+    if options.listen.is_empty() {
+        return refuse(
+            "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
+        );
+    }
+    if let Some(token) = options.admin_token.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
+        return refuse(format!(
+            "the admin token has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex 16` \
+             makes one",
+            token.len()
+        ));
+    }
+    if let Some(key) = options.receipt_key.as_ref().filter(|it| it.len() < MIN_KEY_BYTES) {
+        return refuse(format!(
+            "the key for receipts has {} bytes, and needs {MIN_KEY_BYTES}: `openssl rand -hex 32` \
+             makes one",
+            key.len()
+        ));
+    }
+    match &options.admin {
+        Some(address) if !address.is_local() && options.admin_token.is_none() => refuse(format!(
+            "the admin front would be open to everybody who reaches {address}: set \
+             TOLLGATE_ADMIN_TOKEN, or listen on 127.0.0.1"
+        )),
+        _ => Ok(()),
+    }
+}
+
+async fn bind(address: &Address) -> Result<Bound, StartError> {
+    let taken = address.bind().await;
+    taken.map_err(|source| StartError::Bind { address: address.clone(), source })
+}
+
+fn receipts(key: Option<&[u8]>) -> Result<Receipts, StartError> {
+    let own;
+    let key = match key {
+        Some(key) => key,
+        None => {
+            own = rand::random::<[u8; 32]>();
+            &own
+        }
+    };
+    let refused = || StartError::Options("this key signs no receipts".to_owned());
+    Receipts::new(key).ok_or_else(refused)
+}
+
+/// Reads the file of the policies again.
+fn reload(
+    gate: Gate<AnyStore>,
+    config: Option<PathBuf>,
+) -> Box<dyn Fn() -> Result<String, ReloadError> + Send + Sync> {
+    Box::new(move || {
+        let path = config.as_ref().ok_or(ReloadError::NoFile)?;
+        let policies =
+            Policies::load(path).map_err(|problems| ReloadError::Problems(Box::new(problems)))?;
+        // What has not changed stays as it is, with its revision.
+        if policies.hash() == gate.policies().hash() {
+            return Ok(gate.revision().to_string());
+        }
+        Ok(gate.replace(policies).to_string())
+    })
+}
