@@ -486,6 +486,28 @@ fn a_full_store_fits_where_it_was() {
     }
 }
 
+/// Limits that changed to ones with larger states may have brought a full store over its bound.
+#[test]
+fn a_store_that_is_over_its_bound_fits_where_it_was() {
+    let clock = ManualClock::at_micros(START_US);
+    let small: LimitSet = "a: 5/1h via gcra".parse().unwrap();
+    let store = builder(&clock).max_bytes(100_000).build();
+    let first = Limiter::new("a: 5/1h via sliding_window".parse().unwrap(), store);
+    let subjects: Vec<String> = (0..1_000).map(|i| format!("user:{i}")).collect();
+    for subject in &subjects {
+        let _ = first.check_now(Ask::new(subject.as_str()).under(&small)).unwrap();
+    }
+    for subject in &subjects {
+        let _ = first.check_now(subject.as_str()).unwrap();
+    }
+    let held = first.store().bytes();
+    assert!(held > 110_000, "{held}");
+    let file = file(&first);
+    let (store, seen) = builder(&clock).max_bytes(100_000).restore(&file[..]).unwrap();
+    assert!(store.bytes() <= held && seen.subjects > 500, "{seen:?}");
+    assert!(builder(&clock).max_bytes(99_999).restore(&file[..]).is_err());
+}
+
 #[test]
 fn a_smaller_store_refuses_what_does_not_fit() {
     for limits in LIMITS {

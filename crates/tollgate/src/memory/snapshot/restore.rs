@@ -413,12 +413,13 @@ impl Restoring {
         let own = self.store.0.budget.bound();
         let what = format!("the snapshot does not fit into the {own} bytes of this store");
         let remedy = if self.restored.receipts {
-            format!("the store that was saved held {used}: give this one `max_bytes({bound})`")
+            let enough = bound.max(used);
+            format!("the store that was saved held {used}: give this one `max_bytes({enough})`")
         } else {
             format!(
                 "the store that was saved held {used}, and with another hash it may take up to \
                  twice that: give this one `max_bytes({})`",
-                bound.saturating_mul(2)
+                bound.max(used).saturating_mul(2)
             )
         };
         Err(SnapshotError::new(SnapshotFault::TooLarge, at, what, remedy))
