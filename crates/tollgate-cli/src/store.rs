@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::future::Future;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -65,11 +65,28 @@ impl Counter {
     }
 }
 
-/// The store of a service, in its runtime: memory when none is named.
-pub(crate) async fn of_service(url: Option<&str>) -> Result<AnyStore> {
-    let url = match url.filter(|url| !url.is_empty()) {
-        None | Some("memory://") => return Ok(AnyStore::Memory(MemoryStore::new())),
-        Some(url) => url,
+/// The store of a service, in its runtime: memory when none is named, with the counts of
+/// `snapshot`.
+pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Result<AnyStore> {
+    let url = match (url.filter(|url| !url.is_empty()), snapshot) {
+        (None | Some("memory://"), None) => return Ok(AnyStore::Memory(MemoryStore::new())),
+        (None | Some("memory://"), Some(path)) => {
+            let (store, restored) = tollgate_server::snapshot::restore(path)?;
+            if let Some(restored) = restored {
+                tracing::info!(
+                    target: "tollgate",
+                    "{} counts of {}, saved at {}",
+                    restored.subjects,
+                    path.display(),
+                    crate::show::time(restored.saved_at.as_micros())
+                );
+            }
+            return Ok(AnyStore::Memory(store));
+        }
+        (Some(_), Some(_)) => bail!(
+            "`--snapshot` is for the memory store: SQLite and Redis keep their counts by themselves"
+        ),
+        (Some(url), None) => url,
     };
     match Named::read(Some(url))? {
         Named::Sqlite(options) => Ok(AnyStore::Sqlite(SqliteStore::open_with(options)?)),
@@ -158,8 +175,6 @@ fn folder(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]

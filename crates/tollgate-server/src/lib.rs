@@ -8,6 +8,7 @@ mod api;
 pub mod json;
 mod listen;
 mod server;
+pub mod snapshot;
 mod store;
 mod tls;
 

@@ -16,6 +16,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
+    /// Keep the counts of the memory store over a restart: read from this file at the start, and
+    /// written to it at the end
+    #[arg(long, value_name = "FILE")]
+    pub(crate) snapshot: Option<PathBuf>,
+
     /// Where clients ask: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
     /// several
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]

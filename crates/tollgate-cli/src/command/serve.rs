@@ -44,7 +44,7 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
 async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Output) -> Result<u8> {
     // Before anything serves: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
-    let store = of_service(args.store.as_deref()).await?;
+    let store = of_service(args.store.as_deref(), args.snapshot.as_deref()).await?;
     if let AnyStore::Memory(store) = &store {
         let store = store.clone();
         tokio::spawn(async move {
@@ -78,6 +78,11 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
             return Ok(130);
         }
     };
+    // After the last answer: what was charged is in it.
+    if let (AnyStore::Memory(store), Some(path)) = (gate.store(), &args.snapshot) {
+        let saved = tollgate_server::snapshot::save(store, path)?;
+        tracing::info!(target: "tollgate", "{} counts in {}", saved.subjects, path.display());
+    }
     tracing::info!(
         target: "tollgate",
         cut = stopping.cut,

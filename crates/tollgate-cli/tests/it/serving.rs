@@ -372,6 +372,50 @@ fn sigterm_and_a_restart_lose_no_count() {
     assert_eq!(acknowledged + left, 1_000);
 }
 
+#[test]
+fn a_snapshot_keeps_the_counts_of_memory_over_a_restart() {
+    let place = Place::new();
+    let path = place.path().join("counts.tgs");
+    let args = ["--snapshot", path.to_str().unwrap()];
+    let question = r#"{"subject": "all", "limit": "5/30d via sliding_log", "receipt": true}"#;
+    let mut receipt = Value::Null;
+    for left in [4, 3, 2] {
+        let serving = Serving::start(&place, &args);
+        let said = serving.client().check(question).unwrap();
+        assert_eq!(said["remaining"], left);
+        receipt = said["receipt"].clone();
+        serving.signal(Signal::TERM);
+        let (code, log) = serving.ended();
+        assert_eq!(code, 0, "{log}");
+        assert!(log.contains("1 counts in"), "{log}");
+    }
+    // Nobody else may read who was counted.
+    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    // After kill -9 it is that of the last clean end.
+    let mut serving = Serving::start(&place, &args);
+    assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);
+    serving.child.kill().unwrap();
+    drop(serving);
+    let serving = Serving::start(&place, &args);
+    assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);
+    // The key of receipts is another one in each process, unless one is given.
+    let body = serde_json::json!({ "receipt": receipt }).to_string();
+    assert_eq!(serving.client().ask("POST", "/v1/refund", &body).unwrap().0, 404);
+    drop(serving);
+    // A damaged one is refused, and left as it is.
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    let (code, _, error) = place.run(&["serve", "--store", "memory://", args[0], args[1]]);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("counts.tgs"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap().len(), whole.len() - 1);
+    // Other stores keep their counts themselves.
+    let (code, _, error) = place.run(&["serve", args[0], args[1], "--store", &place.store()]);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("`--snapshot` is for the memory store"), "{error}");
+}
+
 /// The slowest of a hundred, of so many questions on one connection.
 fn p99(serving: &Serving, number: usize) -> Duration {
     let mut client = serving.client();

@@ -18,6 +18,9 @@ use super::receipts::Receipts;
 use crate::json::AnswerJson;
 use crate::store::AnyStore;
 
+/// What an answer over one limit has, and more: it is written without growing.
+const USUAL_BYTES: usize = 768;
+
 /// How many texts of limits are kept as they were read.
 const KEPT_LIMITS: usize = 10_000;
 
@@ -268,7 +271,8 @@ pub(crate) fn of_ask(error: &Error) -> Problem {
 /// A 200 with this.
 pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
     // What is written has only texts for keys, and no number that JSON has not.
-    let body = serde_json::to_vec(value).unwrap_or_default();
+    let mut body = Vec::with_capacity(USUAL_BYTES);
+    let _ = serde_json::to_writer(&mut body, value);
     let mut response = Response::new(Full::new(Bytes::from(body)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,10 +1,17 @@
 //! Answers and decisions.
 
-use serde::Serialize;
-use tollgate::{Carried, Decision, Report};
-use tollgate_policy::{Answer, Field, Shadow};
+use core::fmt;
+
+use serde::{Serialize, Serializer};
+use tollgate::{Carried, Decision, Limit, Report};
+use tollgate_policy::{Answer, Field, Revision, Shadow};
 
 use super::Wait;
+
+/// As it is displayed, without a text in between.
+fn shown<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
 
 /// One limit's part in a decision.
 #[derive(Debug, Serialize)]
@@ -17,7 +24,8 @@ pub struct ReportJson<'a> {
     /// The limit's identity.
     pub identity: &'a str,
     /// The limit in its full form.
-    pub limit: String,
+    #[serde(serialize_with = "shown")]
+    pub limit: &'a Limit,
     /// What a fresh subject can take.
     pub capacity: u64,
     /// The largest cost that this limit would admit now.
@@ -40,7 +48,7 @@ impl<'a> ReportJson<'a> {
             subject: report.subject(),
             policy,
             identity: report.limit().identity(),
-            limit: report.limit().to_string(),
+            limit: report.limit(),
             capacity: report.limit().capacity(),
             remaining: report.remaining(),
             retry_after: report.retry_after().map(Wait),
@@ -69,7 +77,8 @@ pub struct AnswerJson<'a> {
     /// The policy that decided.
     pub policy: Option<&'a str>,
     /// The policies that it was given under.
-    pub revision: String,
+    #[serde(serialize_with = "shown")]
+    pub revision: &'a Revision,
     /// The capacity of the limit that binds.
     pub limit: Option<u64>,
     /// The largest cost that every limit would admit now.
@@ -112,7 +121,7 @@ impl<'a> AnswerJson<'a> {
             outcome: answer.outcome().name(),
             authority: answer.authority().name(),
             policy: answer.policy().map(|policy| policy.name.as_str()),
-            revision: answer.revision().to_string(),
+            revision: answer.revision(),
             limit: binding.map(|binding| binding.limit().capacity()),
             remaining: decision.map(Decision::remaining),
             granted: decision.map(Decision::granted),

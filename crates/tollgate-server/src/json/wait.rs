@@ -1,8 +1,12 @@
 //! Durations as numbers and as text.
 
+use core::fmt::Write as _;
 use core::time::Duration;
 
-use serde::{Serialize, Serializer, ser};
+use compact_str::CompactString;
+use serde::ser::{self, SerializeStruct as _};
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 /// A wait for machines: a number of seconds with at most 6 decimals, and the same as text.
 ///
@@ -19,53 +23,66 @@ pub struct Wait(pub Duration);
 impl Serialize for Wait {
     /// Rounded up to a whole microsecond; no float is involved.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Parts<'s> {
-            seconds: &'s serde_json::value::RawValue,
-            text: &'s str,
-        }
         let us = micros(self.0);
-        let seconds = decimal(us / 1_000_000, us % 1_000_000);
-        let seconds =
-            serde_json::value::RawValue::from_string(seconds).map_err(ser::Error::custom)?;
-        Parts { seconds: &seconds, text: &duration(self.0) }.serialize(serializer)
+        let mut seconds = Text::default();
+        push_decimal(&mut seconds, us);
+        let mut text = Text::default();
+        push_duration(&mut text, us);
+        let mut parts = serializer.serialize_struct("Wait", 2)?;
+        // Digits and a point are a number of JSON as they stand.
+        let number: &RawValue = serde_json::from_str(&seconds).map_err(ser::Error::custom)?;
+        parts.serialize_field("seconds", number)?;
+        parts.serialize_field("text", text.as_str())?;
+        parts.end()
     }
 }
+
+/// A text that needs no allocation: every duration that a decision has is shorter.
+type Text = CompactString;
 
 /// Whole microseconds, rounded up.
 fn micros(duration: Duration) -> u128 {
     duration.as_nanos().div_ceil(1_000)
 }
 
-/// `whole.fraction`, the fraction in millionths, without trailing zeros.
-fn decimal(whole: u128, millionths: u128) -> String {
-    if millionths == 0 {
-        return whole.to_string();
+/// Microseconds as seconds, `whole.fraction`, without trailing zeros.
+fn push_decimal(text: &mut Text, us: u128) {
+    // Writing to a text does not fail.
+    let (whole, mut fraction) = (us / 1_000_000, us % 1_000_000);
+    let _ = write!(text, "{whole}");
+    if fraction == 0 {
+        return;
     }
-    let digits = format!("{millionths:06}");
-    format!("{whole}.{}", digits.trim_end_matches('0'))
+    let mut digits = 6;
+    while fraction % 10 == 0 {
+        fraction /= 10;
+        digits -= 1;
+    }
+    let _ = write!(text, ".{fraction:0digits$}");
 }
 
 /// A duration as people read it, exact to the microsecond and never rounded down: `1.5s`,
 /// `2m5s`, `3d4h`.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
+    let mut text = Text::default();
+    push_duration(&mut text, micros(duration));
+    text.into()
+}
+
+fn push_duration(text: &mut Text, mut us: u128) {
     const UNITS: [(&str, u128); 3] =
         [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000)];
-    let mut us = micros(duration);
-    let mut text = String::new();
     for (unit, length) in UNITS {
         if us >= length {
-            text.push_str(&(us / length).to_string());
-            text.push_str(unit);
+            let _ = write!(text, "{}{unit}", us / length);
             us %= length;
         }
     }
     if us > 0 || text.is_empty() {
-        text.push_str(&decimal(us / 1_000_000, us % 1_000_000));
+        push_decimal(text, us);
         text.push('s');
     }
-    text
 }
 
 #[cfg(test)]
