@@ -25,7 +25,7 @@ fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
     let decision = counter
         .wait(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
     if args.json {
-        out.json(&DecisionJson::of(&decision)?)?;
+        out.json(&DecisionJson::of(&decision))?;
     } else {
         out.text(&lines(&decision, peek))?;
     }

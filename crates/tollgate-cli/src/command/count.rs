@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
 
 use crate::args::{Adjust, Touch};
@@ -108,7 +109,7 @@ struct InspectJson {
     limits: String,
     identity: String,
     held: Option<HeldJson>,
-    peek: DecisionJson,
+    peek: Box<RawValue>,
 }
 
 #[derive(Debug, Serialize)]
@@ -135,7 +136,7 @@ pub(crate) fn inspect(args: &Touch, out: &mut Output) -> Result<u8> {
                 limits: limits.to_string(),
                 identity: limits.identity().to_owned(),
                 held: held.map(|held| held_json(held, &peek)).transpose()?,
-                peek: DecisionJson::of(&peek)?,
+                peek: to_raw_value(&DecisionJson::of(&peek))?,
             });
         } else {
             out.text(&held_text(limits, held.as_ref(), &peek))?;

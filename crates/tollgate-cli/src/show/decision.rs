@@ -1,9 +1,9 @@
 //! Decisions as lines for people and as JSON for machines.
 
 use anstyle::{AnsiColor, Style};
-use anyhow::Result;
 use serde::Serialize;
 use tollgate::{Authority, Carried, Decision, Report, Verdict};
+use tollgate_server::json::ReportJson;
 
 use super::{Wait, duration};
 
@@ -18,7 +18,7 @@ pub(crate) fn exit_code(decision: &Decision<'_>) -> u8 {
 
 /// A decision for machines.
 #[derive(Debug, Serialize)]
-pub(crate) struct DecisionJson {
+pub(crate) struct DecisionJson<'a> {
     allowed: bool,
     verdict: &'static str,
     granted: u64,
@@ -27,28 +27,14 @@ pub(crate) struct DecisionJson {
     retry_after: Option<Wait>,
     reset_after: Wait,
     binding: String,
-    limits: Vec<ReportJson>,
+    limits: Vec<ReportJson<'a>>,
     authority: &'static str,
     at_us: u64,
 }
 
-/// One limit's part of it.
-#[derive(Debug, Serialize)]
-struct ReportJson {
-    subject: String,
-    identity: String,
-    limit: String,
-    capacity: u64,
-    remaining: u64,
-    retry_after: Option<Wait>,
-    reset_after: Wait,
-    admits: bool,
-    carried: &'static str,
-}
-
-impl DecisionJson {
-    pub(crate) fn of(decision: &Decision<'_>) -> Result<Self> {
-        Ok(Self {
+impl<'a> DecisionJson<'a> {
+    pub(crate) fn of(decision: &'a Decision<'_>) -> Self {
+        Self {
             allowed: decision.is_allowed(),
             verdict: match decision.verdict() {
                 Verdict::Allow => "allow",
@@ -61,37 +47,13 @@ impl DecisionJson {
             retry_after: decision.retry_after().map(Wait),
             reset_after: Wait(decision.reset_after()),
             binding: decision.binding().limit().to_string(),
-            limits: decision
-                .reports()
-                .map(|report| ReportJson::of(&report))
-                .collect::<Result<_>>()?,
+            limits: decision.reports().map(|report| ReportJson::of(&report, None)).collect(),
             authority: match decision.authority() {
                 Authority::Store => "store",
                 _ => "other",
             },
             at_us: decision.at().as_micros(),
-        })
-    }
-}
-
-impl ReportJson {
-    fn of(report: &Report<'_>) -> Result<Self> {
-        Ok(Self {
-            subject: report.subject().to_string(),
-            identity: report.limit().identity().to_owned(),
-            limit: report.limit().to_string(),
-            capacity: report.limit().capacity(),
-            remaining: report.remaining(),
-            retry_after: report.retry_after().map(Wait),
-            reset_after: Wait(report.reset_after()),
-            admits: report.admits(),
-            carried: match report.carried() {
-                Carried::Same => "same",
-                Carried::Over => "over",
-                Carried::Fresh => "fresh",
-                _ => "other",
-            },
-        })
+        }
     }
 }
 
@@ -196,7 +158,7 @@ mod tests {
     /// The lines without colours, and the JSON.
     fn shown(decision: &Decision<'_>, peek: bool) -> (String, serde_json::Value) {
         let plain = anstream::adapter::strip_str(&lines(decision, peek)).to_string();
-        let json = serde_json::to_value(DecisionJson::of(decision).unwrap()).unwrap();
+        let json = serde_json::to_value(DecisionJson::of(decision)).unwrap();
         (plain, json)
     }
 
