@@ -2,6 +2,7 @@
 //! beside it. What people copy is what runs here: only ports and paths are replaced.
 
 mod caddy;
+mod haproxy;
 mod nginx;
 mod promises;
 mod wire;
@@ -83,8 +84,7 @@ impl Setup {
         let place = Place::new();
         let (service, address) = serve(&place, policies);
         let (pages, tap) = (Pages::open(), Tap::before(address));
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(P::EXAMPLE);
-        let example = replaced(std::fs::read_to_string(path).unwrap(), switches);
+        let example = replaced(example(P::EXAMPLE), switches);
         let log = place.path().join("proxy.log");
         let deadline = Instant::now() + STARTS_WITHIN;
         let (proxy, running) = loop {
@@ -149,6 +149,12 @@ fn serve(place: &Place, policies: &str) -> (Running, SocketAddr) {
     thread::spawn(move || lines.read_to_end(&mut Vec::new()));
     let said = || panic!("{line}{}", std::fs::read_to_string(&log).unwrap());
     (service, address.unwrap_or_else(said).unwrap())
+}
+
+/// The text of an example.
+fn example(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
+    std::fs::read_to_string(path).unwrap()
 }
 
 /// The text with each of these replaced, which must be there.

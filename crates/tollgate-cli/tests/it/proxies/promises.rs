@@ -109,6 +109,9 @@ pub(super) fn nothing_a_client_writes_changes_its_count<P: Proxy>() {
             let count = answer.header("ratelimit").unwrap();
             let expected = format!("\"login\";r={left};t=");
             assert!(count.starts_with(&expected), "{written}: {answer:?}");
+            let told = format!("\r\nx-forwarded-for: {}\r\n", client.address());
+            assert!(answer.body.to_lowercase().contains(&told), "{written}: {answer:?}");
+            assert_eq!(answer.body.to_lowercase().matches("\r\nx-forwarded-for:").count(), 1);
         }
         for written in WRITTEN {
             let answer = setup.ask(client, &format!("POST /login\n{written}\n\nname=a"));
@@ -130,6 +133,10 @@ pub(super) fn the_host_is_the_one_that_pages_see<P: Proxy>() {
     for (client, other) in (1..).zip(others) {
         let client = Client(client);
         let answer = setup.ask(client, other);
+        // HAProxy takes no request that names two hosts.
+        if answer.status == 400 && other.contains("http://") {
+            continue;
+        }
         assert_eq!(answer.status, 200, "{answer:?}");
         assert!(answer.header("ratelimit").unwrap().starts_with("\"host\";r=0;"), "{answer:?}");
         assert!(answer.body.to_lowercase().contains("host: other.example"), "{answer:?}");
@@ -177,12 +184,15 @@ pub(super) fn connections_to_the_service_are_kept<P: Proxy>() {
 
 pub(super) fn bodies_and_cookies_stay_away_from_the_service<P: Proxy>() {
     let Some(setup) = Setup::of::<P>() else { return };
-    let request = "POST /login\nCookie: session=Secret1\nX-Tier: Gold\n\npassword=Secret2";
+    let request =
+        "POST /login\nCookie: session=Secret1\nX-Tier: Gold\nX-Tier: Blue\n\npassword=Secret2";
     let answer = setup.ask(Client(1), request);
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.contains("Secret1") && answer.body.contains("Secret2"), "{answer:?}");
     let asked = setup.tap.asked();
-    assert!(asked.contains("x-tier: gold") && asked.contains("/login"), "{asked}");
+    // Of two lines the service refuses to choose, so it must see both.
+    assert!(asked.contains("x-tier: gold\r\n") && asked.contains("x-tier: blue\r\n"), "{asked}");
+    assert!(asked.contains("/login"), "{asked}");
     assert!(!asked.contains("secret"), "{asked}");
     assert!(asked.ends_with("\r\n\r\n") && !asked.contains("transfer-encoding"), "{asked}");
 }
