@@ -45,8 +45,9 @@ impl Proxy for HaProxy {
         let path = at.folder.join("haproxy.cfg");
         std::fs::write(&path, text).unwrap();
         let mut command = Command::new(program);
-        // One process, in the foreground, so that nothing is left of it when it is killed.
-        command.args(["-db", "-f"]).arg(path);
+        // One process, in the foreground, so that nothing is left of it when it is killed; and a
+        // port that somebody has is not shared with it.
+        command.args(["-db", "-dR", "-f"]).arg(path);
         command
     }
 }

@@ -9,8 +9,10 @@ mod wire;
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -166,10 +168,23 @@ fn replaced(mut text: String, pairs: &[(&str, &str)]) -> String {
     text
 }
 
-/// A port on which nobody listens right now.
+/// Where proxies listen: below the ports that systems give to whoever asks for any, as pages and
+/// services do here, and below those that the servers of other tests take.
+const PORTS: Range<u16> = 10_000..20_000;
+
+/// A port on which nobody listens right now, and which no other test of this program was given: a
+/// test must not take what listens for another for its own proxy.
 fn free_port() -> SocketAddr {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap()
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        // Each process begins somewhere else.
+        let turn = std::process::id() % 100_000 * 97 + GIVEN.fetch_add(1, Ordering::Relaxed);
+        let offset = u16::try_from(turn % u32::from(PORTS.end - PORTS.start)).unwrap();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + offset));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// True when it listens, false when it has ended.
