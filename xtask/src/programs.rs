@@ -1,5 +1,5 @@
-//! Programs that some tests start: redis-server, the languages of the examples, `ab`. Found,
-//! installed where that may be, else how to get them.
+//! Programs that some tests start: redis-server, the languages of the examples, `ab`, proxies.
+//! Found, installed where that may be, else how to get them.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,14 +13,30 @@ use crate::process;
 /// The one line to run, as the tests that are skipped say it too.
 const REMEDY: &str = "apt-get install redis-server";
 
-/// Where Debian's package listens once it is installed.
-const SERVICE_PORT: u16 = 6379;
+/// A service that a package starts once it is installed, and where it listens.
+#[derive(Debug, Clone, Copy)]
+struct Service {
+    name: &'static str,
+    port: u16,
+}
 
-/// Other programs: the languages in which examples are run, and what sends them many requests;
-/// with the package that has each. On Debian 12 Python takes 21 MB where there is none, Node 96 MB
-/// (23 MB to fetch).
-const PROGRAMS: [(&str, &str); 3] =
-    [("python3", "python3"), ("node", "nodejs"), ("ab", "apache2-utils")];
+const REDIS: Service = Service { name: "redis-server", port: 6379 };
+
+/// Other programs: the languages in which examples are run, what sends them many requests, and the
+/// proxies that have an example; with the package that has each, and its service. On Debian 12
+/// Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB,
+/// Caddy 36 MB (9 MB to fetch).
+const PROGRAMS: [(&str, &str, Option<Service>); 6] = [
+    ("python3", "python3", None),
+    ("node", "nodejs", None),
+    ("ab", "apache2-utils", None),
+    ("nginx", "nginx", Some(Service { name: "nginx", port: 80 })),
+    ("caddy", "caddy", Some(Service { name: "caddy", port: 80 })),
+    ("haproxy", "haproxy", Some(Service { name: "haproxy", port: 80 })),
+];
+
+/// Where programs of administrators are: not on everybody's path, and the tests look there too.
+const SYSTEM: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// What there is to do.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +53,7 @@ enum Plan {
 /// themselves.
 pub(crate) fn provide(may_install: bool) {
     provide_server(may_install);
-    for (program, package) in PROGRAMS {
+    for (program, package, service) in PROGRAMS {
         match plan(is_there(program), may_install, is_there("apt-get"), is_root()) {
             Plan::Found => {}
             Plan::Say(why) => {
@@ -45,7 +61,7 @@ pub(crate) fn provide(may_install: bool) {
             }
             Plan::Install => {
                 eprintln!("installing {package} with apt-get (once); tests need it");
-                if let Err(error) = install_package(package) {
+                if let Err(error) = install(package, service) {
                     eprintln!("{package} could not be installed ({error:#})");
                 }
             }
@@ -58,7 +74,10 @@ fn provide_server(may_install: bool) {
         Plan::Found => {}
         Plan::Say(why) => eprintln!("redis-server is not installed ({why}): {REMEDY}"),
         Plan::Install => {
-            if let Err(error) = install() {
+            eprintln!(
+                "installing redis-server with apt-get (once); tests start servers of their own"
+            );
+            if let Err(error) = install("redis-server", Some(REDIS)) {
                 eprintln!("redis-server could not be installed ({error:#}): {REMEDY}");
             }
         }
@@ -84,7 +103,8 @@ fn is_found() -> bool {
 
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let folders = std::env::split_paths(&path).chain(SYSTEM.map(Into::into));
+    folders.into_iter().any(|folder| folder.join(program).is_file())
 }
 
 fn is_root() -> bool {
@@ -93,18 +113,19 @@ fn is_root() -> bool {
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-fn install() -> Result<()> {
-    eprintln!("installing redis-server with apt-get (once); tests start servers of their own");
-    let served = is_served();
-    install_package("redis-server")?;
+fn install(package: &str, service: Option<Service>) -> Result<()> {
+    let Some(service) = service else { return install_package(package) };
+    let served = is_served(service);
+    install_package(package)?;
     // The package starts a service, and has it start with the machine. Nobody asked for that.
+    let Service { name, port } = service;
     if served {
-        eprintln!("port {SERVICE_PORT} was in use before: its service is left as it is");
+        eprintln!("port {port} was in use before: what listens there is left as it is");
         return Ok(());
     }
-    stop_service();
-    if is_served() {
-        eprintln!("the package's service listens on {SERVICE_PORT}: service redis-server stop");
+    stop(service);
+    if is_served(service) {
+        eprintln!("the package's service listens on {port}: service {name} stop");
     }
     Ok(())
 }
@@ -133,14 +154,14 @@ fn apt_get(arguments: &[&str]) -> Result<bool> {
     process::show(&mut command)
 }
 
-fn stop_service() {
+fn stop(service: Service) {
     let mut command = if Path::new("/run/systemd/system").is_dir() {
         let mut command = Command::new("systemctl");
-        command.args(["disable", "--now", "redis-server"]);
+        command.args(["disable", "--now", service.name]);
         command
     } else {
         let mut command = Command::new("service");
-        command.args(["redis-server", "stop"]);
+        command.args([service.name, "stop"]);
         command
     };
     // Most often it does not run, and then there is nothing to stop. Whether it worked is seen
@@ -148,8 +169,8 @@ fn stop_service() {
     let _ = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
 }
 
-fn is_served() -> bool {
-    TcpStream::connect((Ipv4Addr::LOCALHOST, SERVICE_PORT)).is_ok()
+fn is_served(service: Service) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, service.port)).is_ok()
 }
 
 #[cfg(test)]

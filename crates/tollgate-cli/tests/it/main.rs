@@ -10,6 +10,7 @@ mod doctor;
 mod examples;
 mod on_redis;
 mod openapi;
+mod proxies;
 mod redis;
 mod replaying;
 mod running;

@@ -152,7 +152,7 @@ fn without_arguments_it_answers_the_lines_that_it_prints_and_ends_by_ctrl_c() {
     let lines: Vec<&String> = serving.said.iter().filter(|line| line.contains("curl")).collect();
     assert_eq!(lines.len(), 4, "{printed}");
     for (line, says) in
-        lines.iter().zip(["\"remaining\":2", "\"policy\":\"demo\"", "ok", "/v1/check"])
+        lines.iter().zip(["\"remaining\":2", "\"policy\":\"demo\"", "\"demo\";r=9;", "/v1/check"])
     {
         let output = Command::new("sh").args(["-c", line]).output().unwrap();
         let said = String::from_utf8(output.stdout).unwrap();

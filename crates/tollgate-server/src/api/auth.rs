@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
+use http::header::{HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -72,7 +72,8 @@ fn loopback() -> Networks {
     "127.0.0.0/8, ::1/128".parse().unwrap_or_else(|_| Networks::private())
 }
 
-/// Says yes to whatever comes through.
+/// Says yes to whatever comes through, without a body: proxies do not read one, and where they have
+/// not they close the connection instead of asking the next time over it.
 #[derive(Clone, Copy, Debug)]
 struct Yes;
 
@@ -86,10 +87,7 @@ impl Service<Request<()>> for Yes {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        let mut response = Response::new(Full::new(Bytes::from_static(b"ok\n")));
-        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, kind);
-        ready(Ok(response))
+        ready(Ok(Response::new(Full::default())))
     }
 }
 
@@ -149,11 +147,17 @@ impl Auth {
         *judged.method_mut() = head.method;
         *judged.uri_mut() = head.uri;
         *judged.headers_mut() = head.headers;
-        if self.options.trust.contains(peer) {
-            self.told(&mut judged)?;
-        }
-        judged.extensions_mut().insert(SocketAddr::new(peer, 0));
-        let Ok(mut response) = self.limited.clone().call(judged).await;
+        let told = if self.options.trust.contains(peer) { self.told(&mut judged) } else { Ok(()) };
+        let mut response = match told {
+            Ok(()) => {
+                judged.extensions_mut().insert(SocketAddr::new(peer, 0));
+                let Ok(response) = self.limited.clone().call(judged).await;
+                response
+            }
+            // A client can bring this about, as with a `<` in its path: to a proxy it is a denial
+            // like any other, and no fault of the service that would let it open its pages.
+            Err(problem) => problem.response(),
+        };
         if let Some(status) = deny_status.filter(|_| !response.status().is_success()) {
             *response.status_mut() = status;
         }

@@ -37,6 +37,8 @@ async fn the_request_itself_is_judged_where_no_proxy_tells_another() {
         assert!(limit.starts_with(&format!("\"hourly\";r={remaining};t=")), "{limit}");
         assert_eq!(reply.header("ratelimit-policy"), Some("\"hourly\";q=3;w=3600"));
         assert_eq!(reply.header("retry-after").is_some(), status == 429);
+        // A proxy that does not read a body closes the connection that it came on.
+        assert_eq!(reply.text.is_empty(), status == 200, "{}", reply.text);
     }
     let reply = client.get("/v1/auth?deny_status=403").await;
     assert_eq!(reply.status, StatusCode::FORBIDDEN);
@@ -143,6 +145,9 @@ async fn what_cannot_be_read_is_refused() {
     ] {
         let reply = client.ask("GET", "/v1/auth", &[header], "").await;
         assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{header:?}: {}", reply.text);
+        // nginx takes any other status than 401 and 403 for a fault of the service.
+        let reply = client.ask("GET", "/v1/auth?deny_status=403", &[header], "").await;
+        assert_eq!(reply.status, StatusCode::FORBIDDEN, "{header:?}: {}", reply.text);
     }
 }
 

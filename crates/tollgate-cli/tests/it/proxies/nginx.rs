@@ -1,0 +1,107 @@
+//! nginx, with `examples/nginx/nginx.conf`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::promises::promises;
+use super::wire::Client;
+use super::{Places, Proxy, Setup, find, replaced};
+
+promises!(Nginx);
+
+pub(super) struct Nginx;
+
+impl Proxy for Nginx {
+    const EXAMPLE: &'static str = "nginx/nginx.conf";
+
+    fn find() -> Option<PathBuf> {
+        let Some(program) = find("nginx") else {
+            println!("SKIPPED: nginx is not installed: apt-get install nginx");
+            return None;
+        };
+        let built = Command::new(&program).arg("-V").output().unwrap();
+        if !String::from_utf8_lossy(&built.stderr).contains("http_auth_request_module") {
+            println!("SKIPPED: this nginx has no auth_request: apt-get install nginx");
+            return None;
+        }
+        Some(program)
+    }
+
+    fn command(program: &Path, example: &str, at: &Places<'_>) -> Command {
+        let folder = at.folder.display().to_string();
+        // Its working folders are those of the system else, which belong to others.
+        let folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {folder}/{name};"));
+        let text = replaced(
+            example.to_owned(),
+            &[
+                ("/var/log/nginx", &folder),
+                ("http {", &format!("http {{ {}", folders.join(" "))),
+                ("127.0.0.1:8700", &at.service.to_string()),
+                ("127.0.0.1:3000", &at.pages.to_string()),
+                ("listen 8080;", &format!("listen {};", at.listen)),
+            ],
+        );
+        let path = at.folder.join("nginx.conf");
+        std::fs::write(&path, text).unwrap();
+        let mut command = Command::new(program);
+        command.arg("-p").arg(at.folder).arg("-c").arg(path).args(["-e", "stderr", "-g"]);
+        // One process, so that nothing is left of it when it is killed.
+        command.arg(format!("daemon off; master_process off; pid {folder}/nginx.pid;"));
+        command
+    }
+}
+
+/// What is written in place of a comment to keep pages open.
+const OPEN: [(&str, &str); 1] = [("#error_page 502", "error_page 502")];
+
+#[test]
+fn without_the_service_pages_are_closed() {
+    let Some(mut setup) = Setup::of::<Nginx>() else { return };
+    setup.kill_service();
+    let answer = setup.ask(Client(1), "GET /");
+    assert_eq!(answer.status, 503, "{answer:?}");
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(body["status"], 503);
+    assert_eq!(setup.pages.visits(), 0);
+}
+
+#[test]
+fn a_service_that_does_not_answer_is_as_none() {
+    for (switches, status) in [(&[][..], 503), (&OPEN[..], 200)] {
+        let Some(setup) = Setup::changed::<Nginx>(switches) else { return };
+        setup.freeze_service();
+        assert_eq!(setup.ask(Client(1), "GET /").status, status);
+    }
+}
+
+#[test]
+fn without_the_service_pages_can_be_open() {
+    let Some(mut setup) = Setup::changed::<Nginx>(&OPEN) else { return };
+    assert_eq!(setup.admitted(Client(1), &["GET /"]), 5);
+    setup.kill_service();
+    for client in [1, 1, 66] {
+        let answer = setup.ask(Client(client), "GET /");
+        assert_eq!((answer.status, answer.header("ratelimit")), (200, None), "{answer:?}");
+    }
+}
+
+#[test]
+fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
+    let Some(setup) = Setup::changed::<Nginx>(&OPEN) else { return };
+    let many: String = (0..120).map(|number| format!("\nX-Many-{number}: 1")).collect();
+    let long = "x".repeat(7_000);
+    for (request, status) in [
+        (format!("GET /{many}"), 503),
+        (format!("GET /\nX-A: {long}\nX-B: {long}\nX-C: {long}"), 503),
+        ("POST /./login".to_owned(), 403),
+        ("GET /<".to_owned(), 403),
+        ("GET /`\\^".to_owned(), 403),
+    ] {
+        let answer = setup.ask(Client(1), &request);
+        assert_eq!(answer.status, status, "{request}: {answer:?}");
+    }
+    assert_eq!(setup.pages.visits(), 0);
+}

@@ -1,0 +1,224 @@
+//! What speaks at both ends of a proxy: clients, pages, and a tap on its way to the service.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+use tokio::net::TcpSocket;
+
+/// Longer than anything takes: what is not there by then never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    /// Reads an answer from the beginning of a text: the answer, and what follows it.
+    fn split(text: &str) -> (Self, &str) {
+        let (head, rest) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
+        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+        let status = status.unwrap_or_else(|| panic!("{text:?}")).parse().unwrap();
+        let mut answer = Self { status, head: head.to_owned(), body: String::new() };
+        let length = answer.header("content-length").map_or(0, |text| text.parse().unwrap());
+        answer.body = rest[..length].to_owned();
+        (answer, &rest[length..])
+    }
+
+    /// The value of a header that comes once.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.head.lines().skip(1).filter_map(|line| {
+            let (known, value) = line.split_once(": ")?;
+            known.eq_ignore_ascii_case(name).then_some(value)
+        });
+        let first = values.next();
+        assert_eq!(values.next(), None, "{name} comes twice: {}", self.head);
+        first
+    }
+}
+
+/// A client: an address of this machine, as all of 127.0.0.0/8 are.
+#[derive(Clone, Copy)]
+pub(crate) struct Client(pub(crate) u8);
+
+impl Client {
+    pub(crate) fn address(self) -> Ipv4Addr {
+        Ipv4Addr::new(127, 0, 0, self.0)
+    }
+
+    fn connect(self, to: SocketAddr) -> TcpStream {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let stream = runtime.block_on(async {
+            let socket = TcpSocket::new_v4()?;
+            socket.bind((self.address(), 0).into())?;
+            socket.connect(to).await?.into_std()
+        });
+        let stream = stream.unwrap();
+        stream.set_nonblocking(false).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// The answers to requests that are sent one after the other over one connection. Each is a
+    /// request line, `GET /`, with lines of headers, and a body after an empty line.
+    pub(crate) fn ask_all(self, to: SocketAddr, requests: &[&str]) -> Vec<Answer> {
+        let mut stream = self.connect(to);
+        for (place, request) in requests.iter().enumerate() {
+            let (head, body) = request.split_once("\n\n").unwrap_or((request, ""));
+            let (line, headers) = head.split_once('\n').unwrap_or((head, ""));
+            let mut text = format!("{line} HTTP/1.1\r\n");
+            for header in headers.lines() {
+                text.push_str(&format!("{header}\r\n"));
+            }
+            if !headers.lines().any(|header| header.starts_with("Host:")) {
+                text.push_str("Host: pages.example\r\n");
+            }
+            if !body.is_empty() {
+                text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+            }
+            if place + 1 == requests.len() {
+                text.push_str("Connection: close\r\n");
+            }
+            text.push_str(&format!("\r\n{body}"));
+            stream.write_all(text.as_bytes()).unwrap();
+        }
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let mut rest = text.as_str();
+        let mut answers = Vec::new();
+        while !rest.is_empty() {
+            let (answer, after) = Answer::split(rest);
+            answers.push(answer);
+            rest = after;
+        }
+        assert_eq!(answers.len(), requests.len(), "{text}");
+        answers
+    }
+
+    pub(crate) fn ask(self, to: SocketAddr, request: &str) -> Answer {
+        self.ask_all(to, &[request]).remove(0)
+    }
+}
+
+/// Reads up to the end of a head: the head, and what came after it.
+fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
+    let mut read = Vec::new();
+    let mut some = [0; 4_096];
+    loop {
+        let length = stream.read(&mut some)?;
+        if length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        read.extend_from_slice(&some[..length]);
+        if let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            let rest = read.split_off(end + 4);
+            return Ok((String::from_utf8(read).unwrap(), rest));
+        }
+    }
+}
+
+/// The pages behind a proxy, which note who comes to them.
+pub(crate) struct Pages {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Pages {
+    pub(crate) fn open() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::default();
+        let pages = Self { address, seen: Arc::clone(&seen) };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let seen = Arc::clone(&seen);
+                thread::spawn(move || Self::show(stream, &seen));
+            }
+        });
+        pages
+    }
+
+    /// The path says the status: `/status/403`. The body is what came in.
+    fn show(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
+        let (head, mut body) = read_head(&mut stream)?;
+        let lower = head.to_ascii_lowercase();
+        let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length: usize = length.map_or(0, |text| text.parse().unwrap());
+        let missing = length.checked_sub(body.len()).unwrap();
+        let mut rest = vec![0; missing];
+        stream.read_exact(&mut rest)?;
+        body.extend(rest);
+        let status = head.split("/status/").nth(1).and_then(|rest| rest.get(..3)).unwrap_or("200");
+        let text = format!("the page\n{head}{}", String::from_utf8(body).unwrap());
+        seen.lock().unwrap().push(text.clone());
+        write!(
+            stream,
+            "HTTP/1.1 {status} Said\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n{text}",
+            text.len()
+        )
+    }
+
+    /// How many requests came to them.
+    pub(crate) fn visits(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+/// A tap between a proxy and the service: how many connections there were, and what was asked.
+pub(crate) struct Tap {
+    pub(crate) address: SocketAddr,
+    connections: Arc<Mutex<usize>>,
+    asked: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Tap {
+    pub(crate) fn before(service: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tap = Self { address, connections: Arc::default(), asked: Arc::default() };
+        let (connections, asked) = (Arc::clone(&tap.connections), Arc::clone(&tap.asked));
+        thread::spawn(move || {
+            for proxy in listener.incoming().flatten() {
+                *connections.lock().unwrap() += 1;
+                // Who cannot be reached is not there: the proxy sees its connection closed.
+                let Ok(service) = TcpStream::connect(service) else { continue };
+                let back = (service.try_clone().unwrap(), proxy.try_clone().unwrap());
+                let asked = Arc::clone(&asked);
+                thread::spawn(move || pour(proxy, service, Some(&asked)));
+                thread::spawn(move || pour(back.0, back.1, None));
+            }
+        });
+        tap
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        *self.connections.lock().unwrap()
+    }
+
+    /// All that the proxy has sent, in small letters.
+    pub(crate) fn asked(&self) -> String {
+        let asked: MutexGuard<'_, Vec<u8>> = self.asked.lock().unwrap();
+        String::from_utf8_lossy(&asked).to_ascii_lowercase()
+    }
+}
+
+fn pour(mut from: TcpStream, mut to: TcpStream, copy: Option<&Mutex<Vec<u8>>>) -> io::Result<()> {
+    let mut some = [0; 4_096];
+    loop {
+        let length = from.read(&mut some)?;
+        if length == 0 {
+            return to.shutdown(Shutdown::Write);
+        }
+        if let Some(copy) = copy {
+            copy.lock().unwrap().extend_from_slice(&some[..length]);
+        }
+        to.write_all(&some[..length])?;
+    }
+}
