@@ -457,7 +457,7 @@ fn policies(dir: &Path) -> Result<String> {
 fn nginx_conf(dir: &Path, port: u16, address: &str) -> String {
     let dir = dir.display();
     format!(
-        "worker_processes 1;\npid {dir}/nginx.pid;\nevents {{ worker_connections 1024; }}\n\
+        "worker_processes 1;\nmaster_process off;\npid {dir}/nginx.pid;\nevents {{ worker_connections 1024; }}\n\
          http {{\n  access_log off;\n  client_body_temp_path {dir}/body;\n\
          proxy_temp_path {dir}/proxy;\n  fastcgi_temp_path {dir}/fastcgi;\n\
          uwsgi_temp_path {dir}/uwsgi;\n  scgi_temp_path {dir}/scgi;\n\
