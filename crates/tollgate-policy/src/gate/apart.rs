@@ -79,7 +79,7 @@ impl<S: Store> Gate<S> {
         self.0.brought.add(asked.outcome, asked.authority);
         let said = (asked.outcome, asked.authority);
         let duration = started.map(|started| started.elapsed());
-        self.0.tell(live, None, said, asked.decision.as_ref(), duration);
+        self.0.tell(live, None, said, asked.decision.as_ref(), duration, true);
         Ok(answer)
     }
 
@@ -120,6 +120,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn counters_of_limits(&self) -> &Counters {
         &self.0.brought
+    }
+
+    /// How often each outcome was where no policy applied: `no_policy`, and `missing` where a front
+    /// refused a request that it could not read.
+    #[must_use]
+    pub fn counters_of_unmatched(&self) -> &Counters {
+        &self.0.unmatched
     }
 
     /// Gives back what a receipt says was charged, once.

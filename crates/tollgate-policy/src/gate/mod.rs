@@ -375,7 +375,7 @@ impl<S: Store> Inner<S> {
                 live.count(place, asked.outcome, Authority::Shadow);
                 let decision = asked.decision.as_ref();
                 let said = (asked.outcome, Authority::Shadow);
-                self.tell(live, Some(place), said, decision, duration);
+                self.tell(live, Some(place), said, decision, duration, false);
             }
         }
     }
@@ -388,13 +388,14 @@ impl<S: Store> Inner<S> {
         let authority = asked.authority;
         if enforced.is_empty() {
             self.unmatched.add(asked.outcome, authority);
-            self.tell(live, None, (asked.outcome, authority), None, duration);
+            self.tell(live, None, (asked.outcome, authority), None, duration, true);
         }
         for &place in enforced {
             let outcome = asked.outcome_of(live, place, enforced.len());
             live.count(place, outcome, authority);
-            let decision = asked.decision.as_ref().filter(|_| asked.policy == Some(place));
-            self.tell(live, Some(place), (outcome, authority), decision, duration);
+            let decides = asked.policy == Some(place);
+            let decision = asked.decision.as_ref().filter(|_| decides);
+            self.tell(live, Some(place), (outcome, authority), decision, duration, decides);
         }
     }
 
@@ -407,13 +408,14 @@ impl<S: Store> Inner<S> {
         (outcome, authority): (Outcome, Authority),
         decision: Option<&Decision<'_>>,
         duration: Option<Duration>,
+        decides: bool,
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);
         let policy = place.and_then(|place| live.policies.policy(place));
         let policy = policy.map(|policy| policy.name.as_str());
-        observer.observe(&Event { policy, limit, outcome, authority, duration });
+        observer.observe(&Event { policy, limit, outcome, authority, duration, decides });
     }
 }
 
