@@ -7,12 +7,16 @@
 mod api;
 pub mod json;
 mod listen;
+mod metrics;
+mod reload;
 mod server;
 mod store;
 mod tls;
 
 pub use api::{AuthOptions, Forwarded};
 pub use listen::{Address, AddressError, Bounds, Closed};
+pub use metrics::Metrics;
+pub use reload::{ReloadError, Reread};
 pub use server::{Options, Server, StartError, Stopping};
 pub use store::AnyStore;
 pub use tls::{Tls, TlsError};
