@@ -54,7 +54,7 @@ fn the_examples_are_sound_and_say_what_the_documents_say() {
         assert_eq!(policies.policies().len(), 1, "{}", path.display());
         seen += 1;
     }
-    assert_eq!(seen, 5);
+    assert_eq!(seen, 6);
     let load = |name: &str| Policies::load(examples().join(name)).unwrap();
     for name in ["api.toml", "api.yaml", "resource-and-consumers.toml", "1000-per-hour.toml"] {
         assert!(name.starts_with("resource") || load(name).warnings().is_empty(), "{name}");

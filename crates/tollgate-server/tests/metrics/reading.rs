@@ -158,11 +158,9 @@ fn is_label(labels: &BTreeSet<String>, label: &str) -> bool {
 
 #[test]
 fn names_in_queries_are_found() {
-    let query = "sum by (policy) (rate(a_total{outcome=\"x{y\",policy=~\"$p\"}[5m])) / on(policy) \
-                 group_left sum(b) by (le) > 0.5 and topk(5, c_seconds)";
-    // A brace in a text would end the labels too early; no query here has one.
-    let query = query.replace("x{y", "x");
-    let named = Named::of(&query.replace("group_left ", "group_left() "));
+    let query = "sum by (policy) (rate(a_total{outcome=\"x\",policy=~\"$p\"}[5m])) / on(policy) \
+                 group_left() sum(b) by (le) > 0.5 and topk(5, c_seconds offset 5m)";
+    let named = Named::of(query);
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(named.metrics, set(&["a_total", "b", "c_seconds"]));
     assert_eq!(named.grouped, set(&["policy", "le"]));
