@@ -4,6 +4,7 @@ mod docs;
 mod mutate;
 mod process;
 mod programs;
+mod python;
 mod report;
 mod source;
 mod test;

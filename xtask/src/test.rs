@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, process, programs, tidy, tools};
+use crate::{docs, process, programs, python, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -26,6 +26,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     steps.step("generated", || docs::run(tree, true));
     steps.step("tests", || {
         programs::provide(may_install);
+        python::provide(tree, may_install);
         counts = cargo_test(tree)?;
         Ok(counts.hold(in_ci))
     });

@@ -433,6 +433,13 @@ pub(crate) enum Bench {
     /// Exits with 0 also where a figure misses its bar: a busy machine is no error.
     #[command(after_help = "Example: tollgate bench redis --store redis://127.0.0.1:6379")]
     Redis(BenchRedis),
+    /// The service beside a peer, beside bare scripts on Redis, and behind nginx
+    ///
+    /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
+    /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
+    /// and left out. Each figure is the median of runs in turns.
+    #[command(after_help = "Example: tollgate bench server --seconds 5")]
+    Server(BenchServer),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {
@@ -480,6 +487,26 @@ pub(crate) struct BenchSqlite {
     /// The directory of the two new files [default: a temporary one]
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchServer {
+    /// How many subjects
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) subjects: u32,
+
+    /// How long a run takes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
 
     /// Print one JSON object
     #[arg(long)]

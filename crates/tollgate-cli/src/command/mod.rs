@@ -36,6 +36,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
         Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
         Command::Bench(Bench::Redis(args)) => bench::redis(&args, out),
+        Command::Bench(Bench::Server(args)) => bench::server(&args, out),
         Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),
         Command::Completions { shell } => {
             // A shell's completions are a text like any other: a closed pipe is no panic.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Watcher};
@@ -59,10 +60,12 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
     let server = Server::start(gate.clone(), options).await?;
     let _watcher = watch(&server)?;
     introduce(args, &gate, &server, out)?;
+    tell_systemd(&[NotifyState::Ready]);
     loop {
         match signals.next().await {
             Said::End(name) => {
                 tracing::info!(target: "tollgate", "{name}: ending");
+                tell_systemd(&[NotifyState::Stopping]);
                 break;
             }
             Said::Reload => reload(&server),
@@ -83,6 +86,13 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
         duration(Duration::from_millis(u64::try_from(stopping.took.as_millis())?))
     );
     Ok(0)
+}
+
+/// Where a supervisor waits to be told; without one nothing happens.
+fn tell_systemd(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(target: "tollgate", "systemd cannot be told: {error}");
+    }
 }
 
 /// What the arguments and the environment say.

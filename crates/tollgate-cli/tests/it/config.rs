@@ -11,7 +11,7 @@ fn examples() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> =
         std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     all.sort();
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     all
 }
 

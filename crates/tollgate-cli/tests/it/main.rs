@@ -9,10 +9,12 @@ mod counting;
 mod doctor;
 mod examples;
 mod on_redis;
+mod openapi;
 mod redis;
 mod replaying;
 mod running;
 mod scripts;
+mod serving;
 mod shown;
 
 use std::path::Path;

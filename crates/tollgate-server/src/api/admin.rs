@@ -9,11 +9,12 @@ use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::Sha256;
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
-use super::question::{Limits, On, Text, read_one};
+use super::question::{Limits, Text, read_one, said};
 use super::{Api, Reply, body, not_found};
 use crate::listen::{Answering, Caller, Explain};
 use crate::metrics::Endpoint;
@@ -33,18 +34,18 @@ pub(crate) struct Admin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     policy: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     subject: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     limit: Option<Limits<'a>>,
-    #[serde(borrow, default)]
-    on: Option<Vec<On<'a>>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
+    on: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default, deserialize_with = "said")]
     shard: Option<Text<'a>>,
     /// Of an adjustment.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     by: Option<i64>,
 }
 

@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderName, HeaderValue};
+use http::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -86,7 +86,10 @@ impl Service<Request<()>> for Yes {
     }
 
     fn call(&mut self, _: Request<()>) -> Self::Future {
-        ready(Ok(Response::new(Full::new(Bytes::from_static(b"ok\n")))))
+        let mut response = Response::new(Full::new(Bytes::from_static(b"ok\n")));
+        let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, kind);
+        ready(Ok(response))
     }
 }
 

@@ -183,17 +183,19 @@ impl Checks {
         &self,
         subject: Option<Text<'_>>,
         limit: Option<Limits<'_>>,
-        on: Option<Vec<On<'_>>>,
+        on: Option<Vec<&RawValue>>,
     ) -> Result<Parts, Problem> {
         match (subject, limit, on) {
             (Some(subject), Some(limit), None) => {
                 Ok(vec![(subject_of(&subject)?, self.limits_of(&limit)?)])
             }
             (None, None, Some(list)) => {
-                let each = list.iter().enumerate().map(|(place, On { subject, limit })| {
-                    let within = |problem: Problem| problem.within(&format!("on[{place}]"));
-                    let subject = subject_of(subject).map_err(within)?;
-                    Ok((subject, self.limits_of(limit).map_err(within)?))
+                let each = list.iter().enumerate().map(|(place, item)| {
+                    let part = || {
+                        let On { subject, limit } = read_one(item.get().as_bytes())?;
+                        Ok((subject_of(&subject)?, self.limits_of(&limit)?))
+                    };
+                    part().map_err(|problem: Problem| problem.within(&format!("on[{place}]")))
                 });
                 each.collect()
             }

@@ -1,5 +1,7 @@
 //! What is looked at: the policies, what they would answer, receipts that come back.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
@@ -49,7 +51,7 @@ struct ConditionJson {
 struct EntryJson {
     subject: Vec<String>,
     limit: String,
-    absent: Vec<(String, String)>,
+    absent: BTreeMap<String, String>,
     overrides: Vec<OverrideJson>,
 }
 

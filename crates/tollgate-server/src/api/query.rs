@@ -6,6 +6,10 @@ use http::{StatusCode, Uri};
 
 use super::problem::Problem;
 
+/// What a denial can be said as: none that also says that a question makes no sense.
+const DENY_STATUSES: [StatusCode; 3] =
+    [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
+
 /// Names and values, decoded.
 pub(crate) struct Query<'q>(Vec<(Cow<'q, str>, Cow<'q, str>)>);
 
@@ -38,15 +42,12 @@ impl<'q> Query<'q> {
     /// The status that takes the place of a denial's own.
     pub(crate) fn deny_status(&self) -> Result<Option<StatusCode>, Problem> {
         let Some(text) = self.get("deny_status") else { return Ok(None) };
+        let found = DENY_STATUSES.iter().find(|status| status.as_str() == text);
         let wrong = || {
-            let detail = format!("`{text}` is no status of a denial: 400 to 599, as 403 for nginx");
+            let detail = format!("`{text}` is no status of a denial: 401, 403 or 429");
             Problem::bad(detail).at("deny_status")
         };
-        let number: u16 = text.parse().map_err(|_| wrong())?;
-        if !(400..600).contains(&number) {
-            return Err(wrong());
-        }
-        StatusCode::from_u16(number).map(Some).map_err(|_| wrong())
+        found.copied().map(Some).ok_or_else(wrong)
     }
 
     /// All of them.

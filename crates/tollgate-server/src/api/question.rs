@@ -31,24 +31,33 @@ pub(crate) enum Body<'a> {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Question<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) policy: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) fields: Option<Described<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) subject: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) limit: Option<Limits<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) on: Option<Vec<On<'a>>>,
-    #[serde(borrow, default)]
+    /// Each is an [`On`].
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) on: Option<Vec<&'a serde_json::value::RawValue>>,
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) shard: Option<Text<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) on_failure: Option<Text<'a>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     pub(crate) cost: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "said")]
     pub(crate) receipt: Option<bool>,
+}
+
+/// What stands there is meant: `null` is not the same as nothing, and is refused. A template that
+/// was filled with nothing must not ask for something else.
+pub(crate) fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 /// A subject under limits of its own.
@@ -92,6 +101,8 @@ impl<'a> Described<'a> {
             return Err(format!("a request has at most {MAX_FIELDS} fields here"));
         }
         let value = match &field {
+            // As everywhere, an empty value is none.
+            Field::Ip if value.is_empty() => value,
             Field::Ip => {
                 let ip: IpAddr = value.parse().map_err(|_| {
                     "`ip` is no address: write it without a port, as `192.0.2.7`".to_owned()
@@ -122,7 +133,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         checks: Vec<&'a serde_json::value::RawValue>,
     }
     let one = match serde_json::from_slice::<Question<'_>>(body) {
-        Ok(question) => return Ok(Body::One(Box::new(question))),
+        Ok(question) if is_object(body) => return Ok(Body::One(Box::new(question))),
+        Ok(_) => return Err(no_object()),
         Err(error) => error,
     };
     // A batch is told by its only key: what is neither is explained as a question.
@@ -130,11 +142,10 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         Ok(Batch { checks }) if checks.is_empty() => {
             Err(Problem::bad("an empty list asks nothing").at("checks"))
         }
-        Ok(Batch { checks }) if checks.len() > MAX_BATCH => Err(Problem::new(
-            http::StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a batch has at most {MAX_BATCH} items, not {}", checks.len()),
-        )
-        .at("checks")),
+        Ok(Batch { checks }) if checks.len() > MAX_BATCH => {
+            let detail = format!("a batch has at most {MAX_BATCH} items, not {}", checks.len());
+            Err(Problem::bad(detail).at("checks"))
+        }
         Ok(Batch { checks }) => Ok(Body::Many(checks)),
         Err(_) => Err(explain::<Question<'_>>(body, &one)),
     }
@@ -142,7 +153,22 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
 
 /// Reads one thing.
 pub(crate) fn read_one<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
+    match serde_json::from_slice(body) {
+        Ok(one) if is_object(body) => Ok(one),
+        Ok(_) => Err(no_object()),
+        Err(error) => Err(explain::<T>(body, &error)),
+    }
+}
+
+/// A list is taken for an object whose keys are left out, and what stands where would then matter.
+fn is_object(json: &[u8]) -> bool {
+    json.trim_ascii_start().starts_with(b"{")
+}
+
+fn no_object() -> Problem {
+    Problem::bad(
+        "this is a list, and should be an object, as {\"subject\": \"a\", \"limit\": \"1/s\"}",
+    )
 }
 
 /// What is wrong with a body, with the place: read a second time, by the slower way that knows it.

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use http::StatusCode;
 use sha2::Sha256;
 use tollgate::Receipt;
 
@@ -49,7 +50,8 @@ impl Receipts {
     /// The receipt of a text.
     pub(crate) fn read(&self, text: &str) -> Result<Receipt, Problem> {
         let strange = || {
-            Problem::bad(
+            Problem::new(
+                StatusCode::NOT_FOUND,
                 "this is no receipt of this service: it was changed, or signed with another key. \
                  Without TOLLGATE_RECEIPT_KEY the key is a new one at each start",
             )

@@ -165,7 +165,7 @@ where
     let mut http = http1::Builder::new();
     http.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
     // Who has said all, as a script through a pipe, still wants the answer.
-    http.half_close(true).pipeline_flush(true).writev(false);
+    http.half_close(true).writev(false);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
     let mut ending = door.ending.clone();
     // How a connection ends is the client's affair.

@@ -14,11 +14,13 @@ use crate::show::{self, Output};
 mod allocated;
 mod owned;
 mod redis;
-mod server;
+mod redis_server;
+mod service;
 mod sides;
 
 use owned::Owned;
 pub(crate) use redis::redis;
+pub(crate) use service::server;
 use sides::{Governor, Side, Tollgate};
 
 /// Up to so many keys each run starts with fresh counts; above, the counts are built once.

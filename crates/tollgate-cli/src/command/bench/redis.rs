@@ -13,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::StoreError;
 use tollgate_redis::bench::{Bench, Clients, Figures, Plan, Row};
 
-use super::server::Server;
+use super::redis_server::Server;
 use crate::args::BenchRedis;
 use crate::show::{self, Output};
 

@@ -65,6 +65,10 @@ impl Server {
         format!("redis://{}", self.address)
     }
 
+    pub(super) fn host_and_port(&self) -> (String, u16) {
+        (self.address.ip().to_string(), self.address.port())
+    }
+
     /// Waits until it answers.
     fn wait(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;

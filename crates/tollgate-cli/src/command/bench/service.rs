@@ -1,0 +1,502 @@
+//! `bench server`: the service beside a peer, beside bare scripts, and behind nginx.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use tollgate::engine::Mode;
+use tollgate::{LimitSet, Subject};
+use tollgate_redis::Keys;
+use tollgate_redis::compose::{Answer, Check, Parts};
+
+use super::redis_server::Server;
+use crate::args::BenchServer;
+use crate::show::{self, Output, note};
+
+/// The peer: throttlecrab-server, a GCRA over HTTP.
+const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
+
+/// The service over the peer, at least.
+const PEER_AT_LEAST: f64 = 1.0;
+
+/// The service over a loader of bare scripts, at least.
+const SCRIPT_AT_LEAST: f64 = 0.8;
+
+/// How long a program may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
+/// each subject, and 1,000 a second.
+const LIMIT: &str = "1000/s via gcra";
+
+/// How many connections ask at once.
+const CONNECTIONS: u32 = 50;
+
+#[derive(Debug, Serialize)]
+struct ServerJson {
+    subjects: u32,
+    connections: u32,
+    seconds: u32,
+    runs: u32,
+    peer: Option<String>,
+    rows: Vec<RowJson>,
+}
+
+/// One way to ask, with the medians of its runs.
+#[derive(Debug, Serialize)]
+struct RowJson {
+    what: String,
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    /// Over the row that it is compared with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ratio: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_least: Option<f64>,
+}
+
+/// What a loader says of one run.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Run {
+    per_second: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    #[serde(default)]
+    errors: u64,
+}
+
+/// Something that is measured: how it is loaded.
+struct Side<'s> {
+    what: String,
+    load: Box<dyn Fn() -> Result<Run> + 's>,
+    runs: Vec<Run>,
+}
+
+pub(crate) fn server(args: &BenchServer, out: &mut Output) -> Result<u8> {
+    super::warn_of_debug();
+    let json = measure(args)?;
+    if args.json {
+        out.json(&json)?;
+    } else {
+        out.text(&text(&json))?;
+    }
+    Ok(0)
+}
+
+fn measure(args: &BenchServer) -> Result<ServerJson> {
+    let dir = tempfile::tempdir().context("no temporary directory")?;
+    let progress = ProgressBar::new_spinner().with_style(
+        ProgressStyle::with_template("{spinner} {elapsed} {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+    );
+    let wrk = Wrk::find(args)?;
+    let mut rows = Vec::new();
+
+    // Against the peer, both in memory.
+    let ours = Program::tollgate(&[])?;
+    let (script, peer_script) = (dir.path().join("check.lua"), dir.path().join("throttle.lua"));
+    std::fs::write(&script, check_script(args.subjects))?;
+    std::fs::write(&peer_script, throttle_script(args.subjects))?;
+    let mut sides = vec![wrk.side("tollgate, memory", &ours.url("/v1/check"), Some(&script))];
+    let peer = Program::peer()?;
+    if let Some(peer) = &peer {
+        let url = peer.url("/throttle");
+        sides.push(wrk.side("throttlecrab-server, memory", &url, Some(&peer_script)));
+    } else {
+        note(&format!(
+            "SKIPPED: {PEER} names no throttlecrab-server (cargo install throttlecrab-server \
+             --version 0.4.40), so there is nothing to compare with"
+        ));
+    }
+    rows.extend(in_turns(args, sides, PEER_AT_LEAST, &progress)?);
+    drop((ours, peer));
+
+    // On Redis, beside the bare script.
+    match Server::start() {
+        Ok(redis) => {
+            let ours = Program::tollgate(&["--store", &redis.url()])?;
+            let url = ours.url("/v1/check");
+            let sides = vec![
+                wrk.side("tollgate, Redis", &url, Some(&script)),
+                Side {
+                    what: "redis-benchmark, the bare script".to_owned(),
+                    load: Box::new(|| bare_script(&redis, args)),
+                    runs: Vec::new(),
+                },
+            ];
+            rows.extend(in_turns(args, sides, SCRIPT_AT_LEAST, &progress)?);
+        }
+        Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
+    }
+
+    // Behind nginx.
+    match behind_nginx(args, &wrk, dir.path(), &progress) {
+        Ok(more) => rows.extend(more),
+        Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
+    }
+    progress.finish_and_clear();
+    Ok(ServerJson {
+        subjects: args.subjects,
+        connections: CONNECTIONS,
+        seconds: args.seconds,
+        runs: args.runs,
+        peer: std::env::var(PEER).ok(),
+        rows,
+    })
+}
+
+/// Runs of all sides, one after the other, in turns; the first side is compared with the second.
+fn in_turns(
+    args: &BenchServer,
+    mut sides: Vec<Side<'_>>,
+    at_least: f64,
+    progress: &ProgressBar,
+) -> Result<Vec<RowJson>> {
+    // The first of each fills caches, and does not count.
+    for turn in 0..=args.runs {
+        for side in &mut sides {
+            progress.set_message(format!("{} ({turn} of {})", side.what, args.runs));
+            progress.tick();
+            let run = (side.load)()?;
+            if run.errors > 0 {
+                bail!("{}: {} requests were not answered with 200", side.what, run.errors);
+            }
+            if turn > 0 {
+                side.runs.push(run);
+            }
+        }
+    }
+    let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
+    if let [first, second, ..] = &mut rows[..] {
+        first.ratio = Some(first.per_second / second.per_second);
+        first.at_least = Some(at_least);
+    }
+    Ok(rows)
+}
+
+impl RowJson {
+    fn of(side: &Side<'_>) -> Self {
+        let median = |of: fn(&Run) -> f64| {
+            let mut figures: Vec<f64> = side.runs.iter().map(of).collect();
+            figures.sort_unstable_by(f64::total_cmp);
+            figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            what: side.what.clone(),
+            per_second: median(|run| run.per_second),
+            p50_ms: median(|run| run.p50_ms),
+            p99_ms: median(|run| run.p99_ms),
+            ratio: None,
+            at_least: None,
+        }
+    }
+}
+
+/// The loader of HTTP.
+struct Wrk {
+    seconds: u32,
+}
+
+impl Wrk {
+    fn find(args: &BenchServer) -> Result<Self> {
+        let found = Command::new("wrk").arg("-v").output();
+        found.context("wrk sends the requests: install it (apt-get install wrk)")?;
+        Ok(Self { seconds: args.seconds })
+    }
+
+    fn side<'s>(&'s self, what: &str, url: &str, script: Option<&'s Path>) -> Side<'s> {
+        let url = url.to_owned();
+        let load = Box::new(move || self.load(&url, script));
+        Side { what: what.to_owned(), load, runs: Vec::new() }
+    }
+
+    fn load(&self, url: &str, script: Option<&Path>) -> Result<Run> {
+        let dir = tempfile::tempdir()?;
+        let script = match script {
+            Some(script) => script.to_owned(),
+            None => {
+                let plain = dir.path().join("plain.lua");
+                std::fs::write(&plain, DONE)?;
+                plain
+            }
+        };
+        let output = Command::new("wrk")
+            .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", self.seconds), "-s"])
+            .arg(&script)
+            .arg(url)
+            .output()
+            .context("wrk cannot be started")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = said.lines().rev().find(|line| line.starts_with('{'));
+        let line = line.ok_or_else(|| {
+            anyhow!("wrk says nothing of {url}: {}", String::from_utf8_lossy(&output.stderr))
+        })?;
+        Ok(serde_json::from_str(line)?)
+    }
+}
+
+/// What wrk prints at the end of a run.
+const DONE: &str = r#"
+done = function(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format(
+    '{"per_second": %f, "p50_ms": %f, "p99_ms": %f, "errors": %d}\n',
+    summary.requests / (summary.duration / 1e6),
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    e.connect + e.read + e.write + e.timeout + e.status))
+end
+"#;
+
+/// Requests that are made before they are sent, so that the loader is not what is measured.
+fn requests(path: &str, subjects: u32, body: &str) -> String {
+    format!(
+        r#"{DONE}
+local made = {{}}
+init = function(args)
+  wrk.method = "POST"
+  wrk.headers["Content-Type"] = "application/json"
+  for i = 1, {subjects} do
+    made[i] = wrk.format("POST", "{path}", nil, string.format('{body}', i))
+  end
+end
+request = function()
+  return made[math.random({subjects})]
+end
+"#
+    )
+}
+
+fn check_script(subjects: u32) -> String {
+    let body = format!(r#"{{"subject": "user:%d", "limit": "{LIMIT}"}}"#);
+    requests("/v1/check", subjects, &body)
+}
+
+fn throttle_script(subjects: u32) -> String {
+    // The same limit in its words: the burst is what is beyond the first.
+    let body = r#"{"key": "user:%d", "max_burst": 1000, "count_per_period": 1000, "period": 1}"#;
+    requests("/throttle", subjects, body)
+}
+
+/// A program that serves, ended with this.
+struct Program {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Program {
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// This program as a service.
+    fn tollgate(args: &[&str]) -> Result<Self> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off"])
+            .args(args)
+            .env_remove("TOLLGATE_STORE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .context("the service cannot be started")?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            let mut out = BufReader::new(out);
+            out.read_line(&mut line)?;
+            // What it prints later is read, so that it is never held up.
+            std::thread::spawn(move || out.read_to_string(&mut String::new()));
+        }
+        let address = line.trim_end().strip_prefix("listening  http://").map(str::to_owned);
+        let Some(address) = address else {
+            let _ = child.kill();
+            bail!("the service did not start: {line}");
+        };
+        Ok(Self { child, address })
+    }
+
+    /// The peer, when it is named.
+    fn peer() -> Result<Option<Self>> {
+        let Some(path) = std::env::var_os(PEER) else { return Ok(None) };
+        let port = free_port()?;
+        let (text, host) = (port.to_string(), Ipv4Addr::LOCALHOST.to_string());
+        let args = ["--http", "--http-host", &host, "--http-port", &text, "--log-level", "error"];
+        Self::start(path, &args, port).map(Some)
+    }
+
+    fn start(program: OsString, args: &[&str], port: u16) -> Result<Self> {
+        let child = Command::new(&program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
+        let mut started = Self { child, address: format!("127.0.0.1:{port}") };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(&started.address).is_err() {
+            if let Some(status) = started.child.try_wait()? {
+                bail!("{} ended at once: {status}", program.display());
+            }
+            if Instant::now() > deadline {
+                bail!("{} does not answer", program.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(started)
+    }
+}
+
+/// A port that is free now.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// What redis-benchmark reaches with the script that the service sends.
+fn bare_script(redis: &Server, args: &BenchServer) -> Result<Run> {
+    let limits: LimitSet = LIMIT.parse()?;
+    let mut check = Check::new(Mode::Whole);
+    check.answer = Answer::Verbose;
+    let script = check
+        .compose(&[&limits], &Parts::default())
+        .ok_or_else(|| anyhow!("a strategy of {LIMIT} has no script"))?;
+    // redis-benchmark puts twelve digits in place of this word, for each call others.
+    let subject = Subject::of("user", "__rand_int__")?;
+    let names = Keys::new();
+    let keys = Keys::of_check(&names.state(&subject, &limits), &limits);
+    let (host, port) = redis.host_and_port();
+    let port = port.to_string();
+    let at = ["-h", &host, "-p", &port];
+    let loaded = Command::new("redis-cli")
+        .args(at)
+        .args(["script", "load", script.text()])
+        .output()
+        .context("redis-cli loads the script: install it with redis-server")?;
+    if !loaded.status.success() {
+        bail!("the script cannot be loaded: {}", String::from_utf8_lossy(&loaded.stdout));
+    }
+    let calls = args.seconds * 40_000;
+    let output = Command::new("redis-benchmark")
+        .args(at)
+        .args(["-c", &CONNECTIONS.to_string(), "-n", &calls.to_string()])
+        .args(["-r", &args.subjects.to_string(), "--csv", "evalsha", script.sha()])
+        .arg(keys.len().to_string())
+        .args(&keys)
+        .args(["1", "0"])
+        .output()
+        .context("redis-benchmark sends the scripts: install it with redis-server")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_...
+    let figures = said.lines().last().map(|line| {
+        let cells = line.rsplit(',').map(|cell| cell.trim_matches('"').parse().unwrap_or(f64::NAN));
+        cells.take(7).collect::<Vec<f64>>()
+    });
+    match figures.as_deref() {
+        Some([_, p99, _, p50, _, _, per_second]) if per_second.is_finite() => {
+            Ok(Run { per_second: *per_second, p50_ms: *p50, p99_ms: *p99, errors: 0 })
+        }
+        _ => bail!("redis-benchmark says something else: {said}"),
+    }
+}
+
+/// nginx with a page: alone, with its own limits, and with the service's.
+fn behind_nginx(
+    args: &BenchServer,
+    wrk: &Wrk,
+    dir: &Path,
+    progress: &ProgressBar,
+) -> Result<Vec<RowJson>> {
+    let ours = Program::tollgate(&["--config", &policies(dir)?])?;
+    let port = free_port()?;
+    std::fs::write(dir.join("page"), "ok\n")?;
+    let conf = dir.join("nginx.conf");
+    std::fs::write(&conf, nginx_conf(dir, port, &ours.address))?;
+    let conf = conf.display().to_string();
+    let prefix = dir.display().to_string();
+    let nginx = ["-p", &prefix, "-c", &conf, "-e", "stderr", "-g", "daemon off;"];
+    let nginx = Program::start("nginx".into(), &nginx, port)?;
+    let sides = [("alone", "/alone"), ("limit_req", "/own"), ("tollgate, /v1/auth", "/asked")];
+    let sides = sides
+        .into_iter()
+        .map(|(what, path)| wrk.side(&format!("nginx, {what}"), &nginx.url(path), None))
+        .collect();
+    let mut rows = in_turns(args, sides, 0.0, progress)?;
+    // Reported beside each other; there is no bar.
+    if let Some(first) = rows.first_mut() {
+        (first.ratio, first.at_least) = (None, None);
+    }
+    Ok(rows)
+}
+
+/// A policy under which nothing is denied.
+fn policies(dir: &Path) -> Result<String> {
+    let path = dir.join("policies.toml");
+    let text = "version = 1\n[[policies]]\nname = \"pages\"\non_failure = \"allow\"\n\
+                limits = [{ subject = \"ip\", limit = \"1000000000/h via gcra\" }]\n";
+    std::fs::write(&path, text)?;
+    Ok(path.display().to_string())
+}
+
+fn nginx_conf(dir: &Path, port: u16, address: &str) -> String {
+    let dir = dir.display();
+    format!(
+        "worker_processes 1;\npid {dir}/nginx.pid;\nevents {{ worker_connections 1024; }}\n\
+         http {{\n  access_log off;\n  client_body_temp_path {dir}/body;\n\
+         proxy_temp_path {dir}/proxy;\n  fastcgi_temp_path {dir}/fastcgi;\n\
+         uwsgi_temp_path {dir}/uwsgi;\n  scgi_temp_path {dir}/scgi;\n\
+         limit_req_zone $binary_remote_addr zone=own:10m rate=1000000r/s;\n\
+         upstream tollgate {{ server {address}; keepalive 64; }}\n\
+         server {{\n    listen 127.0.0.1:{port};\n\
+         root {dir};\n         location = /alone {{ try_files /page =404; }}\n\
+         location = /own {{ limit_req zone=own burst=1000000 nodelay; try_files /page =404; }}\n\
+         location = /asked {{ auth_request /_limits; try_files /page =404; }}\n\
+         location = /_limits {{\n      internal;\n      proxy_pass http://tollgate/v1/auth;\n\
+         proxy_http_version 1.1;\n      proxy_set_header Connection \"\";\n\
+         proxy_pass_request_body off;\n      proxy_set_header Content-Length \"\";\n\
+         proxy_set_header X-Original-URI $request_uri;\n\
+         proxy_set_header X-Original-Method $request_method;\n\
+         proxy_set_header X-Forwarded-For $remote_addr;\n    }}\n  }}\n}}\n"
+    )
+}
+
+fn text(json: &ServerJson) -> String {
+    let mut rows = show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "bar"]);
+    for row in &json.rows {
+        let bar = row.at_least.map_or_else(String::new, |bar| {
+            let missed = row.ratio.is_none_or(|ratio| ratio < bar);
+            format!(">= {bar}{}", if missed { ": missed" } else { "" })
+        });
+        rows.add_row([
+            row.what.clone(),
+            format!("{:.0}", row.per_second),
+            format!("{:.3}", row.p50_ms),
+            format!("{:.3}", row.p99_ms),
+            row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            bar,
+        ]);
+    }
+    let mut text = format!("{rows}\n");
+    let _ = writeln!(
+        text,
+        "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns",
+        json.connections, json.subjects, json.runs, json.seconds
+    );
+    text
+}

@@ -1,0 +1,238 @@
+//! Clients that misbehave: too much, too slow, too many. Each is let go of, and others are served.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::Service;
+
+/// What is a hang, whatever the machine.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A service whose deadlines are short, except that of `slow`.
+async fn hasty() -> Service {
+    Service::with(|options| {
+        let short = Duration::from_millis(500);
+        options.bounds.head = short;
+        options.bounds.body = short;
+        options.bounds.write = short;
+        options.bounds.idle = short;
+    })
+    .await
+}
+
+/// Sends this and waits until the service closes: what it said.
+async fn until_closed(address: SocketAddr, sent: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // A service that refuses may close before all of it was sent.
+    let _ = stream.write_all(sent).await;
+    let mut said = Vec::new();
+    let read = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it hangs");
+    // A reset is an end, too.
+    let _ = read;
+    String::from_utf8(said).unwrap()
+}
+
+fn problem(said: &str) -> (u16, Value) {
+    let status = said.split(' ').nth(1).unwrap_or_else(|| panic!("no response: {said:?}"));
+    let (head, body) = said.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: application/problem+json"), "{head}");
+    (status.parse().unwrap(), serde_json::from_str(body).unwrap())
+}
+
+#[tokio::test]
+async fn what_is_too_large_is_told_its_bound() {
+    let service = Service::start().await;
+    let large = "a".repeat(20_000);
+    let many = "a: 1\r\n".repeat(101);
+    for (sent, status, says) in [
+        (format!("GET / HTTP/1.1\r\nhost: a\r\nx: {large}\r\n\r\n"), 431, "16384 bytes"),
+        (format!("GET /{large} HTTP/1.1\r\nhost: a\r\n\r\n"), 431, "16384 bytes"),
+        (format!("GET / HTTP/1.1\r\nhost: a\r\n{many}\r\n"), 431, "100 headers"),
+        // Its end never comes.
+        (format!("GET / HTTP/1.1\r\nhost: a\r\nx: {large}{large}{large}{large}"), 431, "16384"),
+        (
+            format!(
+                "POST /v1/check HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+                 content-length: 65537\r\n\r\n{}",
+                "a".repeat(65_537)
+            ),
+            413,
+            "65536 bytes",
+        ),
+        (
+            format!(
+                "POST /v1/check HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+                 transfer-encoding: chunked\r\n\r\n10000\r\n{}\r\n1\r\na\r\n0\r\n\r\n",
+                "a".repeat(65_536)
+            ),
+            413,
+            "65536 bytes",
+        ),
+    ] {
+        let said = until_closed(service.address, sent.as_bytes()).await;
+        let (found, problem) = problem(&said);
+        assert_eq!(found, status, "{said}");
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+    }
+    // One byte less is no error of size.
+    let fits = format!(
+        "POST /v1/check HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{}",
+        "a".repeat(65_536)
+    );
+    assert_eq!(problem(&until_closed(service.address, fits.as_bytes()).await).0, 400);
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_told_so() {
+    let service = Service::start().await;
+    for sent in [
+        "HELLO\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost a\r\n\r\n",
+        "\u{0}\u{1}\u{2}\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\ncontent-length: x\r\n\r\n",
+    ] {
+        let (status, problem) = problem(&until_closed(service.address, sent.as_bytes()).await);
+        assert_eq!(status, 400, "{sent:?}");
+        assert!(problem["detail"].as_str().unwrap().contains("HTTP/1.1"), "{problem}");
+    }
+    // Two lengths, or a length and chunks: what stands before us may read the other one.
+    for sent in [
+        "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "POST /v1/check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: x\r\n\r\nab",
+    ] {
+        let said = until_closed(service.address, sent.as_bytes()).await;
+        assert_eq!(problem(&said).0, 400, "{sent:?}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_slow_is_closed_and_the_others_are_served() {
+    let service = hasty().await;
+    for slow in [
+        // Nothing at all.
+        "",
+        // Half of a head.
+        "GET / HTTP/1.1\r\nhost: a\r\n",
+        // Half of a body.
+        "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{\"subject\":",
+        // Half of a body in chunks.
+        "POST /v1/check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"sub",
+        // Half of a second head.
+        "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\nGET /heal",
+    ] {
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        stream.write_all(slow.as_bytes()).await.unwrap();
+        let (closed, mut served) = (
+            tokio::spawn(async move {
+                let mut said = Vec::new();
+                timeout(LONG, stream.read_to_end(&mut said)).await.expect("it hangs").ok();
+                String::from_utf8(said).unwrap()
+            }),
+            0,
+        );
+        while !closed.is_finished() {
+            let reply = service.client().await.get("/healthz").await;
+            assert_eq!(reply.status.as_u16(), 200);
+            served += 1;
+        }
+        assert!(served > 0);
+        // Who had asked something has the answer.
+        let said = closed.await.unwrap();
+        assert_eq!(said.starts_with("HTTP/1.1 200"), slow.starts_with("GET /healthz"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_byte_now_and_then_does_not_prolong_a_head() {
+    let service = hasty().await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    let start = Instant::now();
+    let mut closed = false;
+    while start.elapsed() < LONG && !closed {
+        closed = stream.write_all(b"a").await.is_err()
+            || matches!(
+                timeout(Duration::from_millis(50), stream.read(&mut [0; 64])).await,
+                Ok(Ok(0) | Err(_))
+            );
+    }
+    assert!(closed, "it hangs");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_closed() {
+    let service = hasty().await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    // So many questions at once that the answers fill every buffer on the way.
+    let question = b"GET /v1/openapi.yaml HTTP/1.1\r\nhost: a\r\n\r\n";
+    let start = Instant::now();
+    let mut stopped = false;
+    while start.elapsed() < LONG && !stopped {
+        // Until nothing more is taken: then the service has stopped reading, or closed.
+        match timeout(Duration::from_secs(5), stream.write_all(&question.repeat(200))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) | Err(_) => stopped = true,
+        }
+    }
+    assert!(stopped, "it takes questions without end");
+    // Whether it was closed is seen by reading: the end comes, and not another answer for each.
+    let mut said = Vec::new();
+    let read = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it hangs");
+    let _ = read;
+    assert_eq!(service.client().await.get("/healthz").await.status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn idle_connections_make_room_for_new_ones() {
+    let service = Service::with(|options| options.bounds.connections = 20).await;
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(TcpStream::connect(service.address).await.unwrap());
+    }
+    for _ in 0..30 {
+        let reply = service.client().await.get("/healthz").await;
+        assert_eq!(reply.status.as_u16(), 200);
+    }
+    let mut open = 0;
+    for mut stream in idle {
+        let ended = timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await;
+        open += usize::from(ended.is_err());
+    }
+    assert!(open < 20, "{open} are open");
+}
+
+#[tokio::test]
+async fn where_nobody_is_idle_the_newcomer_waits_for_nobody() {
+    let service = Service::with(|options| options.bounds.connections = 4).await;
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        stream.write_all(b"GET /healthz HTTP/1.1\r\n").await.unwrap();
+        busy.push(stream);
+    }
+    // The four have all been seen when a fifth is turned away.
+    let start = Instant::now();
+    loop {
+        let mut fifth = TcpStream::connect(service.address).await.unwrap();
+        let mut said = Vec::new();
+        let _ =
+            fifth.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+        let read = timeout(LONG, fifth.read_to_end(&mut said)).await.expect("it hangs");
+        if read.is_err() || said.is_empty() {
+            break;
+        }
+        assert!(start.elapsed() < LONG, "all are taken");
+    }
+    // Those that had begun go on.
+    for mut stream in busy {
+        stream.write_all(b"host: a\r\nconnection: close\r\n\r\n").await.unwrap();
+        let mut said = String::new();
+        timeout(LONG, stream.read_to_string(&mut said)).await.expect("it hangs").unwrap();
+        assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    }
+}

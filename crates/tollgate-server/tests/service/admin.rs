@@ -1,0 +1,152 @@
+//! Administrators: a listener of their own, a token, corrections.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tollgate::MemoryStore;
+use tollgate_policy::Policies;
+use tollgate_server::{AnyStore, Options, Server, StartError};
+
+use crate::client::Client;
+use crate::{FILE, Service, gate_of, here, tcp};
+
+async fn admin(service: &Service) -> Client {
+    Client::connect(tcp(service.server.admin().unwrap())).await
+}
+
+#[tokio::test]
+async fn counts_are_looked_at_and_corrected() {
+    let service = Service::with(|options| options.admin = Some(here())).await;
+    let mut client = service.client().await;
+    let mut admin = admin(&service).await;
+    let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
+    for allowed in [true, true, false] {
+        assert_eq!(client.check(whose).await["allowed"], allowed);
+    }
+    let held = admin.post("/v1/admin/inspect", whose).await.json();
+    assert_eq!(held["held"]["written_under"], "2/h via sliding_log");
+    assert_eq!(held["held"]["logs"][0].as_array().unwrap().len(), 2);
+    let by = r#"{"subject": "user:1", "limit": "2/h", "by": 1}"#;
+    assert_eq!(admin.post("/v1/admin/adjust", by).await.json(), json!({ "changed": [1] }));
+    for allowed in [true, false] {
+        assert_eq!(client.check(whose).await["allowed"], allowed);
+    }
+    for was_there in [true, false] {
+        let said = admin.post("/v1/admin/reset", whose).await.json();
+        assert_eq!(said, json!({ "was_there": was_there }));
+    }
+    assert_eq!(admin.post("/v1/admin/inspect", whose).await.json(), json!({ "held": Value::Null }));
+    // The count of a policy is another one.
+    let login = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}, "cost": 2}"#;
+    for allowed in [true, false] {
+        assert_eq!(client.check(login).await["allowed"], allowed);
+    }
+    let of_policy = r#"{"policy": "login", "subject": "ip:192.0.2.7", "limit": "2/h"}"#;
+    assert_eq!(admin.post("/v1/admin/reset", of_policy).await.json()["was_there"], true);
+    assert_eq!(client.check(login).await["allowed"], true);
+    for (path, body, says) in [
+        ("adjust", whose, "`by` is missing"),
+        ("reset", by, "only an adjustment"),
+        ("reset", "{}", "lists all subjects"),
+        ("adjust", r#"{"subject": "user:1", "limit": "2/h", "by": 0}"#, "out of range"),
+        ("inspect", r#"{"policy": "a b", "subject": "user:1", "limit": "2/h"}"#, "1 to 64"),
+    ] {
+        let reply = admin.post(&format!("/v1/admin/{path}"), body).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{path}: {}", reply.text);
+        assert!(reply.text.contains(says), "{path} {body}: {}", reply.text);
+    }
+    assert_eq!(admin.get("/v1/admin/reset").await.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(admin.post("/v1/check", whose).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(admin.get("/readyz").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_where_there_is_one() {
+    let token = "0123456789abcdef";
+    let service = Service::with(|options| {
+        options.admin = Some(here());
+        options.admin_token = Some(token.to_owned());
+    })
+    .await;
+    let mut admin = admin(&service).await;
+    let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
+    let bearer = |text: &str| format!("Bearer {text}");
+    for wrong in [
+        bearer(""),
+        bearer("0123456789abcde"),
+        bearer("0123456789abcdeg"),
+        bearer("0123456789abcdef "),
+        format!("Basic {token}"),
+        token.to_owned(),
+    ] {
+        let headers = [("authorization", wrong.as_str())];
+        let reply = admin.ask("POST", "/v1/admin/reset", &headers, whose).await;
+        // Blanks at the end of a header are none of its value.
+        let expected = if wrong.ends_with("f ") { 200 } else { 401 };
+        assert_eq!(reply.status.as_u16(), expected, "{wrong}");
+    }
+    assert_eq!(admin.post("/v1/admin/reset", whose).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(admin.get("/metrics").await.status, StatusCode::UNAUTHORIZED);
+    let right = bearer(token);
+    let twice = [("authorization", right.as_str()), ("authorization", right.as_str())];
+    assert_eq!(admin.ask("POST", "/v1/admin/reset", &twice, whose).await.status.as_u16(), 401);
+    let reply = admin.ask("POST", "/v1/admin/reset", &twice[..1], whose).await;
+    assert_eq!(reply.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_service_that_would_be_open_to_the_world_does_not_start() {
+    for (address, token, starts) in [
+        ("0.0.0.0:0", None, false),
+        ("[::]:0", None, false),
+        (":0", None, false),
+        ("0.0.0.0:0", Some("0123456789abcdef"), true),
+        ("0.0.0.0:0", Some("0123456789abcde"), false),
+        ("127.0.0.1:0", Some("short"), false),
+        ("127.0.0.1:0", None, true),
+    ] {
+        let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
+        let mut options = Options::new(vec![here()]);
+        options.admin = Some(address.parse().unwrap());
+        options.admin_token = token.map(str::to_owned);
+        match Server::start(gate, options).await {
+            Ok(_) => assert!(starts, "{address} {token:?}"),
+            Err(StartError::Options(why)) => {
+                assert!(
+                    !starts && why.to_lowercase().contains("token"),
+                    "{address} {token:?}: {why}"
+                );
+            }
+            Err(other) => panic!("{address}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("policies.toml");
+    std::fs::write(&path, FILE).unwrap();
+    let policies = Policies::load(&path).unwrap();
+    let gate = tollgate_policy::Gate::new(policies, AnyStore::Memory(MemoryStore::new())).unwrap();
+    let service = Service::of(gate, |options| {
+        options.admin = Some(here());
+        options.config = Some(path.clone());
+    })
+    .await;
+    let mut admin = admin(&service).await;
+    let same = admin.post("/v1/admin/reload", "").await.json();
+    assert_eq!(same["revision"], service.gate.revision().to_string());
+    assert!(same["revision"].as_str().unwrap().starts_with("1-"));
+    std::fs::write(&path, FILE.replace("2/h", "4/h")).unwrap();
+    let newer = admin.post("/v1/admin/reload", "").await.json();
+    assert!(newer["revision"].as_str().unwrap().starts_with("2-"), "{newer}");
+    std::fs::write(&path, FILE.replace("2/h", "4/parsec")).unwrap();
+    let reply = admin.post("/v1/admin/reload", "").await;
+    assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(reply.text.contains("parsec"), "{}", reply.text);
+    assert!(service.gate.revision().to_string().starts_with("2-"));
+    // Policies of a program have no file.
+    let service = Service::with(|options| options.admin = Some(here())).await;
+    let mut admin = self::admin(&service).await;
+    assert_eq!(admin.post("/v1/admin/reload", "").await.status, StatusCode::CONFLICT);
+}

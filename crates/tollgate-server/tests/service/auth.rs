@@ -1,0 +1,189 @@
+//! `/v1/auth`: what a proxy asks, and whom it believes.
+
+use http::StatusCode;
+use tollgate::MemoryStore;
+use tollgate_server::{AnyStore, Forwarded};
+
+use crate::client::Client;
+use crate::{Service, gate_of};
+
+/// So many requests with these headers: how many went through.
+async fn admitted(client: &mut Client, number: usize, headers: &[(&str, &str)]) -> usize {
+    let mut admitted = 0;
+    for _ in 0..number {
+        admitted += usize::from(client.ask("GET", "/v1/auth", headers, "").await.status == 200);
+    }
+    admitted
+}
+
+const PAGE: (&str, &str) = ("x-original-uri", "/pages/1?q=2");
+
+#[tokio::test]
+async fn the_request_itself_is_judged_where_no_proxy_tells_another() {
+    let file = r#"
+        version = 1
+        [[policies]]
+        name = "hourly"
+        on_failure = "allow"
+        limits = [{ subject = "ip", limit = "3/1h via token_bucket" }]
+    "#;
+    let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
+    let service = Service::of(gate, |_| {}).await;
+    let mut client = service.client().await;
+    for (status, remaining) in [(200, 2), (200, 1), (200, 0), (429, 0), (429, 0)] {
+        let reply = client.get("/v1/auth").await;
+        assert_eq!(reply.status.as_u16(), status);
+        let limit = reply.header("ratelimit").unwrap();
+        assert!(limit.starts_with(&format!("\"hourly\";r={remaining};t=")), "{limit}");
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"hourly\";q=3;w=3600"));
+        assert_eq!(reply.header("retry-after").is_some(), status == 429);
+    }
+    let reply = client.get("/v1/auth?deny_status=403").await;
+    assert_eq!(reply.status, StatusCode::FORBIDDEN);
+    assert!(reply.header("retry-after").is_some());
+    assert_eq!(client.get("/v1/auth?denystatus=403").await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn either_family_of_headers_tells_the_request() {
+    for family in
+        [["x-original-uri", "x-original-method"], ["x-forwarded-uri", "x-forwarded-method"]]
+    {
+        let service = Service::start().await;
+        let mut client = service.client().await;
+        let [uri, method] = family;
+        let login = [(uri, "/login"), (method, "POST"), ("x-forwarded-for", "192.0.2.7")];
+        assert_eq!(admitted(&mut client, 4, &login).await, 2, "{uri}");
+        // Another form of the path, another method, another client.
+        let same = [(uri, "//login/?next=1"), (method, "POST"), ("x-forwarded-for", "192.0.2.7")];
+        assert_eq!(admitted(&mut client, 1, &same).await, 0);
+        let get = [(uri, "/login"), (method, "GET"), ("x-forwarded-for", "192.0.2.7")];
+        assert_eq!(admitted(&mut client, 4, &get).await, 4);
+        let other = [(uri, "/login"), (method, "POST"), ("x-forwarded-for", "192.0.2.8")];
+        assert_eq!(admitted(&mut client, 4, &other).await, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_forwarded_host_counts_beside_a_forwarded_uri_only() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let client_is = ("x-forwarded-for", "192.0.2.7");
+    let told = [("x-forwarded-uri", "/"), ("x-forwarded-host", "dear.example:80"), client_is];
+    assert_eq!(admitted(&mut client, 12, &told).await, 9);
+    let own = [("x-original-uri", "/"), ("host", "dear.example"), client_is];
+    assert_eq!(admitted(&mut client, 1, &own).await, 0);
+    // nginx does not write this header over by custom: a client's own must not hide the host.
+    let hidden = [("x-original-uri", "/"), ("x-forwarded-host", "b.example"), own[1], client_is];
+    assert_eq!(admitted(&mut client, 1, &hidden).await, 0);
+}
+
+#[tokio::test]
+async fn what_a_client_says_of_itself_is_believed_of_nobody_but_a_trusted_proxy() {
+    // Nobody but an address that is not ours is trusted beside this machine, which is told not to
+    // be by the option that a test has: the networks themselves.
+    let service = Service::with(|options| {
+        options.auth.trust = "203.0.113.0/24".parse().unwrap();
+    })
+    .await;
+    let mut client = service.client().await;
+    let mut through = 0;
+    for number in 0..8 {
+        let address = format!("192.0.2.{number}");
+        let told = [PAGE, ("x-forwarded-for", address.as_str()), ("x-real-ip", address.as_str())];
+        through += admitted(&mut client, 1, &told).await;
+    }
+    // Judged itself: `/v1/auth` is no page, and only the policy in shadow applies.
+    assert_eq!(through, 8);
+    let own = [("x-original-method", "POST")];
+    assert_eq!(admitted(&mut client, 1, &own).await, 1);
+
+    // From a proxy that is trusted, only what it added itself: the last address.
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let mut through = 0;
+    for number in 0..8 {
+        let list = format!("198.51.100.{number}, 192.0.2.7");
+        through += admitted(&mut client, 1, &[PAGE, ("x-forwarded-for", &list)]).await;
+    }
+    assert_eq!(through, 5);
+}
+
+#[tokio::test]
+async fn two_tellers_of_one_request_are_refused() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let login = ("x-original-uri", "/login");
+    for other in [("x-forwarded-uri", "/"), ("x-forwarded-method", "GET"), ("x-original-uri", "/")]
+    {
+        let reply = client.ask("GET", "/v1/auth", &[login, other], "").await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{other:?}");
+    }
+    // Said which of them it is, the other one is nothing.
+    let service = Service::with(|options| options.auth.forwarded = Forwarded::Original).await;
+    let mut client = service.client().await;
+    let post = ("x-original-method", "POST");
+    let hidden = [login, post, ("x-forwarded-uri", "/"), ("x-forwarded-method", "GET")];
+    assert_eq!(admitted(&mut client, 4, &hidden).await, 2);
+    let service = Service::with(|options| options.auth.forwarded = Forwarded::Nothing).await;
+    let mut client = service.client().await;
+    assert_eq!(admitted(&mut client, 4, &[login, post]).await, 4);
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_refused() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for header in [
+        ("x-original-uri", "not a uri"),
+        ("x-original-uri", ""),
+        ("x-forwarded-uri", "http://"),
+        ("x-original-method", "GE T"),
+        ("x-forwarded-method", ""),
+    ] {
+        let reply = client.ask("GET", "/v1/auth", &[header], "").await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{header:?}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn a_denial_of_a_grpc_request_is_no_200() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for kind in ["application/grpc", "application/grpc-web+proto"] {
+        let told = [PAGE, ("content-type", kind), ("x-forwarded-for", kind_address(kind))];
+        assert_eq!(admitted(&mut client, 7, &told).await, 5, "{kind}");
+    }
+}
+
+fn kind_address(kind: &str) -> &'static str {
+    if kind.ends_with("grpc") { "192.0.2.1" } else { "192.0.2.2" }
+}
+
+#[tokio::test]
+async fn users_and_keys_are_in_the_headers_that_were_named() {
+    let file = r#"
+        version = 1
+        match = "all"
+        [[policies]]
+        name = "users"
+        on_failure = "allow"
+        limits = [{ subject = "user", limit = "2/h", absent = "skip" }]
+        [[policies]]
+        name = "keys"
+        on_failure = "allow"
+        limits = [{ subject = "api_key", limit = "3/h", absent = "skip" }]
+    "#;
+    let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
+    let service = Service::of(gate, |options| {
+        options.auth.user_header = Some("X-User".to_owned());
+        options.auth.api_key_header = Some("Authorization".to_owned());
+    })
+    .await;
+    let mut client = service.client().await;
+    assert_eq!(admitted(&mut client, 4, &[("x-user", "ann")]).await, 2);
+    assert_eq!(admitted(&mut client, 4, &[("x-user", "bob")]).await, 2);
+    let key = [("authorization", "Bearer 0123456789abcdef0123")];
+    assert_eq!(admitted(&mut client, 4, &key).await, 3);
+    assert_eq!(admitted(&mut client, 4, &[]).await, 4);
+}

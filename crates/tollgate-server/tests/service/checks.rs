@@ -1,0 +1,351 @@
+//! Questions: by policies, under limits of the caller, in batches; peeks, refunds, explanations;
+//! and what makes no sense.
+
+use http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::Service;
+
+#[tokio::test]
+async fn limits_that_a_caller_brings_are_counted_exactly() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question = r#"{"subject": "user:42", "limit": "3/1h via sliding_log"}"#;
+    for remaining in [2, 1, 0] {
+        let said = client.check(question).await;
+        assert_eq!(said["allowed"], true);
+        assert_eq!((&said["outcome"], &said["authority"]), (&json!("allowed"), &json!("store")));
+        assert_eq!(said["remaining"], remaining);
+        assert_eq!(said["limits"][0]["subject"], "user:42");
+        assert_eq!(said["limits"][0]["policy"], Value::Null);
+    }
+    let said = client.check(question).await;
+    assert_eq!((&said["allowed"], &said["outcome"]), (&json!(false), &json!("denied")));
+    let wait = said["retry_after"]["seconds"].as_f64().unwrap();
+    assert!((3_590.0..=3_600.0).contains(&wait), "{wait}");
+    // The same limits in another form are the same count, on the command line too.
+    let said = client.check(r#"{"on": [{"subject": "user:42", "limit": ["3/h"]}]}"#).await;
+    assert_eq!(said["allowed"], false);
+    // A cost that can never pass says so.
+    let said = client.check(r#"{"subject": "user:43", "limit": "3/h", "cost": 4}"#).await;
+    assert_eq!((&said["outcome"], &said["retry_after"]), (&json!("never"), &Value::Null));
+}
+
+#[tokio::test]
+async fn several_subjects_are_all_or_nothing() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let both = r#"{"on": [{"subject": "resource:12", "limit": "5/10m"},
+                          {"subject": "consumer:1", "limit": "3/10m"}], "shard": "12"}"#;
+    for allowed in [true, true, true, false, false] {
+        assert_eq!(client.check(both).await["allowed"], allowed);
+    }
+    let said = client.post("/v1/peek", r#"{"subject": "resource:12", "limit": "5/10m"}"#).await;
+    assert_eq!(said.json()["remaining"], 2, "a denial charges nothing");
+}
+
+#[tokio::test]
+async fn policies_answer_for_a_request_that_is_described() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let login = r#"{"fields": {"ip": "192.0.2.7", "method": "POST", "path": "/login"}}"#;
+    for outcome in ["allowed", "allowed", "denied"] {
+        let said = client.check(login).await;
+        assert_eq!((&said["outcome"], &said["policy"]), (&json!(outcome), &json!("login")));
+    }
+    // One address in another form, one path in another form: one count.
+    let same = r#"{"fields": {"ip": "::ffff:192.0.2.7", "method": "POST", "path": "//login/"}}"#;
+    assert_eq!(client.check(same).await["outcome"], "denied");
+    // By name, whatever the conditions.
+    let named = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
+    assert_eq!(client.check(named).await["outcome"], "denied");
+    // None applies but the one in shadow.
+    for shadow in ["allowed", "denied"] {
+        let said = client.check(r#"{"fields": {"ip": "192.0.2.8"}}"#).await;
+        assert_eq!((&said["outcome"], &said["allowed"]), (&json!("no_policy"), &json!(true)));
+        assert_eq!(said["shadows"][0]["outcome"], shadow);
+    }
+    let banned = r#"{"fields": {"ip": "192.0.2.7", "header.x-bad": "yes"}}"#;
+    assert_eq!(client.check(banned).await["outcome"], "banned");
+    let missing = client.check(r#"{"policy": "login"}"#).await;
+    assert_eq!((&missing["outcome"], &missing["missing"]), (&json!("missing"), &json!("ip")));
+    // A number is a text; the policy's own cost is from it.
+    let dear = r#"{"fields": {"ip": "192.0.2.7", "host": "DEAR.example", "field.weight": 7}}"#;
+    assert_eq!(client.check(dear).await["granted"], 7);
+}
+
+#[tokio::test]
+async fn an_ipv6_network_is_one_client() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for (address, outcome) in [
+        ("2001:db8::1", "allowed"),
+        ("2001:db8::2", "allowed"),
+        ("2001:db8:0:0:ffff::3", "denied"),
+        ("2001:db8:0:1::1", "allowed"),
+    ] {
+        let question = format!(r#"{{"policy": "login", "fields": {{"ip": "{address}"}}}}"#);
+        assert_eq!(client.check(&question).await["outcome"], outcome, "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_decided_item_by_item() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let batch = r#"{"checks": [
+        {"subject": "a", "limit": "1/h"},
+        {"subject": "a", "limit": "1/h"},
+        {"policy": "nobody"},
+        {"subject": "b", "limit": "1/h", "cost": "2"},
+        {"subject": "b", "limit": "1/h"}]}"#;
+    let said = client.check(batch).await;
+    let results = said["results"].as_array().unwrap();
+    let allowed: Vec<&Value> = results.iter().map(|item| &item["allowed"]).collect();
+    assert_eq!(allowed, [&json!(true), &json!(false), &Value::Null, &Value::Null, &json!(true)]);
+    assert_eq!(results[2]["problem"]["status"], 404);
+    assert_eq!(results[2]["problem"]["field"], "checks[2].policy");
+    assert_eq!(results[3]["problem"]["field"], "checks[3].cost");
+}
+
+#[tokio::test]
+async fn a_peek_changes_nothing() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question = r#"{"subject": "user:1", "limit": "1/h"}"#;
+    for _ in 0..3 {
+        let reply = client.post("/v1/peek", question).await;
+        assert_eq!(reply.json()["allowed"], true);
+    }
+    assert_eq!(client.check(question).await["allowed"], true);
+    assert_eq!(client.post("/v1/peek", question).await.json()["allowed"], false);
+    let login = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
+    for _ in 0..3 {
+        assert_eq!(client.post("/v1/peek", login).await.json()["remaining"], 2);
+    }
+    assert!(service.gate.counters().iter().all(|(_, counters)| counters.iter().count() == 0));
+}
+
+#[tokio::test]
+async fn a_receipt_gives_back_once() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question = r#"{"subject": "user:1", "limit": "1/h", "receipt": true}"#;
+    let receipt = client.check(question).await["receipt"].as_str().unwrap().to_owned();
+    assert_eq!(client.check(question).await["receipt"], Value::Null, "nothing was charged");
+    let body = json!({ "receipt": receipt }).to_string();
+    for (already, given) in [(false, 1), (true, 0)] {
+        let reply = client.post("/v1/refund", &body).await;
+        assert_eq!(reply.json()["already"], already, "{}", reply.text);
+        assert_eq!(
+            reply.json()["given"]
+                .as_array()
+                .map_or(0, |all| { all.iter().filter_map(Value::as_u64).sum::<u64>() }),
+            given
+        );
+    }
+    assert_eq!(client.check(question).await["allowed"], true);
+    // Not one letter may be another.
+    let forged = format!("A{}", &receipt[1..]);
+    for text in [forged.as_str(), "", "AAAA", &receipt[..receipt.len() - 1], &"A".repeat(40_000)] {
+        let reply = client.post("/v1/refund", &json!({ "receipt": text }).to_string()).await;
+        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{text}");
+        assert_eq!(reply.json()["field"], "receipt");
+    }
+    // By a policy, too.
+    let login = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}, "receipt": true}"#;
+    let receipt = client.check(login).await["receipt"].clone();
+    let reply = client.post("/v1/refund", &json!({ "receipt": receipt }).to_string()).await;
+    assert_eq!(reply.json()["given"], json!([1]));
+}
+
+#[tokio::test]
+async fn instances_with_one_key_take_each_others_receipts() {
+    let key = Some(b"0123456789abcdef0123456789abcdef".to_vec());
+    let one = Service::with(|options| options.receipt_key.clone_from(&key)).await;
+    let other = Service::of(one.gate.clone(), |options| options.receipt_key = key).await;
+    let stranger = Service::of(one.gate.clone(), |_| {}).await;
+    let question = r#"{"subject": "user:1", "limit": "1/h", "receipt": true}"#;
+    let said = one.client().await.check(question).await;
+    let body = json!({ "receipt": said["receipt"] }).to_string();
+    let reply = stranger.client().await.post("/v1/refund", &body).await;
+    assert_eq!(reply.status, StatusCode::NOT_FOUND);
+    let reply = other.client().await.post("/v1/refund", &body).await;
+    assert_eq!(reply.json()["given"], json!([1]), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn a_denial_may_have_a_status() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question = r#"{"subject": "user:1", "limit": "1/h"}"#;
+    let path = "/v1/check?deny_status=429";
+    assert_eq!(client.post(path, question).await.status, StatusCode::OK);
+    let reply = client.post(path, question).await;
+    assert_eq!(reply.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(reply.json()["allowed"], false);
+    assert_eq!(reply.header("retry-after"), Some("3600"));
+    for wrong in ["200", "400", "404", "503", "x", "", "4290", "+429", "0429"] {
+        let reply = client.post(&format!("/v1/check?deny_status={wrong}"), question).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{wrong}");
+        assert_eq!(reply.json()["field"], "deny_status");
+    }
+    let twice = client.post("/v1/check?deny_status=429&deny_status=403", question).await;
+    assert_eq!(twice.status, StatusCode::BAD_REQUEST);
+    let batch = r#"{"checks": [{"subject": "a", "limit": "1/h"}]}"#;
+    assert_eq!(client.post(path, batch).await.status, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_told_with_its_place() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for (body, status, field, says) in [
+        ("", 400, None, "the body is empty"),
+        (" \n", 400, None, "the body is empty"),
+        ("x", 400, None, "expected value"),
+        ("{", 400, None, "EOF"),
+        ("[]", 400, None, "should be an object"),
+        (r#"["login"]"#, 400, None, "should be an object"),
+        (r#"{"on": [["a", "1/h"]]}"#, 400, Some("on[0]"), "should be an object"),
+        (r#"{"checks": [], "cost": 1}"#, 400, Some("checks"), "unknown field"),
+        ("{}", 400, None, "asks nothing"),
+        (r#"{"subject": "a", "limit": "1/h"} x"#, 400, None, "trailing characters"),
+        (r#"{"subject": "a", "limt": "1/h"}"#, 400, Some("limt"), "unknown field `limt`"),
+        (r#"{"subject": "a", "subject": "b", "limit": "1/h"}"#, 400, None, "duplicate field"),
+        (r#"{"subject": "a"}"#, 400, Some("limit"), "under which limit"),
+        (r#"{"limit": "1/h"}"#, 400, Some("subject"), "whose count"),
+        (r#"{"subject": 1, "limit": "1/h"}"#, 400, Some("subject"), "expected a text"),
+        (r#"{"subject": "a", "limit": "1/parsec"}"#, 400, Some("limit"), "parsec"),
+        (r#"{"subject": "", "limit": "1/h"}"#, 400, Some("subject"), "subject"),
+        (r#"{"subject": "a", "limit": []}"#, 400, Some("limit"), "limit"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": 0}"#, 400, None, "at least 1"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": 1.0}"#, 400, Some("cost"), "expected u64"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": 1e3}"#, 400, Some("cost"), "expected u64"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": -1}"#, 400, Some("cost"), "expected u64"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": "1"}"#, 400, Some("cost"), "expected u64"),
+        (r#"{"subject": "a", "limit": "1/h", "cost": 1099511627777}"#, 400, None, "2^40"),
+        (r#"{"policy": "login", "cost": 0}"#, 400, Some("cost"), "2^40"),
+        (r#"{"policy": "dear", "cost": 2}"#, 400, Some("cost"), "says its own cost"),
+        (r#"{"policy": "logins"}"#, 404, Some("policy"), "there is no policy `logins`"),
+        (r#"{"policy": "login", "subject": "a"}"#, 400, None, "by the one or by the other"),
+        (r#"{"policy": "login", "shard": "1"}"#, 400, Some("shard"), "leave it out"),
+        (r#"{"fields": {"ipp": "1.2.3.4"}}"#, 400, Some("fields"), "did you mean `ip`"),
+        (r#"{"fields": {"ip": "1.2.3.4:80"}}"#, 400, Some("fields"), "is no address"),
+        (r#"{"fields": {"ip": "1.2.3.4", "ip": "1.2.3.5"}}"#, 400, Some("fields"), "told twice"),
+        (r#"{"fields": {"header.A": "1", "header.a": "2"}}"#, 400, Some("fields"), "told twice"),
+        (r#"{"fields": {"field.x": 1.5}}"#, 400, Some("fields"), "whole number"),
+        (
+            r#"{"subject": "a", "limit": "1/h", "on_failure": "no"}"#,
+            400,
+            Some("on_failure"),
+            "deny",
+        ),
+        (r#"{"subject": "a", "limit": "1/h", "cost": null}"#, 400, Some("cost"), "null"),
+        (r#"{"policy": null, "fields": {}}"#, 400, Some("policy"), "null"),
+        (r#"{"on": []}"#, 400, Some("on"), "empty list"),
+        (r#"{"on": [{"subject": "a", "limit": "x"}]}"#, 400, Some("on[0].limit"), "x"),
+        (r#"{"subject": "a", "limit": "1/h", "on": []}"#, 400, Some("on"), "lists all subjects"),
+        (r#"{"checks": []}"#, 400, Some("checks"), "empty list"),
+        (r#"{"checks": {}}"#, 400, Some("checks"), "unknown field"),
+    ] {
+        let reply = client.post("/v1/check", body).await;
+        assert_eq!(reply.status.as_u16(), status, "{body}: {}", reply.text);
+        assert_eq!(reply.header("content-type"), Some("application/problem+json"), "{body}");
+        let problem = reply.json();
+        assert!(problem["detail"].as_str().unwrap().contains(says), "{body}: {problem}");
+        if let Some(field) = field {
+            let found = problem["field"].as_str().unwrap_or_default();
+            assert!(found.starts_with(field), "{body}: {problem}");
+        }
+    }
+    // What is too long, by one.
+    let long = |key: &str| format!(r#"{{"{key}": "{}"}}"#, "a".repeat(1_025));
+    for body in [
+        long("subject"),
+        long("limit"),
+        long("policy"),
+        format!(r#"{{"fields": {}}}"#, long("user")),
+        format!(r#"{{"fields": {{"{}": "1"}}}}"#, "a".repeat(1_025)),
+    ] {
+        let reply = client.post("/v1/check", &body).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+        assert!(reply.text.contains("1024 bytes"), "{}", reply.text);
+    }
+    let fits = format!(r#"{{"fields": {{"ip": "1.2.3.4", "user": "{}"}}}}"#, "a".repeat(1_024));
+    assert_eq!(client.post("/v1/check", &fits).await.status, StatusCode::OK);
+    let items = |number| vec![r#"{"subject": "a", "limit": "9/h"}"#; number].join(",");
+    let reply = client.post("/v1/check", &format!(r#"{{"checks": [{}]}}"#, items(257))).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    assert!(reply.text.contains("at most 256 items"), "{}", reply.text);
+    let said = client.check(&format!(r#"{{"checks": [{}]}}"#, items(256))).await;
+    assert_eq!(said["results"].as_array().unwrap().len(), 256);
+    let not_utf8 = http::Request::post("/v1/check").header("host", "a");
+    let body = bytes::Bytes::from_static(b"{\"subject\": \"\xff\"}");
+    let reply = client.send(not_utf8.body(http_body_util::Full::new(body)).unwrap()).await;
+    assert_eq!(reply.status, StatusCode::BAD_REQUEST);
+    assert!(reply.text.contains("not UTF-8"), "{}", reply.text);
+}
+
+#[tokio::test]
+async fn an_unknown_policy_is_never_an_allow() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for path in ["/v1/check", "/v1/peek"] {
+        let reply = client.post(path, r#"{"policy": "Login", "fields": {"ip": "1.2.3.4"}}"#).await;
+        assert_eq!(reply.status, StatusCode::NOT_FOUND);
+        assert!(reply.json().get("allowed").is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_explained() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let said = client.get("/v1/explain?ip=192.0.2.7&method=GET&path=%2Flogin").await.json();
+    let policies = said["policies"].as_array().unwrap();
+    let of = |name: &str| policies.iter().find(|policy| policy["policy"] == name).unwrap();
+    assert_eq!(of("login")["applies"], false);
+    assert_eq!(of("login")["fails"]["field"], "method");
+    assert_eq!(of("login")["why"], "`method` is `GET`");
+    assert_eq!(of("dear")["why"], "`host` is absent");
+    assert_eq!((&of("trial")["applies"], &of("trial")["shadow"]), (&json!(true), &json!(true)));
+    assert_eq!(said["answer"]["outcome"], "no_policy");
+    let said = client.get("/v1/explain?ip=192.0.2.7&path=/pages/1").await.json();
+    assert_eq!(said["answer"]["policy"], "pages");
+    assert_eq!(said["answer"]["remaining"], 5, "explaining charges nothing");
+    let reply = client.get("/v1/explain?iq=1").await;
+    assert_eq!(
+        (reply.status, reply.json()["field"].clone()),
+        (StatusCode::BAD_REQUEST, json!("iq"))
+    );
+    let said = client.get("/v1/policies").await.json();
+    assert_eq!(said["match"], "first");
+    assert_eq!(said["policies"][0]["name"], "login");
+    assert_eq!(said["policies"][0]["limits"][0]["limit"], "2/h via sliding_log");
+    assert_eq!(said["revision"], service.gate.revision().to_string());
+}
+
+#[tokio::test]
+async fn paths_and_methods_that_are_not_there_are_told() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for (method, path, status, allow) in [
+        ("GET", "/v1/check", 405, Some("POST")),
+        ("PUT", "/v1/peek", 405, Some("POST")),
+        ("GET", "/v1/refund", 405, Some("POST")),
+        ("POST", "/v1/policies", 405, Some("GET")),
+        ("POST", "/metrics", 405, Some("GET")),
+        ("GET", "/v1/checks", 404, None),
+        ("GET", "/v1/admin/reset", 404, None),
+        ("POST", "/v1/admin/reset", 404, None),
+        ("GET", "//v1/check", 404, None),
+        ("HEAD", "/healthz", 200, None),
+        ("GET", "/", 200, None),
+        ("GET", "/readyz", 200, None),
+    ] {
+        let reply = client.ask(method, path, &[], "").await;
+        assert_eq!(reply.status.as_u16(), status, "{method} {path}");
+        assert_eq!(reply.header("allow"), allow, "{method} {path}");
+    }
+}

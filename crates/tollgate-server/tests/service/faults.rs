@@ -1,0 +1,120 @@
+//! A store that freezes and dies, as the service's clients see it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tollgate_policy::{Authority, Outcome};
+use tollgate_proof::redis::RedisServer;
+use tollgate_proof::redis_or_skip;
+use tollgate_redis::RedisStore;
+use tollgate_server::AnyStore;
+
+use crate::client::Client;
+use crate::{Service, gate_of};
+
+const DEADLINE: Duration = Duration::from_millis(50);
+
+/// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
+const SLACK: Duration = Duration::from_millis(100);
+
+const FILE: &str = r#"
+    version = 1
+    match = "first"
+    [[policies]]
+    name = "allow"
+    on_failure = "allow"
+    deadline = "50ms"
+    when = { path = "/allow" }
+    limits = [{ subject = "ip", limit = "1000000/h via gcra" }]
+    [[policies]]
+    name = "deny"
+    on_failure = "deny"
+    deadline = "50ms"
+    limits = [{ subject = "ip", limit = "1000000/h via gcra" }]
+"#;
+
+const QUESTIONS: [(&str, &str); 3] = [
+    (r#"{"policy": "allow", "fields": {"ip": "192.0.2.7"}}"#, "failed_open"),
+    (r#"{"policy": "deny", "fields": {"ip": "192.0.2.7"}}"#, "failed_closed"),
+    (r#"{"subject": "user:1", "limit": "1000000/h via gcra"}"#, "failed_closed"),
+];
+
+async fn service_on(server: &RedisServer) -> Service {
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    Service::of(gate_of(FILE, AnyStore::Redis(store)), |_| {}).await
+}
+
+/// Asks for so long: every answer is the rule's, says so, and comes within the deadline.
+async fn stand_in(service: &Service, time: Duration, what: &str) {
+    let (end, mut took) = (Instant::now() + time, Vec::new());
+    let mut client = service.client().await;
+    while Instant::now() < end {
+        for (question, outcome) in QUESTIONS {
+            let began = Instant::now();
+            let said = client.check(question).await;
+            took.push(began.elapsed());
+            assert_eq!(said["outcome"], outcome, "{said}");
+            assert_eq!(said["authority"], "failure_rule");
+            assert_eq!(said["allowed"], outcome == "failed_open");
+            assert_eq!(said["remaining"], Value::Null, "nobody knows");
+            assert!(said["error"].is_string(), "{said}");
+        }
+        let told = [("x-original-uri", "/"), ("x-forwarded-for", "192.0.2.7")];
+        let began = Instant::now();
+        let reply = client.ask("GET", "/v1/auth", &told, "").await;
+        took.push(began.elapsed());
+        assert_eq!((reply.status.as_u16(), reply.header("retry-after")), (503, Some("1")));
+        assert_eq!(client.get("/readyz").await.status.as_u16(), 503);
+        assert_eq!(client.get("/healthz").await.status.as_u16(), 200);
+        tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok a client's pace
+    }
+    took.sort_unstable();
+    let (p99, most) = (took[took.len() * 99 / 100], took[took.len() - 1]);
+    println!("{what}: {} answers, p99 {p99:?}, at most {most:?}", took.len());
+    assert!(p99 <= DEADLINE + SLACK, "{what}: p99 {p99:?}");
+    assert!(most <= DEADLINE + 5 * SLACK, "{what}: at most {most:?}");
+}
+
+/// Until the store answers every question again: within 5 s, without a restart.
+async fn comes_back(client: &mut Client, what: &str) {
+    let began = Instant::now();
+    for (question, _) in QUESTIONS {
+        while client.check(question).await["authority"] != "store" {
+            assert!(began.elapsed() < Duration::from_secs(5), "{what}: not back after 5 s");
+            tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok a client's pace
+        }
+    }
+    while client.get("/readyz").await.status.as_u16() != 200 {
+        assert!(began.elapsed() < Duration::from_secs(5), "{what}: not ready after 5 s");
+        tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok a client's pace
+    }
+    println!("{what}: back after {:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
+    let mut server = redis_or_skip!();
+    let service = service_on(&server).await;
+    let mut client = service.client().await;
+    comes_back(&mut client, "at first").await;
+
+    server.freeze();
+    stand_in(&service, Duration::from_secs(5), "frozen").await;
+    server.thaw();
+    comes_back(&mut client, "thawed").await;
+
+    server.kill();
+    stand_in(&service, Duration::from_secs(5), "killed").await;
+    server.restart();
+    comes_back(&mut client, "restarted").await;
+
+    // Whoever answered is counted as that.
+    let counters = service.gate.counters();
+    let of = |name: &str| &counters.iter().find(|(known, _)| known == name).unwrap().1;
+    assert!(of("allow").of(Outcome::FailedOpen, Authority::FailureRule) > 0);
+    assert!(of("deny").of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+    assert_eq!(of("allow").total(Outcome::FailedClosed), 0);
+    assert_eq!(of("deny").total(Outcome::FailedOpen), 0);
+    let brought = service.gate.counters_of_limits();
+    assert!(brought.of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+}
