@@ -145,7 +145,7 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
         assert!(wrong.is_empty(), "{}: {wrong:?}", path.display());
         seen += 1;
     }
-    assert_eq!(seen, 4);
+    assert_eq!(seen, 5);
     assert!(validator.is_valid(&json(WARNED)));
     let two = format!("match = \"all\"\n{WARNED}{}", WARNED.replace("version = 1", ""));
     assert!(validator.is_valid(&json(&two)));
