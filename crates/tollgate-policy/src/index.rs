@@ -110,14 +110,22 @@ impl Index {
     }
 
     /// The numbers of the lists that may hold, in order; each is still to be looked at with
-    /// [`Index::holds`].
+    /// [`Index::holds`]. They are put into `found` where they do not lie together anyway.
     #[inline]
-    pub(crate) fn candidates<F: Fields + ?Sized>(&self, fields: &F) -> Found {
-        let mut found = Found::new();
-        found.extend_from_slice(&self.always);
-        if self.fields.is_empty() {
+    pub(crate) fn candidates<'f, F: Fields + ?Sized>(
+        &'f self,
+        fields: &F,
+        found: &'f mut Found,
+    ) -> &'f [u32] {
+        if !self.fields.is_empty() {
+            self.find(fields, found);
             return found;
         }
+        &self.always
+    }
+
+    fn find<F: Fields + ?Sized>(&self, fields: &F, found: &mut Found) {
+        found.extend_from_slice(&self.always);
         for filed in &self.fields {
             let Some(value) = value(fields, &filed.field) else { continue };
             let value = normal(&filed.field, value);
@@ -126,16 +134,15 @@ impl Index {
             {
                 found.extend_from_slice(lists);
             }
-            filed.begins.add(value.as_bytes(), &mut found);
+            filed.begins.add(value.as_bytes(), found);
             if !filed.ends.0.is_empty() {
                 let reversed: SmallVec<[u8; 64]> = value.bytes().rev().collect();
-                filed.ends.add(&reversed, &mut found);
+                filed.ends.add(&reversed, found);
             }
             found.extend_from_slice(&filed.any);
         }
         found.sort_unstable();
         found.dedup();
-        found
     }
 
     /// True when every condition of a list holds.
@@ -147,7 +154,9 @@ impl Index {
     /// The first list that holds.
     #[inline]
     pub(crate) fn first<F: Fields + ?Sized>(&self, fields: &F) -> Option<u32> {
-        self.candidates(fields).into_iter().find(|number| self.holds(*number, fields))
+        let mut found = Found::new();
+        let mut candidates = self.candidates(fields, &mut found).iter().copied();
+        candidates.find(|number| self.holds(*number, fields))
     }
 }
 
@@ -274,9 +283,10 @@ mod tests {
                 .filter(|(_, list)| list.iter().all(|c| c.holds(request.as_slice())))
                 .map(|(number, _)| number)
                 .collect();
-            let candidates = index.candidates(request.as_slice());
+            let mut found = Found::new();
+            let candidates = index.candidates(request.as_slice(), &mut found);
             let holds = |number: &u32| index.holds(*number, request.as_slice());
-            let fast: Vec<u32> = candidates.into_iter().filter(holds).collect();
+            let fast: Vec<u32> = candidates.iter().copied().filter(holds).collect();
             prop_assert_eq!(&fast, &slow);
             prop_assert_eq!(index.first(request.as_slice()), slow.first().copied());
         }

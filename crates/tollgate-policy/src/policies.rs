@@ -5,17 +5,17 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use tollgate::{LimitSet, ParseError};
+use tollgate::{LimitSet, ParseError, SubjectPrefix};
 
 use crate::check::check;
 use crate::field::{Field, Fields, value};
-use crate::index::Index;
+use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule, Shard};
 use crate::pattern::Condition;
 use crate::place::Places;
 use crate::problem::{Problem, Problems};
 use crate::read::read;
-use crate::resolve::{Ready, ReadyDimension, ReadyEntry, ReadyRule};
+use crate::resolve::{Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
 use crate::source::Format;
 
 /// Checked policies, ready to be asked. Cheap to clone.
@@ -45,13 +45,14 @@ struct Inner {
     index: Index,
     places: HashMap<String, usize, foldhash::fast::RandomState>,
     hash: String,
+    hash_number: u64,
     warnings: Problems,
     fields: BTreeSet<Field>,
     /// The fields of all conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
 }
 
-/// Which policies a request meets.
+/// Which policies a request meets: their places in [`Policies::policies`].
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
     pub(crate) enforced: SmallVec<[usize; 4]>,
@@ -110,7 +111,9 @@ impl Policies {
             Problems::new(problems.file(), "", vec![problem])
         })?;
         let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
-        let hash = short_hash(content);
+        let hash_number = short_hash(content);
+        // As `sha1sum` prints it.
+        let hash = format!("{hash_number:012x}");
         let (mut fields, mut conditions) = (BTreeSet::new(), BTreeSet::new());
         for policy in &policies {
             looked_at(policy, &mut fields);
@@ -121,9 +124,18 @@ impl Policies {
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
         let warnings = problems;
-        let inner =
-            Inner { combine, policies, ready, index, places, hash, warnings, fields, conditions };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self(Arc::new(Inner {
+            combine,
+            policies,
+            ready,
+            index,
+            places,
+            hash,
+            hash_number,
+            warnings,
+            fields,
+            conditions,
+        })))
     }
 
     /// Which of the policies that apply count.
@@ -148,6 +160,11 @@ impl Policies {
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.0.hash
+    }
+
+    /// The same as a number.
+    pub(crate) fn hash_number(&self) -> u64 {
+        self.0.hash_number
     }
 
     /// Every field that these policies look at: in conditions, subjects, what stands in for them,
@@ -187,11 +204,13 @@ impl Policies {
         enforced.len() + shadows.len()
     }
 
+    /// Finds the policies that count for a request. They are put where they stay: moving lists that
+    /// were written just now takes longer than to find them.
     #[inline]
-    pub(crate) fn matched(&self, fields: &dyn Fields) -> Matched {
+    pub(crate) fn find(&self, fields: &dyn Fields, matched: &mut Matched) {
         let Inner { combine, index, .. } = &*self.0;
-        let mut matched = Matched::default();
-        for number in index.candidates(fields) {
+        let mut room = Found::new();
+        for &number in index.candidates(fields, &mut room) {
             let Ok(place) = usize::try_from(number) else { continue };
             let shadow = self.ready(place).is_some_and(|ready| ready.shadow);
             // With `first`, one shadow is asked: the one that would count, were it none.
@@ -209,6 +228,11 @@ impl Policies {
                 break;
             }
         }
+    }
+
+    pub(crate) fn matched(&self, fields: &dyn Fields) -> Matched {
+        let mut matched = Matched::default();
+        self.find(fields, &mut matched);
         matched
     }
 
@@ -247,10 +271,11 @@ impl core::fmt::Debug for Policies {
     }
 }
 
-/// The first 12 hexadecimal digits of a SHA-1: as `sha1sum` prints them.
-fn short_hash(content: &[u8]) -> String {
+/// The first 12 hexadecimal digits of a SHA-1, as a number.
+fn short_hash(content: &[u8]) -> u64 {
     use sha1::Digest as _;
-    sha1::Sha1::digest(content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    let digest = sha1::Sha1::digest(content);
+    digest.iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// True when all policies lie in one shard. Where each check is over all that apply, the name of a
@@ -313,7 +338,7 @@ fn ready_entry(policy: &str, entry: &Entry) -> Result<ReadyEntry, ParseError> {
     }
     let limits: LimitSet = entry.limits.clone().in_policy(policy)?;
     Ok(ReadyEntry {
-        dimensions: entry.subject.iter().map(dimension).collect(),
+        dimensions: entry.subject.iter().map(dimension).collect::<Result<_, _>>()?,
         limits,
         others: (!lists.is_empty()).then(|| Index::new(lists)),
         rules,
@@ -321,24 +346,22 @@ fn ready_entry(policy: &str, entry: &Entry) -> Result<ReadyEntry, ParseError> {
 }
 
 /// A dimension with all that stands in for it, in order; checked before, so that it ends.
-fn ready_dimension(entry: &Entry, dimension: &Dimension) -> ReadyDimension {
-    match dimension {
+fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimension, ParseError> {
+    let field = match dimension {
         Dimension::Constant { name, value } => {
-            ReadyDimension::Constant { name: name.clone(), value: value.clone() }
+            let prefix = SubjectPrefix::new(name)?;
+            return Ok(ReadyDimension::Constant { prefix, value: value.clone() });
         }
-        Dimension::Field(field) => ReadyDimension::Field {
-            field: field.clone(),
-            name: field.to_string().into(),
-            absent: match entry.absent.get(field) {
-                Some(Absent::Skip) => crate::resolve::Without::Skip,
-                Some(Absent::Instead(other)) => {
-                    crate::resolve::Without::Instead(Box::new(ready_dimension(entry, other)))
-                }
-                // What is always there, by the word of the front, is missed when it is not.
-                Some(Absent::Deny) | None => crate::resolve::Without::Deny,
-            },
-        },
-    }
+        Dimension::Field(field) => field.clone(),
+    };
+    let absent = match entry.absent.get(&field) {
+        Some(Absent::Skip) => Without::Skip,
+        Some(Absent::Instead(other)) => Without::Instead(Box::new(ready_dimension(entry, other)?)),
+        // What is always there, by the word of the front, is missed when it is not.
+        Some(Absent::Deny) | None => Without::Deny,
+    };
+    let prefix = SubjectPrefix::new(&field.to_string())?;
+    Ok(ReadyDimension::Field { field, prefix, absent })
 }
 
 /// The cost of a request, or why it has none.

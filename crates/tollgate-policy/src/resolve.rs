@@ -1,9 +1,10 @@
 //! From a request to what is asked of the store: whose counts, under which limits, at what cost.
 
 use core::time::Duration;
+use std::borrow::Cow;
 
 use smallvec::SmallVec;
-use tollgate::{LimitSet, MAX_PARTS, Subject};
+use tollgate::{LimitSet, MAX_PARTS, Subject, SubjectPrefix};
 
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
@@ -40,8 +41,8 @@ pub(crate) enum ReadyRule {
 
 #[derive(Debug)]
 pub(crate) enum ReadyDimension {
-    Field { field: Field, name: Box<str>, absent: Without },
-    Constant { name: Box<str>, value: Box<str> },
+    Field { field: Field, prefix: SubjectPrefix, absent: Without },
+    Constant { prefix: SubjectPrefix, value: Box<str> },
 }
 
 #[derive(Debug)]
@@ -63,20 +64,25 @@ pub struct Part {
     pub rule: Option<usize>,
 }
 
+/// One for each subject of a question.
+pub(crate) type Parts = SmallVec<[Part; 1]>;
+
 /// What is asked of the store. It is filled where it lies: moving it takes as long as making it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// Whose counts; where the limits of each lie is in `parts`, in the same order.
     pub(crate) subjects: SmallVec<[Subject; 1]>,
-    pub(crate) parts: SmallVec<[Part; 1]>,
+    pub(crate) parts: Parts,
     pub(crate) cost: u64,
     pub(crate) shard: Option<Box<str>>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
 }
 
-impl Default for Plan {
-    fn default() -> Self {
+impl Plan {
+    /// Nothing to ask.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
         Self {
             subjects: SmallVec::new(),
             parts: SmallVec::new(),
@@ -106,14 +112,6 @@ pub(crate) enum Refused {
     Parts {
         policy: usize,
     },
-}
-
-/// What becomes of one entry.
-enum Made {
-    Part(Subject, Option<usize>),
-    Nothing,
-    Banned,
-    Missing(Field),
 }
 
 impl Policies {
@@ -146,16 +144,21 @@ impl Policies {
             }
             let before = plan.parts.len();
             for (entry, ready) in ready.entries.iter().enumerate() {
-                match ready.make(fields) {
-                    Made::Part(subject, rule) => {
+                let rule = match ready.rule(fields) {
+                    None => None,
+                    Some((rule, ReadyRule::Limits(_))) => Some(rule),
+                    Some((_, ReadyRule::Unlimited)) => continue,
+                    // Whatever the others say.
+                    Some((_, ReadyRule::Banned)) => return Err(Refused::Banned { policy }),
+                };
+                match ready.subject(fields) {
+                    Ok(Some(subject)) => {
                         plan.subjects.push(subject);
                         plan.parts.push(Part { policy, entry, rule });
                     }
-                    Made::Nothing => {}
-                    // Whatever the others say.
-                    Made::Banned => return Err(Refused::Banned { policy }),
-                    Made::Missing(field) => {
-                        refused.get_or_insert(Refused::Missing { policy, field });
+                    Ok(None) => {}
+                    Err(field) => {
+                        refused.get_or_insert(Refused::Missing { policy, field: *field });
                     }
                 }
             }
@@ -186,55 +189,59 @@ impl Policies {
 }
 
 impl ReadyEntry {
-    fn make(&self, fields: &dyn Fields) -> Made {
-        let rule = self.others.as_ref().and_then(|others| others.first(fields));
-        let rule = rule.and_then(|rule| usize::try_from(rule).ok());
-        let found = rule.and_then(|rule| self.rules.get(rule));
-        match found {
-            Some(ReadyRule::Unlimited) => return Made::Nothing,
-            Some(ReadyRule::Banned) => return Made::Banned,
-            Some(ReadyRule::Limits(_)) | None => {}
+    /// The override that holds, with its place.
+    #[inline]
+    fn rule(&self, fields: &dyn Fields) -> Option<(usize, &ReadyRule)> {
+        let rule = self.others.as_ref()?.first(fields)?;
+        let rule = usize::try_from(rule).ok()?;
+        Some((rule, self.rules.get(rule)?))
+    }
+
+    /// Whose count it is; none when it is skipped; or what is missed.
+    #[inline]
+    fn subject(&self, fields: &dyn Fields) -> Result<Option<Subject>, Box<Field>> {
+        let [one] = &self.dimensions[..] else { return self.subject_of_several(fields) };
+        match one.value(fields) {
+            // Only a value of many kilobytes is none: it is no identity.
+            Ok(Some((prefix, value))) => {
+                prefix.with(&value).map(Some).map_err(|_| Box::new(one.field()))
+            }
+            Ok(None) => Ok(None),
+            Err(field) => Err(Box::new(field.clone())),
         }
-        if let [one] = &self.dimensions[..] {
-            return match one.value(fields) {
-                // Only a value of many kilobytes is none: it is no identity.
-                Ok(Some((name, value))) => match Subject::of(name, &*value) {
-                    Ok(subject) => Made::Part(subject, rule),
-                    Err(_) => Made::Missing(one.field()),
-                },
-                Ok(None) => Made::Nothing,
-                Err(field) => Made::Missing(field.clone()),
-            };
-        }
-        let mut pairs: SmallVec<[(&str, std::borrow::Cow<'_, str>); 4]> = SmallVec::new();
+    }
+
+    fn subject_of_several(&self, fields: &dyn Fields) -> Result<Option<Subject>, Box<Field>> {
+        let mut pairs: SmallVec<[Pair<'_>; 4]> = SmallVec::new();
         for dimension in &self.dimensions {
             match dimension.value(fields) {
                 // What stands in may be in the subject already: then it is there once.
-                Ok(Some((name, _))) if pairs.iter().any(|(other, _)| *other == name) => {}
+                Ok(Some((prefix, _))) if pairs.iter().any(|(other, _)| *other == prefix) => {}
                 Ok(Some(pair)) => pairs.push(pair),
-                Ok(None) => return Made::Nothing,
-                Err(field) => return Made::Missing(field.clone()),
+                Ok(None) => return Ok(None),
+                Err(field) => return Err(Box::new(field.clone())),
             }
         }
-        let all = pairs.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let all = pairs.iter().map(|(prefix, value)| (prefix.dimension(), value.as_bytes()));
         match (Subject::of_all(all), self.dimensions.first()) {
-            (Ok(subject), _) => Made::Part(subject, rule),
+            (Ok(subject), _) => Ok(Some(subject)),
             // Only a value of many kilobytes gets here: it is no identity.
-            (Err(_), Some(first)) => Made::Missing(first.field()),
-            (Err(_), None) => Made::Nothing,
+            (Err(_), Some(first)) => Err(Box::new(first.field())),
+            (Err(_), None) => Ok(None),
         }
     }
 }
 
-type Pair<'v> = (&'v str, std::borrow::Cow<'v, str>);
+type Pair<'v> = (&'v SubjectPrefix, Cow<'v, str>);
 
 impl ReadyDimension {
-    /// Its name and value in this request; none to skip; or what is missed.
+    /// What begins its subjects, and its value in this request; none to skip; or what is missed.
+    #[inline]
     fn value<'v>(&'v self, fields: &'v dyn Fields) -> Result<Option<Pair<'v>>, &'v Field> {
         match self {
-            Self::Constant { name, value } => Ok(Some((name, std::borrow::Cow::Borrowed(value)))),
-            Self::Field { field, name, absent } => match (value(fields, field), absent) {
-                (Some(value), _) => Ok(Some((name, value))),
+            Self::Constant { prefix, value } => Ok(Some((prefix, Cow::Borrowed(value)))),
+            Self::Field { field, prefix, absent } => match (value(fields, field), absent) {
+                (Some(value), _) => Ok(Some((prefix, value))),
                 (None, Without::Skip) => Ok(None),
                 (None, Without::Deny) => Err(field),
                 (None, Without::Instead(other)) => other.value(fields),
@@ -246,7 +253,7 @@ impl ReadyDimension {
     fn field(&self) -> Field {
         match self {
             Self::Field { field, .. } => field.clone(),
-            Self::Constant { name, .. } => Field::Custom(name.clone()),
+            Self::Constant { prefix, .. } => Field::Custom(prefix.dimension().into()),
         }
     }
 }

@@ -710,6 +710,28 @@ fn a_prefix_of_a_path_is_the_path_without_its_slash_too() {
 }
 
 #[test]
+fn an_answer_that_is_lent_says_what_one_that_is_kept_does() {
+    let text = one("limits = [{ subject = \"ip\", limit = \"2/h\" }]");
+    let ((lent, _), (kept, _)) = (gate(&text), gate(&text));
+    let fields = [("ip", "10.0.0.1")];
+    let looked = lent.look(&fields);
+    for outcome in [Outcome::Allowed, Outcome::Allowed, Outcome::Denied] {
+        let answer = kept.ask_now(kept.look(&fields)).unwrap();
+        assert_eq!(answer.outcome(), outcome);
+        // One that was looked at once may be asked for again, and is charged again.
+        let told = lent.judge(&looked, |view| {
+            assert_eq!(view.outcome(), answer.outcome());
+            assert_eq!(view.parts(), answer.parts());
+            assert_eq!(view.limit(), answer.limit());
+            assert_eq!(view.policy().map(|policy| &policy.name), Some(&"p".to_owned()));
+            view.decision().map(tollgate::Decision::remaining)
+        });
+        assert_eq!(told.unwrap(), answer.decision().map(tollgate::Decision::remaining));
+    }
+    assert_eq!(lent.counters()[0].1.total(Outcome::Denied), 1);
+}
+
+#[test]
 fn a_refused_request_is_counted_and_asks_nothing() {
     let (gate, _) = gate(&one("limits = [{ subject = \"ip\", limit = \"1/h\" }]"));
     let fields = [("ip", "10.0.0.1")];

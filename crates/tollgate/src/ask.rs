@@ -52,6 +52,8 @@ pub enum SubjectText<'a> {
     Owned(String),
     /// A subject that was already built.
     Built(Subject),
+    /// The same, borrowed.
+    Known(&'a Subject),
 }
 
 impl SubjectText<'_> {
@@ -65,6 +67,7 @@ impl SubjectText<'_> {
             Self::Literal(text) => Subject::literal(text),
             Self::Owned(text) => Subject::literal(&text),
             Self::Built(subject) => Ok(subject),
+            Self::Known(subject) => Ok(subject.clone()),
         }
     }
 }
@@ -95,9 +98,10 @@ impl From<Subject> for SubjectText<'_> {
     }
 }
 
-impl From<&Subject> for SubjectText<'_> {
-    fn from(subject: &Subject) -> Self {
-        Self::Built(subject.clone())
+impl<'a> From<&'a Subject> for SubjectText<'a> {
+    #[inline]
+    fn from(subject: &'a Subject) -> Self {
+        Self::Known(subject)
     }
 }
 

@@ -50,12 +50,11 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
-    subject: Whose<'l>,
-    /// None once [`Decision::into_owned`] has put them into `more`.
-    limits: Option<&'l LimitSet>,
-    /// What the usual decision, over one limit, has none of. Behind one pointer, the limits of an
-    /// owned decision too: with another field to drop, the compiler keeps a decision in memory and
-    /// moves it there, which takes 3 ns and more of the 35 of a check that borrows.
+    /// The first subject, in its written form, with its limits; none where they are in `more`.
+    first: Option<(&'l str, &'l LimitSet)>,
+    /// What the usual decision, over one limit, has none of. Behind one pointer, all that is owned:
+    /// with another field to drop, the compiler keeps a decision in memory and moves it there,
+    /// which takes 3 ns and more of the 35 of a check that borrows.
     more: Option<Box<More<'l>>>,
     remaining: u64,
     retry_after_us: u64,
@@ -66,27 +65,17 @@ pub struct Decision<'l> {
     store: u64,
 }
 
-/// The first subject: text that was found to be a written form is borrowed as it came.
-#[derive(Clone, Debug)]
-enum Whose<'l> {
-    Known(&'l str),
+/// The first subject: the text of one that somebody keeps, or one that was built for the question.
+pub(crate) enum Whose<'l> {
+    Lent(&'l str),
     Built(Subject),
 }
 
-impl Whose<'_> {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Known(text) => text,
-            Self::Built(subject) => subject.as_str(),
-        }
-    }
-}
-
-/// The limits of the first subject once owned, the subjects after it, the fields of all limits,
-/// and the shard.
+/// The first subject where nobody lends it, the subjects after it, the fields of all limits, and
+/// the shard.
 #[derive(Clone, Debug, Default)]
 struct More<'l> {
-    owned: Option<LimitSet>,
+    first: Option<(Subject, Cow<'l, LimitSet>)>,
     rest: Vec<(Subject, Cow<'l, LimitSet>)>,
     /// Empty where the decision's own fields are all there is.
     fields: Vec<Fields>,
@@ -94,23 +83,27 @@ struct More<'l> {
 }
 
 impl<'l> Decision<'l> {
-    /// The answer of a store to a question over `first` and `rest`.
-    #[inline]
+    /// The answer of a store to a question over `first` and `rest`. The outcome is read where it
+    /// lies: it was written just now, and moving it stalls the processor.
+    #[inline(always)]
     pub(crate) fn new(
-        first: (Subject, &'l LimitSet),
+        (subject, limits): (Whose<'l>, &'l LimitSet),
         rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
         shard: Option<Cow<'l, str>>,
-        outcome: Outcome,
+        outcome: &mut Outcome,
         store: u64,
     ) -> Self {
-        let Outcome { granted, fields, receipt, now, .. } = outcome;
+        let Outcome { granted, ref fields, receipt, now, .. } = *outcome;
         let single = Single { granted, fields: fields[0], changed: false, receipt, now };
-        let mut decision = Self::build(Whose::Built(first.0), first.1, single, store);
-        if fields.len() > 1 || shard.is_some() {
-            let rest = rest.map(|(subject, limits)| (subject, Cow::Borrowed(limits))).collect();
+        let (first, owned) = match subject {
+            Whose::Lent(text) => (Some((text, limits)), None),
+            Whose::Built(subject) => (None, Some((subject, limits))),
+        };
+        let mut decision = Self::build(first, single, store);
+        if fields.len() > 1 || shard.is_some() || owned.is_some() {
+            let fields = core::mem::take(&mut outcome.fields);
             // One limit's fields may have been kept already; then these are the same.
-            decision.more =
-                Some(Box::new(More { owned: None, rest, fields: fields.into_vec(), shard }));
+            decision.more = Some(keep_more(owned, rest, fields, shard));
         }
         decision
     }
@@ -118,16 +111,15 @@ impl<'l> Decision<'l> {
     /// The answer over one limit, for a subject whose text is its own written form.
     #[inline(always)]
     pub(crate) fn single(text: &'l str, limits: &'l LimitSet, single: Single, store: u64) -> Self {
-        Self::build(Whose::Known(text), limits, single, store)
+        Self::build(Some((text, limits)), single, store)
     }
 
     #[inline(always)]
-    fn build(subject: Whose<'l>, limits: &'l LimitSet, single: Single, store: u64) -> Self {
+    fn build(first: Option<(&'l str, &'l LimitSet)>, single: Single, store: u64) -> Self {
         let Single { granted, fields, receipt, now, .. } = single;
         let plain = fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same;
         Self {
-            subject,
-            limits: Some(limits),
+            first,
             more: if plain { None } else { Some(keep(fields)) },
             remaining: fields.remaining,
             retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
@@ -141,13 +133,10 @@ impl<'l> Decision<'l> {
 
     /// Every subject with its limits.
     fn parts(&self) -> impl Iterator<Item = (&str, &LimitSet)> {
-        let rest = self.more.as_deref().into_iter().flat_map(|more| &more.rest);
-        let owned = || self.more.as_deref().and_then(|more| more.owned.as_ref());
-        let first = self.limits.or_else(owned);
-        first
-            .map(|limits| (self.subject.as_str(), limits))
-            .into_iter()
-            .chain(rest.map(|(subject, limits)| (subject.as_str(), &**limits)))
+        let more = self.more.as_deref().into_iter();
+        let kept = more.flat_map(|more| more.first.iter().chain(&more.rest));
+        let lent = self.first.into_iter();
+        lent.chain(kept.map(|(subject, limits)| (subject.as_str(), &**limits)))
     }
 
     /// How many limits were judged.
@@ -304,21 +293,20 @@ impl<'l> Decision<'l> {
     /// The same, no longer borrowing from the limiter.
     #[inline]
     pub fn into_owned(self) -> Decision<'static> {
-        let More { owned, rest, fields, shard } =
+        let More { first, rest, fields, shard } =
             self.more.map_or_else(More::default, |more| *more);
-        let rest = rest.into_iter();
+        let owned = |(subject, set): (Subject, Cow<'_, LimitSet>)| -> (_, Cow<'static, LimitSet>) {
+            (subject, Cow::Owned(set.into_owned()))
+        };
+        let lent = self.first.map(|(text, set)| (Subject::known(text), Cow::Borrowed(set)));
         let more = More {
-            owned: self.limits.cloned().or(owned),
-            rest: rest.map(|(subject, set)| (subject, Cow::Owned(set.into_owned()))).collect(),
+            first: lent.or(first).map(owned),
+            rest: rest.into_iter().map(owned).collect(),
             fields,
             shard: shard.map(|shard| Cow::Owned(shard.into_owned())),
         };
         Decision {
-            subject: match self.subject {
-                Whose::Known(text) => Whose::Built(Subject::known(text)),
-                Whose::Built(subject) => Whose::Built(subject),
-            },
-            limits: None,
+            first: None,
             more: Some(Box::new(more)),
             remaining: self.remaining,
             retry_after_us: self.retry_after_us,
@@ -329,6 +317,19 @@ impl<'l> Decision<'l> {
             store: self.store,
         }
     }
+}
+
+/// Keeps what a decision over several limits has, or one whose subject nobody lends.
+#[inline(never)]
+fn keep_more<'l>(
+    first: Option<(Subject, &'l LimitSet)>,
+    rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
+    fields: SmallVec<[Fields; 1]>,
+    shard: Option<Cow<'l, str>>,
+) -> Box<More<'l>> {
+    let part = |(subject, limits)| (subject, Cow::Borrowed(limits));
+    let (first, rest) = (first.map(part), rest.map(part).collect());
+    Box::new(More { first, rest, fields: fields.into_vec(), shard })
 }
 
 /// Keeps the fields that seldom differ from what the rest says.

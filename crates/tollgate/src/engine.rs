@@ -151,6 +151,14 @@ pub(crate) struct Single {
     pub(crate) now: Time,
 }
 
+impl From<Single> for Outcome {
+    #[inline]
+    fn from(single: Single) -> Self {
+        let Single { granted, fields, changed, receipt, now } = single;
+        Self { granted, fields: SmallVec::from_buf([fields]), changed, receipt, now }
+    }
+}
+
 /// Judges one limit over two words: the shortest path, the same meaning as [`decide`].
 #[inline]
 pub(crate) fn decide_pair(

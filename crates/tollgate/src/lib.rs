@@ -43,5 +43,5 @@ pub use limiter::{Limiter, Waiting};
 pub use memory::{DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder};
 pub use store::{Counted, Inspection, Question, Store};
 pub use strategy::{Strategy, Traits};
-pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, unescape_text};
+pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};
 pub use time::{MAX_PERIOD_US, Period, SKEW_US, Time};

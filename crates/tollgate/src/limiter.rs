@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_parts, check_shard};
-use crate::decision::{Decision, Receipt, Refund};
+use crate::decision::{Decision, Receipt, Refund, Whose};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
 use crate::limit::LimitSet;
@@ -319,17 +319,27 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(read.first()).await?)
     }
 
-    /// [`Limiter::check`] for one subject of which the store has at hand what it takes, as memory
-    /// has: without waiting. Else the ask as it was, and nothing was asked.
+    /// [`Limiter::check`] for one count of which the store has at hand what it takes, as memory
+    /// has: without waiting. Else nothing, and nothing was asked.
+    ///
+    /// It is the shortest way to a decision over limits of any kind: what is asked is lent, so that
+    /// nothing is moved.
     ///
     /// # Errors
     /// As [`Limiter::check`].
-    #[inline]
+    #[inline(always)]
     pub fn check_at_once<'l>(
         &'l self,
-        ask: Ask<'l>,
-    ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
-        self.at_once(ask, false)
+        counted: Counted<'l>,
+        cost: u64,
+    ) -> Result<Option<Decision<'l>>, Error> {
+        let Counted { subject, limits, shard } = counted;
+        check_cost(cost)?;
+        check_shard(shard)?;
+        let mut outcome = self.store.check_at_once(counted, cost, Mode::Whole);
+        let Some(outcome) = &mut outcome else { return Ok(None) };
+        let (first, shard) = ((Whose::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
+        self.decision_of_one(first, shard, outcome).map(Some)
     }
 
     /// The decision for one subject from a store that has it at hand; else the ask.
@@ -351,19 +361,30 @@ impl<S: Store> Limiter<S> {
         };
         check_cost(cost)?;
         check_shard(shard.as_deref())?;
-        let subject = subject.resolve()?;
+        let literal = match &subject {
+            SubjectText::Literal(text) => Some(*text),
+            _ => None,
+        };
+        let subject = match subject {
+            SubjectText::Known(subject) => Cow::Borrowed(subject),
+            other => Cow::Owned(other.resolve()?),
+        };
         let set = limits.unwrap_or(&self.limits);
         let mode = if peek { Mode::Peek } else { Mode::Whole };
         let counted = Counted::new(&subject, set).in_shard(shard.as_deref());
-        if let Some(outcome) = self.store.check_at_once(counted, cost, mode) {
-            if outcome.fields.len() != set.limits().len() {
-                return Err(of_other_limits());
-            }
-            let (none, store) = (core::iter::empty(), self.store.identity());
-            return Ok(Ok(Decision::new((subject, set), none, shard, outcome, store)));
+        if let Some(mut outcome) = self.store.check_at_once(counted, cost, mode) {
+            let whose = match (subject, literal) {
+                (Cow::Borrowed(subject), _) => Whose::Lent(subject.as_str()),
+                (Cow::Owned(subject), Some(text)) if subject.as_str() == text => Whose::Lent(text),
+                (Cow::Owned(subject), _) => Whose::Built(subject),
+            };
+            return self.decision_of_one((whose, set), shard, &mut outcome).map(Ok);
         }
-        let first = Some(AskPart { subject: SubjectText::Built(subject), limits });
-        Ok(Err(Ask { first, more, cost, partial, shard }))
+        let subject = match subject {
+            Cow::Borrowed(subject) => SubjectText::Known(subject),
+            Cow::Owned(subject) => SubjectText::Built(subject),
+        };
+        Ok(Err(Ask { first: Some(AskPart { subject, limits }), more, cost, partial, shard }))
     }
 
     #[inline]
@@ -416,16 +437,32 @@ impl<S: Store> Limiter<S> {
     }
 
     #[inline]
-    fn decision<'l>(&'l self, read: Read<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
+    fn decision<'l>(&'l self, read: Read<'l>, mut outcome: Outcome) -> Result<Decision<'l>, Error> {
         let Read { parts, shard, .. } = read;
         let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
         let mut parts = parts.into_iter();
         match parts.next() {
-            Some(first) if outcome.fields.len() == limits => {
-                Ok(Decision::new(first, parts, shard, outcome, self.store.identity()))
+            Some((subject, set)) if outcome.fields.len() == limits => {
+                let (first, store) = ((Whose::Built(subject), set), self.store.identity());
+                Ok(Decision::new(first, parts, shard, &mut outcome, store))
             }
             _ => Err(of_other_limits()),
         }
+    }
+
+    /// The same for one subject.
+    #[inline(always)]
+    fn decision_of_one<'l>(
+        &'l self,
+        (whose, set): (Whose<'l>, &'l LimitSet),
+        shard: Option<Cow<'l, str>>,
+        outcome: &mut Outcome,
+    ) -> Result<Decision<'l>, Error> {
+        if outcome.fields.len() != set.limits().len() {
+            return Err(of_other_limits());
+        }
+        let (none, store) = (core::iter::empty(), self.store.identity());
+        Ok(Decision::new((whose, set), none, shard, outcome, store))
     }
 }
 

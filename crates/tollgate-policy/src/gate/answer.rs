@@ -3,16 +3,14 @@
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
-use std::time::Instant;
 
-use smallvec::SmallVec;
 use tollgate::{Decision, Error, Limit, Receipt, Report, Verdict};
 
 use super::Live;
 use crate::field::Field;
 use crate::model::Policy;
 use crate::policies::Policies;
-use crate::resolve::{Part, Plan};
+use crate::resolve::{Part, Parts, Plan};
 
 /// What became of a request, or of one policy's part in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -135,17 +133,50 @@ impl fmt::Display for Revision {
     }
 }
 
-/// What was asked of the store, and what it said.
+/// What there is to ask, and what is said when there is nothing.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// What there is to ask: without subjects when it was asked, or there is nothing.
+    /// Without subjects when there is nothing to ask.
     pub(crate) plan: Plan,
+    /// What is said then; none when no policy applies. Apart, since for most it is not there.
+    pub(crate) early: Option<Box<Said<'static>>>,
+}
+
+/// What the store said, or the policies in its place.
+#[derive(Debug)]
+pub(crate) struct Said<'l> {
     pub(crate) outcome: Outcome,
     pub(crate) authority: Authority,
     /// The policy that decided; none where none applies.
     pub(crate) policy: Option<usize>,
-    pub(crate) decision: Option<Decision<'static>>,
+    pub(crate) decision: Option<Decision<'l>>,
     pub(crate) trouble: Option<Trouble>,
+}
+
+impl Said<'static> {
+    /// What is said where no policy applies.
+    pub(crate) const NOTHING: Self = Said {
+        outcome: Outcome::NoPolicy,
+        authority: Authority::Policy,
+        policy: None,
+        decision: None,
+        trouble: None,
+    };
+}
+
+impl Default for Said<'_> {
+    fn default() -> Self {
+        Said::NOTHING
+    }
+}
+
+impl Said<'_> {
+    /// The same, no longer borrowing what it was asked with.
+    pub(crate) fn into_owned(self) -> Said<'static> {
+        let Self { outcome, authority, policy, decision, trouble } = self;
+        let decision = decision.map(Decision::into_owned);
+        Said { outcome, authority, policy, decision, trouble }
+    }
 }
 
 /// What kept a store from deciding.
@@ -167,83 +198,101 @@ pub struct Answer(pub(crate) Box<Answered>);
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) live: Arc<Live>,
-    /// The policies that apply and are not in shadow.
-    pub(crate) enforced: SmallVec<[usize; 4]>,
-    pub(crate) asked: Asked,
+    pub(crate) parts: Parts,
+    pub(crate) said: Said<'static>,
     /// Those in shadow, asked when the others have admitted.
-    pub(crate) shadows: Vec<Asked>,
-    pub(crate) started: Option<Instant>,
+    pub(crate) shadows: Vec<Shadowed>,
 }
 
-impl Answer {
+/// What a policy in shadow would have said.
+#[derive(Debug)]
+pub(crate) struct Shadowed {
+    pub(crate) policy: usize,
+    pub(crate) outcome: Outcome,
+    pub(crate) decision: Option<Decision<'static>>,
+}
+
+/// An [`Answer`] that is looked at, in the hands of a gate ([`Gate::judge`](super::Gate::judge)) or
+/// on its own ([`Answer::view`]).
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerView<'a> {
+    pub(crate) live: &'a Live,
+    pub(crate) parts: &'a [Part],
+    pub(crate) said: &'a Said<'a>,
+    pub(crate) shadows: &'a [Shadowed],
+}
+
+impl<'a> AnswerView<'a> {
     /// True when the request may go on.
     #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        self.0.asked.outcome.admits()
+    pub fn is_allowed(self) -> bool {
+        self.said.outcome.admits()
     }
 
     /// What became of it.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        self.0.asked.outcome
+    pub fn outcome(self) -> Outcome {
+        self.said.outcome
     }
 
     /// Who says so.
     #[must_use]
-    pub fn authority(&self) -> Authority {
-        self.0.asked.authority
+    pub fn authority(self) -> Authority {
+        self.said.authority
     }
 
     /// The policies that it was given under.
     #[must_use]
-    pub fn revision(&self) -> &Revision {
-        &self.0.live.revision
+    pub fn revision(self) -> &'a Revision {
+        &self.live.revision
     }
 
     /// The policy that decided: on a denial the one that denied, else the one whose limit binds;
     /// none where none applies.
     #[must_use]
-    pub fn policy(&self) -> Option<&Policy> {
-        self.0.live.policies.policy(self.0.asked.policy?)
+    pub fn policy(self) -> Option<&'a Policy> {
+        self.live.policies.policy(self.said.policy?)
     }
 
     /// The limit that binds: on a denial the one with the longest wait, else the one with the least
     /// left; none where no limit was asked.
     #[must_use]
-    pub fn limit(&self) -> Option<&Limit> {
+    pub fn limit(self) -> Option<&'a Limit> {
         Some(self.decision()?.binding().limit())
     }
 
     /// What the store decided over all limits that are enforced; none where it was not asked, or
     /// could not answer.
     #[must_use]
-    pub fn decision(&self) -> Option<&Decision<'static>> {
-        self.0.asked.decision.as_ref()
+    pub fn decision(self) -> Option<&'a Decision<'a>> {
+        self.said.decision.as_ref()
     }
 
     /// All of those policies.
     #[must_use]
-    pub fn policies(&self) -> &Policies {
-        &self.0.live.policies
+    pub fn policies(self) -> &'a Policies {
+        &self.live.policies
     }
 
     /// Where the limits of each subject of the decision lie among the policies, in the order of
-    /// the decision.
+    /// the decision; nothing without a decision.
     #[must_use]
-    pub fn parts(&self) -> &[Part] {
-        &self.0.asked.plan.parts
+    pub fn parts(self) -> &'a [Part] {
+        self.said.decision.as_ref().map_or(&[], |_| self.parts)
     }
 
     /// Every limit's part in the decision, with its policy.
-    pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
-        self.0.asked.reports(&self.0.live)
+    pub fn reports(self) -> impl Iterator<Item = (&'a Policy, Report<'a>)> {
+        let policies = &self.live.policies;
+        reports(self.decision(), self.parts)
+            .filter_map(|(part, report)| Some((policies.policy(part.policy)?, report)))
     }
 
     /// How long to wait until the same request is admitted, if nothing else happens; none when it
     /// was admitted, never will be, or nobody knows.
     #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self.0.asked.outcome {
+    pub fn retry_after(self) -> Option<Duration> {
+        match self.said.outcome {
             Outcome::Denied => self.decision()?.retry_after(),
             _ => None,
         }
@@ -251,8 +300,8 @@ impl Answer {
 
     /// What is missed: a dimension, or the field of a cost.
     #[must_use]
-    pub fn missing(&self) -> Option<&Field> {
-        match &self.0.asked.trouble {
+    pub fn missing(self) -> Option<&'a Field> {
+        match &self.said.trouble {
             Some(Trouble::Missing(field)) => Some(field),
             _ => None,
         }
@@ -260,42 +309,134 @@ impl Answer {
 
     /// Why the store could not answer, when the failure rule did.
     #[must_use]
-    pub fn error(&self) -> Option<&Error> {
-        match &self.0.asked.trouble {
+    pub fn error(self) -> Option<&'a Error> {
+        match &self.said.trouble {
             Some(Trouble::Error(error)) => Some(error),
             _ => None,
         }
     }
 
+    /// What the policies in shadow would have said.
+    pub fn shadows(self) -> impl Iterator<Item = Shadow<'a>> {
+        let live = self.live;
+        self.shadows.iter().map(move |shadowed| Shadow { live, shadowed })
+    }
+}
+
+/// What it says is said at [`AnswerView`].
+impl Answer {
+    /// The answer as a gate shows it that keeps none.
+    #[must_use]
+    #[inline]
+    pub fn view(&self) -> AnswerView<'_> {
+        let Answered { live, parts, said, shadows } = &*self.0;
+        AnswerView { live, parts, said, shadows }
+    }
+
+    /// True when the request may go on.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.view().is_allowed()
+    }
+
+    /// What became of it.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        self.view().outcome()
+    }
+
+    /// Who says so.
+    #[must_use]
+    pub fn authority(&self) -> Authority {
+        self.view().authority()
+    }
+
+    /// The policies that it was given under.
+    #[must_use]
+    pub fn revision(&self) -> &Revision {
+        self.view().revision()
+    }
+
+    /// The policy that decided: [`AnswerView::policy`].
+    #[must_use]
+    pub fn policy(&self) -> Option<&Policy> {
+        self.view().policy()
+    }
+
+    /// The limit that binds: [`AnswerView::limit`].
+    #[must_use]
+    pub fn limit(&self) -> Option<&Limit> {
+        self.view().limit()
+    }
+
+    /// What the store decided: [`AnswerView::decision`].
+    #[must_use]
+    pub fn decision(&self) -> Option<&Decision<'static>> {
+        self.0.said.decision.as_ref()
+    }
+
+    /// All of the policies that it was given under.
+    #[must_use]
+    pub fn policies(&self) -> &Policies {
+        self.view().policies()
+    }
+
+    /// Where the limits of each subject lie: [`AnswerView::parts`].
+    #[must_use]
+    pub fn parts(&self) -> &[Part] {
+        self.view().parts()
+    }
+
+    /// Every limit's part in the decision, with its policy.
+    pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
+        self.view().reports()
+    }
+
+    /// How long to wait: [`AnswerView::retry_after`].
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.view().retry_after()
+    }
+
+    /// What is missed: a dimension, or the field of a cost.
+    #[must_use]
+    pub fn missing(&self) -> Option<&Field> {
+        self.view().missing()
+    }
+
+    /// Why the store could not answer, when the failure rule did.
+    #[must_use]
+    pub fn error(&self) -> Option<&Error> {
+        self.view().error()
+    }
+
     /// What was charged in shadow.
     pub(crate) fn shadow_receipts(&self) -> impl Iterator<Item = Receipt> {
-        self.0.shadows.iter().filter_map(|asked| asked.decision.as_ref()?.receipt())
+        self.0.shadows.iter().filter_map(|shadowed| shadowed.decision.as_ref()?.receipt())
     }
 
     /// What the policies in shadow would have said.
     pub fn shadows(&self) -> impl Iterator<Item = Shadow<'_>> {
-        self.0.shadows.iter().map(|asked| Shadow { live: &self.0.live, asked })
+        self.view().shadows()
     }
 }
 
-impl Asked {
-    pub(crate) fn reports<'a>(
-        &'a self,
-        live: &'a Live,
-    ) -> impl Iterator<Item = (&'a Policy, Report<'a>)> {
-        let reports = self.decision.iter().flat_map(Decision::reports);
-        let mut part = 0;
-        let mut last: Option<Report<'a>> = None;
-        reports.filter_map(move |report| {
-            // Each part has its own copy of its subject, so that the place of the text tells parts
-            // apart, also those of two policies that count the same subject.
-            if last.is_some_and(|last| starts_anew(&last, &report)) {
-                part += 1;
-            }
-            last = Some(report);
-            Some((live.policies.policy(self.plan.parts.get(part)?.policy)?, report))
-        })
-    }
+/// Every limit's part in a decision over `parts`, with the part that it belongs to.
+pub(crate) fn reports<'a>(
+    decision: Option<&'a Decision<'_>>,
+    parts: &'a [Part],
+) -> impl Iterator<Item = (&'a Part, Report<'a>)> {
+    let mut part = 0;
+    let mut last: Option<Report<'a>> = None;
+    decision.into_iter().flat_map(Decision::reports).filter_map(move |report| {
+        // Each part has its own copy of its subject, so that the place of the text tells parts
+        // apart, also those of two policies that count the same subject.
+        if last.is_some_and(|last| starts_anew(&last, &report)) {
+            part += 1;
+        }
+        last = Some(report);
+        Some((parts.get(part)?, report))
+    })
 }
 
 /// True when `next` is of another part of the decision than `last`.
@@ -307,26 +448,26 @@ fn starts_anew(last: &Report<'_>, next: &Report<'_>) -> bool {
 #[derive(Clone, Copy, Debug)]
 pub struct Shadow<'a> {
     live: &'a Live,
-    asked: &'a Asked,
+    shadowed: &'a Shadowed,
 }
 
 impl<'a> Shadow<'a> {
     /// The policy.
     #[must_use]
     pub fn policy(&self) -> Option<&'a Policy> {
-        self.live.policies.policy(self.asked.policy?)
+        self.live.policies.policy(self.shadowed.policy)
     }
 
     /// What would have become of the request.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        self.asked.outcome
+        self.shadowed.outcome
     }
 
     /// What the store decided.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision<'static>> {
-        self.asked.decision.as_ref()
+        self.shadowed.decision.as_ref()
     }
 }
 
@@ -334,7 +475,7 @@ impl fmt::Display for Answer {
     /// One line for people: the outcome, the policy, and what the store said, with the subject of
     /// the limit that binds, which is personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.asked.outcome.name())?;
+        write!(f, "{}", self.outcome().name())?;
         if let Some(policy) = self.policy() {
             write!(f, " by {}", policy.name)?;
         }

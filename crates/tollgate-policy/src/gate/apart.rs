@@ -3,16 +3,17 @@
 
 use core::time::Duration;
 
-use smallvec::SmallVec;
+use arc_swap::Guard;
 use tollgate::{Ask, Decision, Error, Inspection, Receipt, Refund, Store};
 
-use super::answer::{Answered, Asked, Authority, Outcome, Trouble};
+use super::answer::{Answered, Authority, Outcome, Said, Trouble};
 use super::observe::Counters;
-use super::{Answer, Gate, Looked, failed, prepare};
+use super::{Answer, Gate, Looked, failed};
 use crate::field::Fields;
 use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
 use crate::pattern::Condition;
 use crate::policies::Policies;
+use crate::resolve::Parts;
 
 /// What holds for limits that a caller brings, as a policy says it for its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,24 +46,27 @@ impl<S: Store> Gate<S> {
     /// A policy in shadow is looked at as it is everywhere: it is asked, and never denies.
     #[must_use]
     pub fn look_named(&self, policy: &str, fields: &dyn Fields) -> Option<Looked> {
-        let started = self.started();
-        let live = self.0.live.load_full();
-        let place = live.policies.place_of(policy)?;
-        let matched = live.policies.matched_alone(place);
-        Some(prepare(live, matched, fields, started))
+        let mut looked = self.begin();
+        let place = looked.live.policies.place_of(policy)?;
+        looked.matched = looked.live.policies.matched_alone(place);
+        looked.prepare(fields);
+        Some(looked)
     }
 
     /// What the policies would say to a request, and changes nothing: no count, no counter, no
     /// word to the observer. Policies in shadow are not asked.
     pub async fn peek(&self, looked: Looked) -> Answer {
-        let mut answered = looked.0;
-        answered.shadows.clear();
-        let Answered { live, asked, .. } = &mut *answered;
-        if let Some((ask, deadline)) = asked.question(live) {
-            let result = self.0.limiter.peek_within(deadline, ask).await;
-            asked.conclude(live, result);
-        }
-        Answer(answered)
+        let Looked { live, asked, .. } = looked;
+        let (live, plan) = (Guard::into_inner(live), asked.plan);
+        let said = match plan.question(&live) {
+            Some(ask) => {
+                let result = self.0.limiter.peek_within(plan.deadline, ask).await;
+                Some(Said::of_store(&plan, result).into_owned())
+            }
+            None => asked.early.map(|early| *early),
+        };
+        let (parts, said, shadows) = (plan.parts, said.unwrap_or_default(), Vec::new());
+        Answer(Box::new(Answered { live, parts, said, shadows }))
     }
 
     /// Asks under limits that the caller brings, and charges when all of them admit. No policy is
@@ -75,11 +79,11 @@ impl<S: Store> Gate<S> {
         let started = self.started();
         let result = self.0.limiter.check_within(terms.deadline, ask).await;
         let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
-        let Answered { live, asked, .. } = &*answer.0;
-        self.0.brought.add(asked.outcome, asked.authority);
-        let said = (asked.outcome, asked.authority);
+        let Answered { live, said, .. } = &*answer.0;
+        self.0.brought.add(said.outcome, said.authority);
+        let what = (said.outcome, said.authority, true);
         let duration = started.map(|started| started.elapsed());
-        self.0.tell(live, None, said, asked.decision.as_ref(), duration, true);
+        self.0.tell(live, None, what, said.decision.as_ref(), duration);
         Ok(answer)
     }
 
@@ -97,23 +101,22 @@ impl<S: Store> Gate<S> {
         result: Result<Decision<'static>, Error>,
         terms: Terms,
     ) -> Result<Answer, Error> {
-        let mut asked = Asked::default();
+        let mut said = Said::default();
         match result {
             Ok(decision) => {
-                asked.outcome = Outcome::of(decision.verdict());
-                asked.authority = Authority::Store;
-                asked.decision = Some(decision);
+                said.outcome = Outcome::of(decision.verdict());
+                said.authority = Authority::Store;
+                said.decision = Some(decision);
             }
             Err(error @ Error::Store(_)) => {
-                asked.outcome = failed(terms.on_failure);
-                asked.authority = Authority::FailureRule;
-                asked.trouble = Some(Trouble::Error(error));
+                said.outcome = failed(terms.on_failure);
+                said.authority = Authority::FailureRule;
+                said.trouble = Some(Trouble::Error(error));
             }
             Err(error) => return Err(error),
         }
-        let live = self.0.live.load_full();
-        let (enforced, shadows) = (SmallVec::new(), Vec::new());
-        Ok(Answer(Box::new(Answered { live, enforced, asked, shadows, started: None })))
+        let (live, parts, shadows) = (self.0.live.load_full(), Parts::new(), Vec::new());
+        Ok(Answer(Box::new(Answered { live, parts, said, shadows })))
     }
 
     /// How often each outcome was under limits that callers brought.
@@ -169,14 +172,14 @@ impl Looked {
     /// # Errors
     /// The policy that has one.
     pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
-        let Answered { live, enforced, asked, shadows, .. } = &mut *self.0;
-        let places = enforced.iter().copied().chain(shadows.iter().filter_map(|s| s.policy));
+        let Self { live, matched, asked, shadows, .. } = self;
+        let places = matched.enforced.iter().chain(&matched.shadows).copied();
         let own = |policy: &&Policy| policy.cost != Cost::Fixed(1);
         let found = places.filter_map(|place| live.policies.policy(place)).find(own);
         if let Some(policy) = found {
             return Err(Box::new(policy.clone()));
         }
-        for asked in core::iter::once(asked).chain(shadows) {
+        for asked in core::iter::once(asked).chain(shadows.iter_mut().map(|(_, asked)| asked)) {
             asked.plan.cost = units;
         }
         Ok(())

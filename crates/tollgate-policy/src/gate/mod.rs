@@ -8,22 +8,24 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use tollgate::{
-    Ask, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt, Refund,
-    Store, StoreError, Strategy,
+    Ask, Counted, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt,
+    Refund, Store, StoreError, Strategy,
 };
 
 mod answer;
 mod apart;
 mod observe;
+mod stamp;
 
-pub use answer::{Answer, Authority, Outcome, Revision, Shadow};
+pub use answer::{Answer, AnswerView, Authority, Outcome, Revision, Shadow};
 pub use apart::{Standing, Terms};
 pub use observe::{Counters, Event, Observer};
+pub use stamp::Stamp;
 
-use answer::{Answered, Asked, Trouble};
+use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
 use observe::Registry;
 
 use crate::field::{Field, Fields};
@@ -75,6 +77,7 @@ struct Inner<S> {
 pub(crate) struct Live {
     pub(crate) policies: Policies,
     pub(crate) revision: Revision,
+    stamp: Stamp,
     counters: Vec<Arc<Counters>>,
 }
 
@@ -97,10 +100,18 @@ impl<S> fmt::Debug for Gate<S> {
 }
 
 /// A request that was looked at, and not decided yet: what there is to ask, and nothing of the
-/// request itself.
+/// request itself. Each time that it is asked for, it is charged.
 #[derive(Debug)]
 #[must_use = "a request that is not asked for is not limited"]
-pub struct Looked(Box<Answered>);
+pub struct Looked {
+    live: Guard<Arc<Live>>,
+    matched: Matched,
+    /// What to ask for those that are enforced.
+    asked: Asked,
+    /// What to ask for those in shadow, with their places, when the others have admitted.
+    shadows: Vec<(usize, Asked)>,
+    started: Option<Instant>,
+}
 
 impl<S: Store> Gate<S> {
     /// A gate over counts in `store`.
@@ -134,7 +145,8 @@ impl<S: Store> Gate<S> {
         })?;
         let unused = LimitSet::from(Limit::new(Quota::new(1, minute), Strategy::Gcra)?);
         let registry = Registry::default();
-        let live = Live::new(policies, 1, &registry);
+        let stamp = Stamp::new(store.identity(), &policies);
+        let live = Live::new(policies, 1, stamp, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),
             live: ArcSwap::from_pointee(live),
@@ -170,13 +182,20 @@ impl<S: Store> Gate<S> {
         self.0.live.load().revision.clone()
     }
 
+    /// What to note on a request that this gate decides, by the policies of now.
+    #[must_use]
+    pub fn stamp(&self) -> Stamp {
+        self.0.live.load().stamp
+    }
+
     /// Takes other policies from the next request on. Requests that are being answered keep those
     /// they began with. Counts stay where the name of the policy, the subject and the identities
     /// of the limits do.
     pub fn replace(&self, policies: Policies) -> Revision {
         let mut newest = self.0.newest.lock();
         *newest += 1;
-        let live = Live::new(policies, *newest, &self.0.registry);
+        let stamp = self.stamp().with(&policies);
+        let live = Live::new(policies, *newest, stamp, &self.0.registry);
         let revision = live.revision.clone();
         self.0.live.store(Arc::new(live));
         revision
@@ -208,11 +227,25 @@ impl<S: Store> Gate<S> {
 
     /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
     /// For fronts that have more to say before the store is asked.
+    #[inline]
     pub fn look(&self, fields: &dyn Fields) -> Looked {
-        let started = self.started();
-        let live = self.0.live.load_full();
-        let matched = live.policies.matched(fields);
-        prepare(live, matched, fields, started)
+        let mut looked = self.begin();
+        looked.live.policies.find(fields, &mut looked.matched);
+        looked.prepare(fields);
+        looked
+    }
+
+    /// A request that meets no policy yet.
+    #[inline(always)]
+    fn begin(&self) -> Looked {
+        Looked {
+            live: self.0.live.load(),
+            matched: Matched::default(),
+            // Written here, where it stays, and not moved.
+            asked: Asked { plan: Plan::new(), early: None },
+            shadows: Vec::new(),
+            started: self.started(),
+        }
     }
 
     /// When a question begins, for the observer.
@@ -223,31 +256,15 @@ impl<S: Store> Gate<S> {
 
     /// The second half of [`Gate::check`]: asks the store.
     pub async fn ask(&self, looked: Looked) -> Answer {
-        let mut answered = looked.0;
-        let Answered { live, asked, .. } = &mut *answered;
-        self.0.perform(live, asked).await;
+        let Looked { live, matched, asked, shadows, started } = looked;
+        // A guard is for a moment: where many are kept, every other one is slow.
+        let live = Guard::into_inner(live);
+        let said = self.0.ask(&live, &asked.plan, Duration::MAX).await.map(Said::into_owned);
+        let said = said.or(asked.early.map(|early| *early)).unwrap_or_default();
         // Before the shadows: who goes away while those are asked has been charged.
-        self.0.record(&answered);
-        if !answered.shadows.is_empty() {
-            self.0.ask_shadows(&mut answered).await;
-        }
-        Answer(answered)
-    }
-
-    /// The other second half: refuses a request that has a field which cannot be taken for what it
-    /// should be, as a header that was sent twice. Nothing is asked; it is counted as missing.
-    pub fn refuse(&self, looked: Looked, field: Field) -> Answer {
-        let mut answered = looked.0;
-        let Answered { asked, enforced, shadows, .. } = &mut *answered;
-        shadows.clear();
-        *asked = Asked {
-            outcome: Outcome::Missing,
-            policy: enforced.first().copied(),
-            trouble: Some(Trouble::Missing(field)),
-            ..Asked::default()
-        };
-        self.0.record(&answered);
-        Answer(answered)
+        self.0.record(&live, &matched.enforced, &asked.plan, &said, started);
+        let shadows = self.0.ask_shadows(&live, &asked.plan, &said, &shadows, started).await;
+        Answer(Box::new(Answered { live, parts: asked.plan.parts, said, shadows }))
     }
 
     /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else the
@@ -255,28 +272,49 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// The store has to be waited for.
+    #[allow(clippy::result_large_err)] // given back as it came, not a word about a failure
     pub fn ask_now(&self, looked: Looked) -> Result<Answer, Looked> {
         if !self.store().answers_at_once() {
             return Err(looked);
         }
-        let mut answered = looked.0;
-        let Answered { live, asked, .. } = &mut *answered;
-        if let Some((ask, deadline)) = asked.question(live) {
-            let result = match self.0.limiter.check_at_once(ask) {
-                Ok(Ok(decision)) => Ok(decision),
-                Ok(Err(ask)) => {
-                    let checked = at_once(self.0.limiter.check_within(deadline, ask));
-                    checked.unwrap_or_else(|| Err(no_answer()))
-                }
-                Err(error) => Err(error),
-            };
-            asked.conclude(live, result);
+        let Looked { live, matched, asked, shadows, started } = looked;
+        let said = self.0.ask_now(&live, &asked.plan).map(Said::into_owned);
+        let said = said.or(asked.early.map(|early| *early)).unwrap_or_default();
+        self.0.record(&live, &matched.enforced, &asked.plan, &said, started);
+        let shadows = self.0.ask_shadows_now(&live, &asked.plan, &said, &shadows, started);
+        let (live, parts) = (Guard::into_inner(live), asked.plan.parts);
+        Ok(Answer(Box::new(Answered { live, parts, said, shadows })))
+    }
+
+    /// [`Gate::ask_now`] for who needs the answer for a moment only, in `view`: nothing is cloned
+    /// for it to last, which takes as long as all the rest. None where the store has to be waited
+    /// for, and nothing was asked.
+    #[inline]
+    pub fn judge<T>(&self, looked: &Looked, view: impl FnOnce(AnswerView<'_>) -> T) -> Option<T> {
+        if !self.store().answers_at_once() {
+            return None;
         }
-        self.0.record(&answered);
-        if !answered.shadows.is_empty() {
-            at_once(self.0.ask_shadows(&mut answered));
-        }
-        Ok(Answer(answered))
+        let Looked { live, matched, asked: Asked { plan, early }, shadows, started } = looked;
+        let said = self.0.ask_now(live, plan);
+        let said = said.as_ref().or(early.as_deref()).unwrap_or(&Said::NOTHING);
+        self.0.record(live, &matched.enforced, plan, said, *started);
+        let shadows = self.0.ask_shadows_now(live, plan, said, shadows, *started);
+        Some(view(AnswerView { live, parts: &plan.parts, said, shadows: &shadows }))
+    }
+
+    /// The other second half: refuses a request that has a field which cannot be taken for what it
+    /// should be, as a header that was sent twice. Nothing is asked; it is counted as missing.
+    pub fn refuse(&self, looked: Looked, field: Field) -> Answer {
+        let Looked { live, matched: Matched { enforced, .. }, started, .. } = looked;
+        let (live, plan, shadows) = (Guard::into_inner(live), Plan::new(), Vec::new());
+        let said = Said {
+            outcome: Outcome::Missing,
+            policy: enforced.first().copied(),
+            trouble: Some(Trouble::Missing(field)),
+            ..Said::default()
+        };
+        self.0.record(&live, &enforced, &plan, &said, started);
+        Answer(Box::new(Answered { live, parts: plan.parts, said, shadows }))
     }
 
     /// Gives back what was charged for an answer, in shadow too; none when nothing was.
@@ -336,66 +374,112 @@ impl<S: Store> Gate<S> {
 }
 
 impl<S: Store> Inner<S> {
-    async fn perform(&self, live: &Live, asked: &mut Asked) {
-        if let Some((ask, deadline)) = asked.question(live) {
-            let result = self.limiter.check_within(deadline, ask).await;
-            asked.conclude(live, result);
-        }
+    /// What the store says, within the plan's deadline and `most`; none when there is nothing to
+    /// ask.
+    async fn ask<'l>(&'l self, live: &'l Live, plan: &'l Plan, most: Duration) -> Option<Said<'l>> {
+        let ask = plan.question(live)?;
+        let result = self.limiter.check_within(plan.deadline.min(most), ask).await;
+        Some(Said::of_store(plan, result))
+    }
+
+    /// The same without waiting.
+    #[inline(always)]
+    fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
+        let at_hand = match plan.only(live) {
+            Some(counted) => self.limiter.check_at_once(counted, plan.cost),
+            None => Ok(None),
+        };
+        let result = match at_hand {
+            Ok(Some(decision)) => Ok(decision),
+            Err(error) => Err(error),
+            Ok(None) => {
+                let result =
+                    at_once(self.limiter.check_within(plan.deadline, plan.question(live)?));
+                result.unwrap_or_else(|| Err(no_answer()))
+            }
+        };
+        Some(Said::of_store(plan, result))
     }
 
     /// Asks the policies in shadow, after the others have admitted, and records them. All of them
     /// together get the time that the others had: a shadow holds nobody up for longer.
-    async fn ask_shadows(&self, answered: &mut Answered) {
-        let Answered { live, asked, shadows, started, .. } = answered;
-        let mut counted = 0;
-        if asked.outcome.admits() && asked.authority != Authority::FailureRule {
-            let whole = asked.plan.deadline;
+    async fn ask_shadows(
+        &self,
+        live: &Live,
+        plan: &Plan,
+        said: &Said<'_>,
+        shadows: &[(usize, Asked)],
+        started: Option<Instant>,
+    ) -> Vec<Shadowed> {
+        let mut all = Vec::new();
+        if said.outcome.admits() && said.authority != Authority::FailureRule {
+            let whole = plan.deadline;
             let whole = if whole == Duration::MAX { crate::DEFAULT_DEADLINE } else { whole };
             let began = Instant::now();
-            for shadow in &mut *shadows {
+            for (policy, Asked { plan, early }) in shadows {
                 let left = whole.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     break;
                 }
-                shadow.plan.deadline = shadow.plan.deadline.min(left);
-                let place = shadow.policy;
-                self.perform(live, shadow).await;
-                shadow.policy = place;
-                counted += 1;
+                let asked = self.ask(live, plan, left).await;
+                let failed = asked.as_ref().is_some_and(|said| said.trouble.is_some());
+                let early = early.as_deref().unwrap_or(&Said::NOTHING);
+                let outcome = asked.as_ref().unwrap_or(early).outcome;
+                let decision = asked.and_then(|said| said.decision).map(Decision::into_owned);
+                all.push(Shadowed { policy: *policy, outcome, decision });
                 // A store that has just failed is not asked for what has no effect.
-                if matches!(shadow.trouble, Some(Trouble::Error(_))) {
+                if failed {
                     break;
                 }
             }
         }
-        shadows.truncate(counted);
         let duration = started.map(|started| started.elapsed());
-        for asked in shadows {
-            if let Some(place) = asked.policy {
-                live.count(place, asked.outcome, Authority::Shadow);
-                let decision = asked.decision.as_ref();
-                let said = (asked.outcome, Authority::Shadow);
-                self.tell(live, Some(place), said, decision, duration, false);
-            }
+        for Shadowed { policy, outcome, decision } in &all {
+            live.count(*policy, *outcome, Authority::Shadow);
+            let said = (*outcome, Authority::Shadow, false);
+            self.tell(live, Some(*policy), said, decision.as_ref(), duration);
         }
+        all
+    }
+
+    /// The same without waiting.
+    #[inline]
+    fn ask_shadows_now(
+        &self,
+        live: &Live,
+        plan: &Plan,
+        said: &Said<'_>,
+        shadows: &[(usize, Asked)],
+        started: Option<Instant>,
+    ) -> Vec<Shadowed> {
+        if shadows.is_empty() {
+            return Vec::new();
+        }
+        at_once(self.ask_shadows(live, plan, said, shadows, started)).unwrap_or_default()
     }
 
     /// Counts what became of the policies that are enforced, and tells the observer.
     #[inline]
-    fn record(&self, answered: &Answered) {
-        let Answered { live, enforced, asked, started, .. } = answered;
+    fn record(
+        &self,
+        live: &Live,
+        enforced: &[usize],
+        plan: &Plan,
+        said: &Said<'_>,
+        started: Option<Instant>,
+    ) {
         let duration = started.map(|started| started.elapsed());
-        let authority = asked.authority;
+        let authority = said.authority;
         if enforced.is_empty() {
-            self.unmatched.add(asked.outcome, authority);
-            self.tell(live, None, (asked.outcome, authority), None, duration, true);
+            self.unmatched.add(said.outcome, authority);
+            self.tell(live, None, (said.outcome, authority, true), None, duration);
         }
         for &place in enforced {
-            let outcome = asked.outcome_of(live, place, enforced.len());
+            let outcome = said.outcome_of(plan, place, enforced.len());
             live.count(place, outcome, authority);
-            let decides = asked.policy == Some(place);
-            let decision = asked.decision.as_ref().filter(|_| decides);
-            self.tell(live, Some(place), (outcome, authority), decision, duration, decides);
+            let decides = said.policy == Some(place);
+            let decision = said.decision.as_ref().filter(|_| decides);
+            self.tell(live, Some(place), (outcome, authority, decides), decision, duration);
         }
     }
 
@@ -405,54 +489,47 @@ impl<S: Store> Inner<S> {
         &self,
         live: &Live,
         place: Option<usize>,
-        (outcome, authority): (Outcome, Authority),
+        (outcome, authority, decides): (Outcome, Authority, bool),
         decision: Option<&Decision<'_>>,
         duration: Option<Duration>,
-        decides: bool,
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);
-        let policy = place.and_then(|place| live.policies.policy(place));
-        let policy = policy.map(|policy| policy.name.as_str());
+        let policy = place.and_then(|place| Some(live.policies.policy(place)?.name.as_str()));
         observer.observe(&Event { policy, limit, outcome, authority, duration, decides });
     }
 }
 
 impl Looked {
+    /// Makes the questions of the policies that it meets.
+    #[inline(always)]
+    fn prepare(&mut self, fields: &dyn Fields) {
+        let Self { live, matched, asked, shadows, .. } = self;
+        asked.prepare(live, &matched.enforced, fields);
+        for &place in &matched.shadows {
+            // Planned now, since the fields are there only now; asked when the others admit.
+            let mut asked = Asked { plan: Plan::new(), early: None };
+            asked.prepare(live, &[place], fields);
+            shadows.push((place, asked));
+        }
+    }
+
+    /// What to note on the request once it is decided.
+    #[must_use]
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        self.live.stamp
+    }
+
     /// True when a field decides about this request: a policy that is not in shadow has a condition
     /// on it, or applies and looks at it. What only shadows look at has no effect.
     #[must_use]
     pub fn enforces(&self, field: &Field) -> bool {
-        let Answered { live, enforced, .. } = &*self.0;
-        live.policies.is_condition(field)
-            || enforced.iter().any(|place| live.policies.looks_at(*place, field))
+        let policies = &self.live.policies;
+        policies.is_condition(field)
+            || self.matched.enforced.iter().any(|place| policies.looks_at(*place, field))
     }
-}
-
-/// Makes the questions of the policies that a request meets.
-#[inline]
-fn prepare(
-    live: Arc<Live>,
-    matched: Matched,
-    fields: &dyn Fields,
-    started: Option<Instant>,
-) -> Looked {
-    let Matched { enforced, shadows } = matched;
-    let asked = Asked::default();
-    let mut answered = Box::new(Answered { live, enforced, asked, shadows: Vec::new(), started });
-    let Answered { live, enforced, asked, shadows: planned, .. } = &mut *answered;
-    asked.prepare(live, enforced, fields);
-    if !shadows.is_empty() {
-        // Planned now, since the fields are there only now; asked when the others admit.
-        planned.extend(shadows.into_iter().map(|place| {
-            let mut asked = Asked::default();
-            asked.prepare(live, &[place], fields);
-            asked.policy = Some(place);
-            asked
-        }));
-    }
-    Looked(answered)
 }
 
 fn failed(rule: OnFailure) -> Outcome {
@@ -462,38 +539,44 @@ fn failed(rule: OnFailure) -> Outcome {
     }
 }
 
-impl Asked {
-    /// The policy of the limit that binds.
-    fn binding(&self, live: &Live) -> Option<usize> {
-        let decision = self.decision.as_ref()?;
-        let binding = decision.binding();
-        let is_it = |report: &tollgate::Report<'_>| {
-            core::ptr::eq(report.limit(), binding.limit())
-                && core::ptr::eq(report.subject(), binding.subject())
-        };
-        let mut found = self.reports(live).filter(|(_, report)| is_it(report));
-        let (policy, _) = found.next()?;
-        let named = |number: &usize| {
-            live.policies.policy(*number).is_some_and(|other| core::ptr::eq(other, policy))
-        };
-        self.plan.parts.iter().map(|part| part.policy).find(named)
+impl<'l> Said<'l> {
+    /// What the store said to the question of a plan.
+    #[inline(always)]
+    fn of_store(plan: &Plan, result: Result<Decision<'l>, Error>) -> Self {
+        let policy = plan.parts.first().map(|part| part.policy);
+        match result {
+            Ok(decision) => {
+                let outcome = Outcome::of(decision.verdict());
+                let policy = match &plan.parts[..] {
+                    [_] => policy,
+                    _ => binding(plan, &decision).or(policy),
+                };
+                let (authority, decision) = (Authority::Store, Some(decision));
+                Self { outcome, authority, policy, decision, trouble: None }
+            }
+            Err(error) => Self {
+                outcome: failed(plan.on_failure),
+                authority: Authority::FailureRule,
+                policy,
+                decision: None,
+                trouble: Some(Trouble::Error(error)),
+            },
+        }
     }
 
     /// What became of one policy's part.
-    fn outcome_of(&self, live: &Live, number: usize, policies: usize) -> Outcome {
+    fn outcome_of(&self, plan: &Plan, number: usize, policies: usize) -> Outcome {
         if policies == 1 || self.policy == Some(number) {
             return self.outcome;
         }
         match self.outcome {
-            Outcome::Allowed if !self.plan.parts.iter().any(|part| part.policy == number) => {
+            Outcome::Allowed if !plan.parts.iter().any(|part| part.policy == number) => {
                 Outcome::Unlimited
             }
             Outcome::Denied | Outcome::Never => {
-                let own = live.policies.policy(number);
-                let mut reports = self.reports(live);
-                let denies = reports.any(|(policy, report)| {
-                    own.is_some_and(|own| core::ptr::eq(own, policy)) && !report.admits()
-                });
+                let mut reports = reports(self.decision.as_ref(), &plan.parts);
+                let denies =
+                    reports.any(|(part, report)| part.policy == number && !report.admits());
                 if denies { Outcome::Denied } else { Outcome::Withheld }
             }
             Outcome::Banned | Outcome::Missing => Outcome::Withheld,
@@ -502,12 +585,23 @@ impl Asked {
     }
 }
 
+/// The policy of the limit that binds.
+fn binding(plan: &Plan, decision: &Decision<'_>) -> Option<usize> {
+    let binding = decision.binding();
+    let is_it = |report: &tollgate::Report<'_>| {
+        core::ptr::eq(report.limit(), binding.limit())
+            && core::ptr::eq(report.subject(), binding.subject())
+    };
+    let mut found = reports(Some(decision), &plan.parts).filter(|(_, report)| is_it(report));
+    found.next().map(|(part, _)| part.policy)
+}
+
 impl Live {
-    fn new(policies: Policies, number: u64, registry: &Registry) -> Self {
+    fn new(policies: Policies, number: u64, stamp: Stamp, registry: &Registry) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        Self { policies, revision, counters }
+        Self { policies, revision, stamp, counters }
     }
 
     #[inline]
@@ -518,16 +612,29 @@ impl Live {
     }
 }
 
-impl Default for Asked {
-    fn default() -> Self {
-        Self {
-            plan: Plan::default(),
-            outcome: Outcome::NoPolicy,
-            authority: Authority::Policy,
-            policy: None,
-            decision: None,
-            trouble: None,
+impl Plan {
+    /// The question to the store; none when there is nothing to ask.
+    fn question<'l>(&'l self, live: &'l Live) -> Option<Ask<'l>> {
+        let (mut subjects, mut parts) = (self.subjects.iter(), self.parts.iter());
+        let subject = subjects.next()?;
+        // Every part was made of limits that are there.
+        let first = live.policies.limits_of(*parts.next()?)?;
+        let mut ask = Ask::new(subject).under(first).cost(self.cost);
+        for (subject, part) in subjects.zip(parts) {
+            ask = ask.and_under(subject, live.policies.limits_of(*part)?);
         }
+        if let Some(shard) = &self.shard {
+            ask = ask.shard(&**shard);
+        }
+        Some(ask)
+    }
+
+    /// The only count of the question, where it is over one.
+    #[inline]
+    fn only<'l>(&'l self, live: &'l Live) -> Option<Counted<'l>> {
+        let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
+        let limits = live.policies.limits_of(*part)?;
+        Some(Counted::new(subject, limits).in_shard(self.shard.as_deref()))
     }
 }
 
@@ -538,51 +645,11 @@ impl Asked {
         let Some(first) = places.first() else { return };
         match live.policies.plan(places, fields, &mut self.plan) {
             Ok(()) if self.plan.parts.is_empty() => {
-                self.policy = Some(*first);
-                self.outcome = Outcome::Unlimited;
+                let (outcome, policy) = (Outcome::Unlimited, Some(*first));
+                self.early = Some(Box::new(Said { outcome, policy, ..Said::default() }));
             }
             Ok(()) => {}
             Err(refused) => self.refuse(refused),
-        }
-    }
-
-    /// The question to the store; none when there is nothing to ask.
-    #[inline]
-    fn question<'l>(&mut self, live: &'l Live) -> Option<(Ask<'l>, Duration)> {
-        let Plan { subjects, parts, cost, shard, deadline, .. } = &mut self.plan;
-        let (mut subjects, mut parts) = (subjects.drain(..), parts.iter());
-        let subject = subjects.next()?;
-        // Every part was made of limits that are there.
-        let first = live.policies.limits_of(*parts.next()?)?;
-        let mut ask = Ask::new(subject).under(first).cost(*cost);
-        for (subject, part) in subjects.zip(parts) {
-            ask = ask.and_under(subject, live.policies.limits_of(*part)?);
-        }
-        if let Some(shard) = shard.take() {
-            ask = ask.shard(String::from(shard));
-        }
-        Some((ask, *deadline))
-    }
-
-    /// Takes what the store says.
-    #[inline]
-    fn conclude(&mut self, live: &Live, result: Result<Decision<'_>, Error>) {
-        self.policy = self.plan.parts.first().map(|part| part.policy);
-        match result {
-            Ok(decision) => {
-                self.outcome = Outcome::of(decision.verdict());
-                self.authority = Authority::Store;
-                self.decision = Some(decision.into_owned());
-                if self.plan.parts.len() > 1 {
-                    self.policy = self.binding(live).or(self.policy);
-                }
-            }
-            Err(error) => {
-                self.outcome = failed(self.plan.on_failure);
-                self.authority = Authority::FailureRule;
-                self.plan.parts.clear();
-                self.trouble = Some(Trouble::Error(error));
-            }
         }
     }
 
@@ -590,6 +657,7 @@ impl Asked {
     fn refuse(&mut self, refused: Refused) {
         self.plan.subjects.clear();
         self.plan.parts.clear();
+        let mut authority = Authority::Policy;
         let (outcome, policy, trouble) = match refused {
             Refused::Banned { policy } => (Outcome::Banned, policy, None),
             Refused::Cost { policy } => (Outcome::Never, policy, None),
@@ -604,11 +672,13 @@ impl Asked {
                      fewer apply together",
                     tollgate::MAX_PARTS
                 ));
-                self.authority = Authority::FailureRule;
+                authority = Authority::FailureRule;
                 (Outcome::FailedClosed, policy, Some(Trouble::Error(error)))
             }
         };
-        (self.outcome, self.policy, self.trouble) = (outcome, Some(policy), trouble);
+        let policy = Some(policy);
+        let said = Said { outcome, authority, policy, decision: None, trouble };
+        self.early = Some(Box::new(said));
     }
 }
 

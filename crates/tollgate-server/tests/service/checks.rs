@@ -146,7 +146,8 @@ async fn a_receipt_gives_back_once() {
     }
     assert_eq!(client.check(question).await["allowed"], true);
     // Not one letter may be another.
-    let forged = format!("A{}", &receipt[1..]);
+    let first = if receipt.starts_with('A') { 'B' } else { 'A' };
+    let forged = format!("{first}{}", &receipt[1..]);
     for text in [forged.as_str(), "", "AAAA", &receipt[..receipt.len() - 1], &"A".repeat(40_000)] {
         let reply = client.post("/v1/refund", &json!({ "receipt": text }).to_string()).await;
         assert_eq!(reply.status, StatusCode::NOT_FOUND, "{text}");

@@ -83,6 +83,63 @@ impl Profile {
             Self::None => "Retry-After",
         })
     }
+
+    /// Adds them to what is listed already.
+    fn list_exposed(self, headers: &mut HeaderMap) {
+        let value = self.exposed();
+        if !headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == value) {
+            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, value);
+        }
+    }
+}
+
+/// What a decision says in the headers of a response.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    policy: Option<HeaderValue>,
+    rate_limit: Option<HeaderValue>,
+    legacy: Option<Legacy>,
+    /// The profile whose headers pages may see.
+    expose: Option<Profile>,
+    /// A header of the layer's, which few have.
+    other: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+/// The numbers of [`Profile::Legacy`].
+#[derive(Clone, Copy, Debug)]
+struct Legacy {
+    limit: u64,
+    remaining: u64,
+    reset: u64,
+}
+
+impl Marks {
+    /// Adds a header, when there is one.
+    pub(crate) fn add(&mut self, name: HeaderName, value: Option<HeaderValue>) {
+        self.other = value.map(|value| Box::new((name, value)));
+    }
+
+    #[inline]
+    pub(crate) fn write(self, headers: &mut HeaderMap) {
+        // Lists: what an inner server said of its own limits stays.
+        if let Some(value) = self.policy {
+            headers.append(RATE_LIMIT_POLICY, value);
+        }
+        if let Some(value) = self.rate_limit {
+            headers.append(RATE_LIMIT, value);
+        }
+        if let Some(Legacy { limit, remaining, reset }) = self.legacy {
+            headers.insert(X_LIMIT, HeaderValue::from(limit));
+            headers.insert(X_REMAINING, HeaderValue::from(remaining));
+            headers.insert(X_RESET, HeaderValue::from(reset));
+        }
+        if let Some(profile) = self.expose {
+            profile.list_exposed(headers);
+        }
+        if let Some(other) = self.other {
+            headers.insert(other.0, other.1);
+        }
+    }
 }
 
 /// How decisions become answers.
@@ -132,51 +189,49 @@ impl Answers {
     /// `cards` are those of the decision's subjects, in their order; with others, nothing is
     /// written that would be wrong.
     pub fn mark(&self, headers: &mut HeaderMap, cards: &[&Card], decision: &Decision<'_>) {
+        let mut marks = Marks::default();
+        self.fill(&mut marks, cards, decision);
+        marks.write(headers);
+    }
+
+    /// What [`Answers::mark`] writes, to be written later: the decision need not last until then.
+    #[inline]
+    pub(crate) fn fill(&self, marks: &mut Marks, cards: &[&Card], decision: &Decision<'_>) {
+        marks.expose = self.expose.then_some(self.profile);
         if self.profile != Profile::None
             && let Some(bound) = card::bound(cards, decision)
         {
-            self.write(headers, cards, decision, &bound);
+            self.fill_in(marks, cards, decision, &bound);
         }
-        self.list_exposed(headers);
     }
 
-    fn write(
+    fn fill_in(
         &self,
-        headers: &mut HeaderMap,
+        marks: &mut Marks,
         cards: &[&Card],
         decision: &Decision<'_>,
         bound: &Bound<'_>,
     ) {
         let numbers = Numbers::of(decision, bound);
         if self.profile.draft() {
-            // Lists: what an inner server said of its own limits stays.
-            if let Some(value) = card::policy(cards, bound) {
-                headers.append(RATE_LIMIT_POLICY, value);
-            }
+            marks.policy = card::policy(cards, bound);
             let mut line = Line::new();
             line.text(&bound.item.name).text(";r=").number(numbers.remaining);
-            if let Some(value) = line.text(";t=").number(numbers.seconds()).value() {
-                headers.append(RATE_LIMIT, value);
-            }
+            marks.rate_limit = line.text(";t=").number(numbers.seconds()).value();
         }
         if let Some(reset) = self.profile.legacy() {
             let reset = match reset {
                 Reset::Delta => numbers.seconds(),
                 Reset::Epoch => numbers.epoch_seconds(),
             };
-            headers.insert(X_LIMIT, HeaderValue::from(bound.report.limit().capacity()));
-            headers.insert(X_REMAINING, HeaderValue::from(numbers.remaining));
-            headers.insert(X_RESET, HeaderValue::from(reset));
+            let limit = bound.report.limit().capacity();
+            marks.legacy = Some(Legacy { limit, remaining: numbers.remaining, reset });
         }
     }
 
     fn list_exposed(&self, headers: &mut HeaderMap) {
-        if !self.expose {
-            return;
-        }
-        let value = self.profile.exposed();
-        if !headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == value) {
-            headers.append(ACCESS_CONTROL_EXPOSE_HEADERS, value);
+        if self.expose {
+            self.profile.list_exposed(headers);
         }
     }
 

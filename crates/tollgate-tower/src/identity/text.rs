@@ -21,18 +21,26 @@ impl Default for Inline {
 
 impl Inline {
     pub(super) fn as_str(&self) -> &str {
-        // Only `write_str` fills it, with whole strings.
+        // Only whole strings are written into it.
         core::str::from_utf8(self.bytes.get(..self.len).unwrap_or_default()).unwrap_or_default()
+    }
+}
+
+impl Inline {
+    /// Writes bytes that are ASCII.
+    #[inline]
+    pub(super) fn write_ascii(&mut self, text: &[u8]) -> fmt::Result {
+        let end = self.len + text.len();
+        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text);
+        self.len = end;
+        Ok(())
     }
 }
 
 impl fmt::Write for Inline {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.len + text.len();
-        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.len = end;
-        Ok(())
+        self.write_ascii(text.as_bytes())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tollgate_policy::{Answer, Dimension, Entry, Part, Policies, Policy, Rule};
+use tollgate_policy::{AnswerView, Dimension, Entry, Part, Policies, Policy, Rule};
 
 use crate::answer::Card;
 
@@ -71,7 +71,7 @@ impl EntryCards {
 impl Cards {
     /// The deck of an answer's revision.
     #[inline]
-    pub(super) fn of(&self, answer: &Answer) -> Held {
+    pub(super) fn of(&self, answer: AnswerView<'_>) -> Held {
         let wanted = answer.revision().number;
         let guard = self.newest.load();
         if guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
@@ -104,7 +104,7 @@ impl Cards {
 
 /// The cards of one answer; none when one of them cannot be made.
 #[cold]
-fn own(answer: &Answer) -> Vec<Card> {
+fn own(answer: AnswerView<'_>) -> Vec<Card> {
     let policies = answer.policies().policies();
     let cards =
         answer.parts().iter().map(|part| card(policies.get(part.policy)?, part.entry, part.rule));

@@ -63,10 +63,16 @@ pub(super) enum Then {
 }
 
 impl Charging {
+    /// True when nothing is ever done after a response.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.refund_when.is_none() && self.extra_cost.is_none()
+    }
+
     /// What is to be done, by the response or the service's error.
     #[inline]
     pub(super) fn judge<B, E>(&self, result: &Result<Response<B>, E>) -> Then {
-        if self.refund_when.is_none() && self.extra_cost.is_none() {
+        if self.is_none() {
             return Then::Nothing;
         }
         let Ok(response) = result else {

@@ -1,13 +1,13 @@
 //! What this front tells of a request: the fields that policies look at.
 
-use core::cell::{OnceCell, Ref, RefCell};
+use core::cell::{OnceCell, RefCell};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::HOST;
 use http::{Extensions, Request};
-use tollgate_policy::{Field, Fields};
+use tollgate_policy::{Field, Fields, Looked};
 
 use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
@@ -53,6 +53,15 @@ impl Front {
             Field::Custom(name) => self.custom.iter().any(|(known, _)| known == name),
             Field::Route => self.route.is_some() || cfg!(feature = "axum"),
             _ => true,
+        }
+    }
+
+    /// The other end of the connection.
+    #[inline]
+    fn peer(&self, extensions: &Extensions) -> Option<IpAddr> {
+        match &self.peer {
+            Some(function) => function(extensions),
+            None => extensions::peer(extensions),
         }
     }
 
@@ -113,15 +122,11 @@ impl<'r> RequestFields<'r> {
         closely: bool,
     ) -> Self {
         let mut head = Head::of(request);
-        let found = match &front.peer {
-            Some(function) => function(request.extensions()),
-            None => extensions::peer(request.extensions()),
-        };
-        if let Some(peer) = found {
-            head = head.with_peer(peer);
-        }
         if front.has_identities() {
             // For identities that are made of them.
+            if let Some(peer) = front.peer(request.extensions()) {
+                head = head.with_peer(peer);
+            }
             if let Some(route) = extensions::route(request.extensions()) {
                 head = head.with_route(route);
             }
@@ -141,10 +146,11 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    /// The fields that were looked at and malformed.
+    /// A field that was looked at and malformed, unless only policies in shadow look at it: those
+    /// change nothing.
     #[inline]
-    pub(super) fn faults(&self) -> Ref<'_, Vec<(Field, Why)>> {
-        self.faults.borrow()
+    pub(super) fn fault(&self, looked: &Looked) -> Option<(Field, Why)> {
+        self.faults.borrow().iter().find(|(field, _)| looked.enforces(field)).cloned()
     }
 
     /// Why a field that is missed is: it is not there, or it is no number where one was wanted.
@@ -176,7 +182,8 @@ impl<'r> RequestFields<'r> {
     }
 
     fn ip(&self) -> Option<Value<'static>> {
-        let Some(peer) = self.head.peer() else {
+        let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
+        let Some(peer) = peer else {
             self.mistakes.report(Mistake::NoPeer);
             return None;
         };

@@ -9,12 +9,13 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::Response;
-use tollgate::{Decision, Store};
+use tollgate::Store;
 use tollgate_policy::Answer;
 
 use super::Shared;
 use super::charge::Then;
 use super::share::Timer;
+use crate::answer::Marks;
 
 type Boxed<RB, E> = Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
 
@@ -31,7 +32,7 @@ pin_project_lite::pin_project! {
     enum State<F, S, RB, E> {
         // Decided already, by this layer's twin.
         Passed { #[pin] inner: F },
-        Refused { response: Option<Response<Bytes>> },
+        Refused { response: Option<Box<Response<Bytes>>> },
         Running { #[pin] inner: F, admitted: Option<Admitted<S>> },
         // A store that has to be waited for.
         Waiting { future: Boxed<RB, E> },
@@ -43,7 +44,7 @@ impl<F, S, RB, E> ResponseFuture<F, S, RB, E> {
         Self { state: State::Passed { inner } }
     }
 
-    pub(super) fn refused(response: Response<Bytes>) -> Self {
+    pub(super) fn refused(response: Box<Response<Bytes>>) -> Self {
         Self { state: State::Refused { response: Some(response) } }
     }
 
@@ -76,76 +77,109 @@ where
         Poll::Ready(match self.project().state.project() {
             StateProjected::Passed { inner } => ready!(inner.poll(cx)),
             StateProjected::Refused { response } => match response.take() {
-                Some(response) => Ok(response.map(RB::from)),
+                Some(response) => Ok((*response).map(RB::from)),
                 // As every future, this one must not be polled after its end.
                 None => return Poll::Pending,
             },
             StateProjected::Running { inner, admitted } => {
-                let result = ready!(inner.poll(cx));
-                match admitted.take() {
-                    Some(admitted) => admitted.finish_now(result),
-                    None => return Poll::Pending,
-                }
+                let mut result = ready!(inner.poll(cx));
+                let Some(admitted) = admitted.take() else { return Poll::Pending };
+                admitted.finish_now(&mut result);
+                result
             }
             StateProjected::Waiting { future } => ready!(future.as_mut().poll(cx)),
         })
     }
 }
 
-/// A request that was admitted: what is left to do when its response is there.
+/// A request that was admitted: what is left to do when its response is there. For most it is to
+/// write what was decided; what else there is lies apart, since this is moved with the future.
 pub(super) struct Admitted<S> {
+    marks: Marks,
+    more: Option<Box<More<S>>>,
+}
+
+struct More<S> {
     shared: Arc<Shared<S>>,
-    answer: Answer,
+    /// What to give back, or what to charge more, where responses are charged by.
+    answer: Option<Answer>,
     timer: Option<Timer>,
 }
 
 impl<S: Store + 'static> Admitted<S> {
     #[inline]
-    pub(super) fn new(shared: Arc<Shared<S>>, answer: Answer, timer: Option<Timer>) -> Self {
-        Self { shared, answer, timer }
+    pub(super) fn new(
+        shared: &Arc<Shared<S>>,
+        marks: Marks,
+        answer: Option<Answer>,
+        mut timer: Option<Timer>,
+    ) -> Self {
+        if let Some(timer) = &mut timer {
+            timer.decided();
+        }
+        let more = (answer.is_some() || timer.is_some())
+            .then(|| Box::new(More { shared: Arc::clone(shared), answer, timer }));
+        Self { marks, more }
     }
 
     /// Charges by the response and writes what was decided into it.
-    pub(super) async fn finish<RB, E>(
-        self,
-        result: Result<Response<RB>, E>,
-    ) -> Result<Response<RB>, E> {
-        let began = self.timer.map(|_| Instant::now());
-        let extra = match self.shared.charging.judge(&result) {
-            Then::Nothing => None,
-            then => self.shared.charging.carry_out(then, &self.shared.gate, &self.answer).await,
-        };
-        self.written(result, extra, began)
+    pub(super) async fn finish<RB, E>(self, result: &mut Result<Response<RB>, E>) {
+        match self.more {
+            None => write(self.marks, result),
+            Some(more) => {
+                let began = more.began();
+                let then = more.shared.charging.judge(result);
+                let instead = more.charge(then).await;
+                more.write(instead.unwrap_or(self.marks), result, began);
+            }
+        }
     }
 
     /// The same with a store that need not be waited for.
     #[inline]
-    fn finish_now<RB, E>(self, result: Result<Response<RB>, E>) -> Result<Response<RB>, E> {
-        let began = self.timer.map(|_| Instant::now());
-        let extra = match self.shared.charging.judge(&result) {
-            Then::Nothing => None,
-            then => at_once(self.shared.charging.carry_out(then, &self.shared.gate, &self.answer))
-                .flatten(),
-        };
-        self.written(result, extra, began)
+    fn finish_now<RB, E>(self, result: &mut Result<Response<RB>, E>) {
+        match self.more {
+            None => write(self.marks, result),
+            Some(more) => {
+                let began = more.began();
+                let then = more.shared.charging.judge(result);
+                let instead = at_once(more.charge(then)).flatten();
+                more.write(instead.unwrap_or(self.marks), result, began);
+            }
+        }
+    }
+}
+
+impl<S: Store + 'static> More<S> {
+    fn began(&self) -> Option<Instant> {
+        self.timer.map(|_| Instant::now())
     }
 
-    #[inline]
-    fn written<RB, E>(
-        mut self,
-        mut result: Result<Response<RB>, E>,
-        extra: Option<Decision<'static>>,
+    /// Charges by the response; what that says is written in place of the first decision.
+    async fn charge(&self, then: Then) -> Option<Marks> {
+        let (answer, Shared { charging, gate, .. }) = (self.answer.as_ref()?, &*self.shared);
+        let decision = charging.carry_out(then, gate, answer).await?;
+        Some(self.shared.marks(answer.view(), Some(&decision)))
+    }
+
+    fn write<RB, E>(
+        self,
+        marks: Marks,
+        result: &mut Result<Response<RB>, E>,
         began: Option<Instant>,
-    ) -> Result<Response<RB>, E> {
-        if let Ok(response) = &mut result {
-            let decision = extra.as_ref().or(self.answer.decision());
-            self.shared.mark(response.headers_mut(), &self.answer, decision);
-        }
-        if let (Some(timer), Some(began)) = (&mut self.timer, began) {
+    ) {
+        write(marks, result);
+        if let (Some(mut timer), Some(began)) = (self.timer, began) {
             timer.goes_on(began);
-            self.shared.times.add(timer);
+            self.shared.times.add(&timer);
         }
-        result
+    }
+}
+
+#[inline]
+fn write<RB, E>(marks: Marks, result: &mut Result<Response<RB>, E>) {
+    if let Ok(response) = result {
+        marks.write(response.headers_mut());
     }
 }
 

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use tollgate::{Decision, Store};
-use tollgate_policy::{Answer, Cost, Field, Gate, Looked, Outcome, Policies};
+use tollgate_policy::{AnswerView, Cost, Field, Looked, Outcome, Policies, Stamp};
 use tower_service::Service;
 
 use super::Shared;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mistakes::Mistake;
-use super::share::Timer;
-use crate::answer::Wire;
+use crate::answer::{Marks, Wire};
+use crate::identity::Why;
 
 const REVISION: HeaderName = HeaderName::from_static("tollgate-revision");
 
@@ -46,20 +46,9 @@ impl<I, S> fmt::Debug for Tollgate<I, S> {
     }
 }
 
-/// On a request: the gates that have decided it.
-struct Decided<S>(SmallVec<[Gate<S>; 1]>);
-
-impl<S> Clone for Decided<S> {
-    fn clone(&self) -> Self {
-        Self(self.0.clone())
-    }
-}
-
-/// What a request comes to.
-pub(super) enum Verdict {
-    Admitted(Answer),
-    Refused(Response<Bytes>),
-}
+/// On a request: who has decided it.
+#[derive(Clone)]
+struct Decided(SmallVec<[Stamp; 1]>);
 
 impl<I, S, B, RB> Service<Request<B>> for Tollgate<I, S>
 where
@@ -81,25 +70,37 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let timer = self.shared.times.start();
-        if self.shared.is_decided(&mut request) {
+        let shared = &self.shared;
+        let timer = shared.times.start();
+        if shared.is_decided(&request) {
             return ResponseFuture::passed(self.inner.call(request));
         }
-        let looked = match self.shared.look(&request, timer.is_some()) {
-            Ok(looked) => looked,
-            Err(refusal) => return ResponseFuture::refused(*refusal),
+        let closely = timer.is_some();
+        let fields = RequestFields::new(&request, &shared.front, &shared.mistakes, closely);
+        let looked = shared.gate.look(&fields);
+        if let Some((field, why)) = fields.fault(&looked) {
+            return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
+        }
+        drop(fields);
+        let stamp = looked.stamp();
+        let decided = match shared.charging.is_none() {
+            true => match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
+                Some(verdict) => Ok((verdict, None)),
+                None => Err(looked),
+            },
+            // The answer says what to give back, or what to charge more.
+            false => shared.gate.ask_now(looked).map(|answer| {
+                let verdict = shared.verdict(&request, answer.view());
+                (verdict, Some(answer))
+            }),
         };
-        let looked = match self.shared.gate.ask_now(looked) {
-            Ok(answer) => {
-                return match self.shared.verdict(&request, answer) {
-                    Verdict::Refused(refusal) => ResponseFuture::refused(refusal),
-                    Verdict::Admitted(answer) => {
-                        let timer = decided(timer);
-                        let admitted = Admitted::new(Arc::clone(&self.shared), answer, timer);
-                        ResponseFuture::running(self.inner.call(request), admitted)
-                    }
-                };
+        let looked = match decided {
+            Ok((Ok(marks), answer)) => {
+                note(stamp, &mut request);
+                let admitted = Admitted::new(shared, marks, answer, timer);
+                return ResponseFuture::running(self.inner.call(request), admitted);
             }
+            Ok((Err(refusal), _)) => return ResponseFuture::refused(refusal),
             Err(looked) => looked,
         };
         // The clone takes the place of the service that was found ready.
@@ -108,29 +109,36 @@ where
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
             let answer = shared.gate.ask(looked).await;
-            match shared.verdict(&request, answer) {
-                Verdict::Refused(refusal) => Ok(refusal.map(RB::from)),
-                Verdict::Admitted(answer) => {
-                    let timer = decided(timer);
-                    let result = inner.call(request).await;
-                    Admitted::new(shared, answer, timer).finish(result).await
+            match shared.verdict(&request, answer.view()) {
+                Err(refusal) => Ok(refusal.map(RB::from)),
+                Ok(marks) => {
+                    note(stamp, &mut request);
+                    let answer = (!shared.charging.is_none()).then_some(answer);
+                    let admitted = Admitted::new(&shared, marks, answer, timer);
+                    let mut result = inner.call(request).await;
+                    admitted.finish(&mut result).await;
+                    result
                 }
             }
         }))
     }
 }
 
+/// Notes on a request who has decided it.
 #[inline]
-fn decided(mut timer: Option<Timer>) -> Option<Timer> {
-    if let Some(timer) = &mut timer {
-        timer.decided();
+fn note<B>(stamp: Stamp, request: &mut Request<B>) {
+    let extensions = request.extensions_mut();
+    match extensions.get_mut::<Decided>() {
+        Some(Decided(known)) => known.push(stamp),
+        None => {
+            extensions.insert(Decided(SmallVec::from_buf([stamp])));
+        }
     }
-    timer
 }
 
 /// Forgets who has decided a request.
-pub(super) fn forget<S: Store + 'static>(extensions: &mut Extensions) {
-    extensions.remove::<Decided<S>>();
+pub(super) fn forget(extensions: &mut Extensions) {
+    extensions.remove::<Decided>();
 }
 
 impl<S: Store + 'static> Shared<S> {
@@ -139,63 +147,53 @@ impl<S: Store + 'static> Shared<S> {
         policies.fields().iter().filter(|field| !self.front.tells(field)).cloned().collect()
     }
 
-    /// True when the same policies over the same store have decided this request; else it is
-    /// noted that they do now.
+    /// True when the same policies over the same store have decided this request.
     #[inline]
-    fn is_decided<B>(&self, request: &mut Request<B>) -> bool {
-        let extensions = request.extensions_mut();
-        let Some(Decided(known)) = extensions.get_mut::<Decided<S>>() else {
-            extensions.insert(Decided(smallvec![self.gate.clone()]));
-            return false;
-        };
-        let same = |other: &Gate<S>| {
-            let alike = || {
-                other.store().identity() == self.gate.store().identity()
-                    && other.policies().hash() == self.gate.policies().hash()
-            };
-            other.is(&self.gate) || alike()
-        };
-        if known.iter().any(same) {
+    fn is_decided<B>(&self, request: &Request<B>) -> bool {
+        let Some(Decided(known)) = request.extensions().get() else { return false };
+        let own = self.gate.stamp();
+        let decided = known.iter().any(|stamp| stamp.is_alike(own));
+        if decided {
             self.mistakes.report(Mistake::LayeredTwice);
-            return true;
         }
-        known.push(self.gate.clone());
-        false
+        decided
     }
 
-    /// What there is to ask of the store, which holds nothing of the request; or why nothing is.
-    #[inline]
-    fn look<B>(&self, request: &Request<B>, closely: bool) -> Result<Looked, Box<Response<Bytes>>> {
-        let fields = RequestFields::new(request, &self.front, &self.mistakes, closely);
-        let looked = self.gate.look(&fields);
-        // Malformed, unless only policies in shadow look at it: those change nothing.
-        let faults = fields.faults();
-        if let Some((field, why)) = faults.iter().find(|(field, _)| looked.enforces(field)) {
-            let answer = self.gate.refuse(looked, field.clone());
-            let missing = self.front.missing(field, *why);
-            let mut refusal = self.answers.missing(self.wire(request), &missing);
-            self.show_revision(refusal.headers_mut(), &answer);
-            return Err(Box::new(refusal));
-        }
-        Ok(looked)
+    /// The refusal of a request that has a field which cannot be taken for what it should be.
+    #[cold]
+    fn malformed<B>(
+        &self,
+        request: &Request<B>,
+        looked: Looked,
+        field: &Field,
+        why: Why,
+    ) -> Box<Response<Bytes>> {
+        let answer = self.gate.refuse(looked, field.clone());
+        let missing = self.front.missing(field, why);
+        let mut refusal = self.answers.missing(self.wire(request), &missing);
+        self.show_revision(refusal.headers_mut(), answer.view());
+        Box::new(refusal)
     }
 
+    /// What to write into the response; or the refusal.
     #[inline]
-    fn verdict<B>(&self, request: &Request<B>, answer: Answer) -> Verdict {
+    fn verdict<B>(
+        &self,
+        request: &Request<B>,
+        answer: AnswerView<'_>,
+    ) -> Result<Marks, Box<Response<Bytes>>> {
         if answer.revision().number > self.newest.load(Ordering::Relaxed) {
-            self.take_revision(&answer);
+            self.take_revision(answer);
         }
         if answer.is_allowed() {
-            return Verdict::Admitted(answer);
+            return Ok(self.marks(answer, answer.decision()));
         }
-        let mut refusal = self.refusal(request, &answer);
-        self.show_revision(refusal.headers_mut(), &answer);
-        Verdict::Refused(refusal)
+        Err(self.refusal(request, answer))
     }
 
     /// Policies that are seen for the first time: their cards, and what nobody tells them.
     #[cold]
-    fn take_revision(&self, answer: &Answer) {
+    fn take_revision(&self, answer: AnswerView<'_>) {
         let number = answer.revision().number;
         if self.newest.fetch_max(number, Ordering::Relaxed) < number {
             self.cards.make(answer.policies(), number);
@@ -206,10 +204,11 @@ impl<S: Store + 'static> Shared<S> {
         }
     }
 
-    fn refusal<B>(&self, request: &Request<B>, answer: &Answer) -> Response<Bytes> {
+    #[cold]
+    fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Box<Response<Bytes>> {
         let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
-        match (answer.outcome(), answer.decision(), answer.missing()) {
+        let mut refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
                 let cards = self.cards.of(answer);
                 let refused = self.answers.refused(wire, &cards.of(answer.parts()), decision);
@@ -230,7 +229,9 @@ impl<S: Store + 'static> Shared<S> {
                 self.answers.missing(wire, &self.front.missing(field, why))
             }
             _ => self.unavailable(wire, policy.as_slice()),
-        }
+        };
+        self.show_revision(refusal.headers_mut(), answer);
+        Box::new(refusal)
     }
 
     /// How a refusal is said.
@@ -242,27 +243,29 @@ impl<S: Store + 'static> Shared<S> {
         self.answers.unavailable(wire, policies, self.retry_when_unavailable)
     }
 
-    /// Writes what was decided into the headers of a response.
+    /// What is to be written into the headers of a response: what the decision says.
     #[inline]
-    pub(super) fn mark(
-        &self,
-        headers: &mut HeaderMap,
-        answer: &Answer,
-        decision: Option<&Decision<'static>>,
-    ) {
+    pub(super) fn marks(&self, answer: AnswerView<'_>, decision: Option<&Decision<'_>>) -> Marks {
+        let mut marks = Marks::default();
         if let Some(decision) = decision {
             let cards = self.cards.of(answer);
-            self.answers.mark(headers, &cards.of(answer.parts()), decision);
+            self.answers.fill(&mut marks, &cards.of(answer.parts()), decision);
         }
-        self.show_revision(headers, answer);
+        if self.show_revision {
+            marks.add(REVISION, revision(answer));
+        }
+        marks
     }
 
-    #[inline]
-    fn show_revision(&self, headers: &mut HeaderMap, answer: &Answer) {
+    fn show_revision(&self, headers: &mut HeaderMap, answer: AnswerView<'_>) {
         if self.show_revision
-            && let Ok(value) = HeaderValue::try_from(answer.revision().to_string())
+            && let Some(value) = revision(answer)
         {
             headers.insert(REVISION, value);
         }
     }
+}
+
+fn revision(answer: AnswerView<'_>) -> Option<HeaderValue> {
+    HeaderValue::try_from(answer.revision().to_string()).ok()
 }

@@ -192,9 +192,15 @@ impl Shard {
             let large = large.get_mut(slot.index())?.as_mut()?;
             return Some(engine::decide_set(limits, large, now, cost, mode));
         }
-        let mut state = State::Pair(slot.pair());
-        let outcome = engine::decide_set(limits, &mut state, now, cost, mode);
-        if let (true, State::Pair(words)) = (outcome.changed, state) {
+        let mut words = slot.pair();
+        let outcome = match (limits.greedy(), mode) {
+            // The usual limit: nothing is collected, and the step is called by its name.
+            (Some(step), Mode::Whole | Mode::Peek) => {
+                engine::decide_pair(step, &mut words, now, cost, mode.is_peek()).into()
+            }
+            _ => engine::decide_set(limits, &mut words, now, cost, mode),
+        };
+        if outcome.changed {
             slot.set_pair(words);
         }
         Some(outcome)

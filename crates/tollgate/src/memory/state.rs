@@ -294,8 +294,15 @@ impl State {
 impl States for State {
     fn cell(&mut self, place: Place) -> Cell<'_> {
         match self {
-            Self::Pair(words) => Cell::Words(&mut words[place.words()]),
+            Self::Pair(words) => words.cell(place),
             Self::Large(large) => large.cell(place),
         }
+    }
+}
+
+impl States for [u64; 2] {
+    #[inline]
+    fn cell(&mut self, place: Place) -> Cell<'_> {
+        Cell::Words(&mut self[place.words()])
     }
 }

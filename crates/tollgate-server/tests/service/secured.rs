@@ -1,0 +1,83 @@
+//! TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tollgate::MemoryStore;
+use tollgate_server::{AnyStore, Options, Server, StartError, Tls};
+
+use crate::client::Client;
+use crate::{FILE, Service, gate_of, here};
+
+/// A certificate for `localhost` and its key, in this folder.
+fn certificate(folder: &Path, name: &str) -> Tls {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) =
+        (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    Tls::new(certificate, key)
+}
+
+#[tokio::test]
+async fn clients_come_with_tls_where_there_is_a_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = certificate(folder.path(), "one");
+    let service = Service::with(|options| {
+        options.tls = Some(tls.clone());
+        options.bounds.head = Duration::from_millis(500);
+    })
+    .await;
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(&tls.certificate).unwrap()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(service.address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let mut client = Client::over(connector.connect(name, stream).await.unwrap()).await;
+    let said = client.check(r#"{"subject": "user:1", "limit": "3/h"}"#).await;
+    assert_eq!(said["remaining"], 2);
+    // Who speaks no TLS is closed, and so is who begins and stops: nobody was asked for either.
+    for begun in [&b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..], &[0x16, 0x03, 0x01, 0x02][..], &[]] {
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        stream.write_all(begun).await.unwrap();
+        let mut said = Vec::new();
+        let ended = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut said));
+        let _ = ended.await.expect("it hangs");
+        assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (certificate(folder.path(), "one"), certificate(folder.path(), "other"));
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").unwrap();
+    for (tls, says) in [
+        (Tls::new(&one.certificate, &other.key), "other.key does not fit the certificate"),
+        (Tls::new(&empty, &one.key), "empty.pem is no certificate in PEM"),
+        (Tls::new(&one.key, &one.key), "one.key is no certificate in PEM"),
+        (Tls::new(&one.certificate, &empty), "empty.pem is no private key in PEM"),
+        (Tls::new(folder.path().join("none"), &one.key), "none is no certificate in PEM"),
+    ] {
+        let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
+        let mut options = Options::new(vec![here()]);
+        options.tls = Some(tls);
+        let error = Server::start(gate, options).await.unwrap_err();
+        assert!(matches!(error, StartError::Tls(_)));
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
