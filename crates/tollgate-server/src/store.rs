@@ -46,6 +46,10 @@ impl Store for AnyStore {
         each!(self, store => store.identity())
     }
 
+    fn issued(&self, receipt: &Receipt) -> bool {
+        each!(self, store => store.issued(receipt))
+    }
+
     #[inline]
     fn answers_at_once(&self) -> bool {
         each!(self, store => store.answers_at_once())

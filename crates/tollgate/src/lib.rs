@@ -40,7 +40,9 @@ pub use limit::{
     Rounding,
 };
 pub use limiter::{Limiter, Waiting};
-pub use memory::{DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder};
+pub use memory::{
+    DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
+};
 pub use store::{Counted, Inspection, Question, Store};
 pub use strategy::{Strategy, Traits};
 pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};

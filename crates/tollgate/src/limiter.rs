@@ -267,7 +267,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A receipt of another store; or the store could not answer.
     pub async fn refund(&self, receipt: &Receipt) -> Result<Refund, Error> {
-        if receipt.store != self.store.identity() {
+        if !self.store.issued(receipt) {
             return Err(Error::Ask(
                 "this receipt is from another store: refund it where it was charged".to_owned(),
             ));

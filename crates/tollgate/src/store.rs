@@ -135,6 +135,13 @@ pub trait Store: Send + Sync {
     /// A number that tells this store's receipts from another's.
     fn identity(&self) -> u64;
 
+    /// True for a receipt of a charge that is counted here: one of this store, which is what a
+    /// store answers that does not write this, or one of a store whose counts it took over, as a
+    /// memory store does that was restored from a snapshot. A store around another asks that one.
+    fn issued(&self, receipt: &Receipt) -> bool {
+        receipt.store == self.identity()
+    }
+
     /// True when the futures of [`Store::check`] and [`Store::refund`] are ready the first time
     /// they are polled, as those of a store in memory: then a caller need not be async. False
     /// unless a store says otherwise.

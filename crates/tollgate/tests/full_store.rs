@@ -184,7 +184,8 @@ proptest! {
     })]
 
     /// Random floods on tiny budgets: no subject with an entry is ever over its limit in a
-    /// window, nor are the subjects of one shared state together.
+    /// window, nor are the subjects of one shared state together. A restart changes nothing: a
+    /// full store fits into its own bound, and who shares goes on sharing.
     #[test]
     fn no_budget_is_so_small_that_it_admits_more(
         limit in 0..LIMITS.len(),
@@ -193,7 +194,7 @@ proptest! {
     ) {
         // Windows of 20 s, so that things expire on the way.
         let text = LIMITS[limit].replace("1h", "20s");
-        let (clock, limiter) = limiter(&text, bytes);
+        let (clock, mut limiter) = limiter(&text, bytes);
         let mut events: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
         let mut flood: Vec<(u64, u64)> = Vec::new();
         let mut entries = 0_u64;
@@ -207,6 +208,16 @@ proptest! {
                 }
                 1 => {
                     let _ = limiter.peek_now(name.as_str()).unwrap();
+                }
+                2 if subject < 40 => {
+                    let mut file = Vec::new();
+                    let saved = limiter.store().save(&mut file).unwrap();
+                    let held = limiter.store().bytes();
+                    let builder = MemoryStore::builder().clock(clock.clone()).max_bytes(bytes);
+                    let (store, seen) = builder.restore(&file[..]).unwrap();
+                    prop_assert_eq!((seen.subjects, seen.shared), (saved.subjects, saved.shared));
+                    prop_assert!(store.bytes() <= held, "{} of {held}", store.bytes());
+                    limiter = Limiter::new(limiter.limits().clone(), store);
                 }
                 _ => {
                     let ask = Ask::new(name.as_str()).cost(cost).partial();

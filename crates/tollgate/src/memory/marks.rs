@@ -69,6 +69,41 @@ impl Marks {
         self.resets.get(&key_hash).copied()
     }
 
+    /// True when there is nothing to remember.
+    pub(super) fn is_empty(&self) -> bool {
+        self.spent.is_empty() && self.resets.is_empty() && self.forgotten == 0
+    }
+
+    /// Charges up to this number give nothing.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Every charge that was given back, and until when that must be remembered.
+    pub(super) fn spent(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.spent.iter().map(|(charge, until_us)| (*charge, *until_us))
+    }
+
+    /// Every subject that was reset, by its hash.
+    pub(super) fn resets(&self) -> impl Iterator<Item = (u64, Reset)> {
+        self.resets.iter().map(|(key_hash, reset)| (*key_hash, *reset))
+    }
+
+    /// Takes over what a saved store had forgotten, and what it remembered.
+    pub(super) fn restore_forgotten(&mut self, forgotten: u64) {
+        self.forgotten = forgotten;
+    }
+
+    /// Takes over a charge that was given back, past the bound of bytes if need be.
+    pub(super) fn restore_spent(&mut self, charge: u64, until_us: u64) {
+        self.spent.insert(charge, until_us);
+    }
+
+    /// Takes over that a subject was reset.
+    pub(super) fn restore_reset(&mut self, key_hash: u64, reset: Reset) {
+        self.resets.insert(key_hash, reset);
+    }
+
     pub(super) fn sweep(&mut self, now: Time) {
         self.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());

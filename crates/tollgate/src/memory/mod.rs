@@ -1,7 +1,7 @@
 //! The memory store: sharded, bounded in bytes, and without a thread of its own.
 
 use core::fmt;
-use core::hash::{BuildHasher, Hasher};
+use core::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,13 +18,18 @@ use crate::strategy::Step;
 use crate::subject::Subject;
 use crate::time::Time;
 
+mod hash;
 mod marks;
 mod sets;
 mod shard;
 mod slabs;
 mod slot;
+mod snapshot;
 mod state;
 
+pub use snapshot::{Restored, Saved, SnapshotError, SnapshotFault};
+
+use hash::KeyHash;
 use shard::{Shard, Taken};
 use slot::Key;
 use state::Budget;
@@ -39,13 +44,6 @@ const RECLAIMED_SHARDS: usize = 8;
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
 const _: () = assert!(size_of::<Padded>() == 64, "lock and shard fit into one cache line");
-
-/// How subjects are hashed.
-#[derive(Clone, Debug)]
-enum KeyHash {
-    Fold(foldhash::fast::RandomState),
-    Sip(std::hash::RandomState),
-}
 
 /// A clock that costs no indirection when it is the usual one.
 #[derive(Clone, Debug)]
@@ -98,7 +96,17 @@ struct Inner {
     clock: StoreClock,
     budget: Arc<Budget>,
     identity: u64,
+    /// The stores whose counts this one took over, the oldest first.
+    ancestors: Vec<Ancestor>,
     sweep_next: AtomicUsize,
+}
+
+/// A store that was saved, and from which this one was restored.
+#[derive(Clone, Copy, Debug)]
+struct Ancestor {
+    identity: u64,
+    /// Its charges up to this number are counted here; a later one was made after it was saved.
+    charges: u64,
 }
 
 /// What a [`MemoryStore`] is made of.
@@ -132,20 +140,21 @@ impl MemoryStoreBuilder {
     /// The store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
+        let hash = KeyHash::random(self.sip);
+        self.build_with(hash, 0, Vec::new())
+    }
+
+    /// A store whose charges are numbered after `charges`.
+    fn build_with(self, hash: KeyHash, charges: u64, ancestors: Vec<Ancestor>) -> MemoryStore {
         let budget = Arc::new(Budget::new(self.max_bytes));
-        let hash = if self.sip {
-            KeyHash::Sip(std::hash::RandomState::new())
-        } else {
-            KeyHash::Fold(foldhash::fast::RandomState::default())
-        };
-        let identity = std::hash::RandomState::new().hash_one(0);
-        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(Shard::new(&budget)))).collect();
+        let shard = || Padded(Mutex::new(Shard::new(&budget, charges)));
         MemoryStore(Arc::new(Inner {
-            shards,
+            shards: (0..SHARDS).map(|_| shard()).collect(),
             hash,
             clock: self.clock,
             budget,
-            identity,
+            identity: std::hash::RandomState::new().hash_one(0),
+            ancestors,
             sweep_next: AtomicUsize::new(0),
         }))
     }
@@ -218,16 +227,7 @@ impl MemoryStore {
 
     #[inline]
     fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
-        #[inline(always)]
-        fn mix(mut hasher: impl Hasher, subject: &[u8], set: u64) -> u64 {
-            hasher.write(subject);
-            hasher.write_u64(set);
-            hasher.finish()
-        }
-        match &self.0.hash {
-            KeyHash::Fold(state) => mix(state.build_hasher(), subject, limits.identity_hash()),
-            KeyHash::Sip(state) => mix(state.build_hasher(), subject, limits.identity_hash()),
-        }
+        self.0.hash.of(subject, limits)
     }
 
     /// The shard of a hash: bits that the shard's table does not use itself.
@@ -540,6 +540,13 @@ fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> 
 impl Store for MemoryStore {
     fn identity(&self) -> u64 {
         self.0.identity
+    }
+
+    fn issued(&self, receipt: &Receipt) -> bool {
+        let (charge, _) = Self::charge_of(receipt.number);
+        let inherited =
+            |ancestor: &Ancestor| ancestor.identity == receipt.store && charge <= ancestor.charges;
+        receipt.store == self.0.identity || self.0.ancestors.iter().any(inherited)
     }
 
     fn answers_at_once(&self) -> bool {

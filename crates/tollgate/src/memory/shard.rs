@@ -17,6 +17,10 @@ use crate::limit::LimitSet;
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
 
+mod saved;
+
+pub(super) use saved::{Kept, Sizes};
+
 /// The buckets that are looked at for expired entries when a subject finds no room.
 const HAND_WHEN_FULL: usize = 64;
 
@@ -88,7 +92,8 @@ struct Rest {
 }
 
 impl Shard {
-    pub(super) fn new(budget: &Arc<Budget>) -> Self {
+    /// An empty shard, whose charges are numbered after `charges`.
+    pub(super) fn new(budget: &Arc<Budget>, charges: u64) -> Self {
         let rest = Rest {
             long_keys: Slab::new(),
             large: Slab::new(),
@@ -101,7 +106,7 @@ impl Shard {
             paid: 0,
         };
         // No set has the serial 0.
-        Self { table: HashTable::new(), usual: 0, charges: 0, rest: rest.into() }
+        Self { table: HashTable::new(), usual: 0, charges, rest: rest.into() }
     }
 
     /// A number no other charge of this shard has.

@@ -45,6 +45,10 @@ impl Budget {
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
+
+    pub(super) fn bound(&self) -> usize {
+        self.bound
+    }
 }
 
 /// A log that pays for its entries. When the budget has no room for another it moves its newest
@@ -59,6 +63,9 @@ pub(super) struct BoundedLog {
 
 /// The entries a log starts with room for.
 const FIRST_ENTRIES: usize = 4;
+
+/// The entries that a saved log starts with room for, if it has so many.
+const RESTORED_ENTRIES: usize = 1 << 10;
 
 impl BoundedLog {
     fn new(budget: &Arc<Budget>) -> Self {
@@ -107,14 +114,26 @@ impl BoundedLog {
     }
 
     /// Each entry's time and own cost.
-    pub(super) fn events(&self) -> Vec<(u64, u64)> {
+    pub(super) fn events(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         let mut before = self.base;
-        let own = |entry: &Entry| {
+        self.entries.iter().map(move |entry| {
             let cost = entry.total.wrapping_sub(before);
             before = entry.total;
             (entry.at_us, cost)
-        };
-        self.entries.iter().map(own).collect()
+        })
+    }
+
+    /// Adds an entry of a saved log that had `count` in all, past the bound of bytes if need be:
+    /// whoever restores looks at the bound itself. It ends with room for just these, and never
+    /// has room for more than twice those that have come, whatever `count` claims.
+    pub(super) fn restore(&mut self, entry: Entry, count: usize) {
+        let held = self.entries.len();
+        if held == self.entries.capacity() {
+            let wanted = (held * 2).max(RESTORED_ENTRIES).min(count.max(held + 1));
+            self.entries.reserve_exact(wanted - held);
+            self.settle();
+        }
+        self.entries.push_back(entry);
     }
 }
 
@@ -286,7 +305,7 @@ impl State {
     pub(super) fn logs(&self) -> Vec<Vec<(u64, u64)>> {
         match self {
             Self::Pair(_) => Vec::new(),
-            Self::Large(large) => large.logs.iter().map(BoundedLog::events).collect(),
+            Self::Large(large) => large.logs.iter().map(|log| log.events().collect()).collect(),
         }
     }
 }

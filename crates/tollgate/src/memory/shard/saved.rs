@@ -1,0 +1,275 @@
+//! What a shard writes into a snapshot, and takes from one.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use super::{KEY_BITS, Key, LONG, Shard, Shared, Slab, State};
+use crate::engine;
+use crate::limit::LimitSet;
+use crate::memory::marks::Reset;
+use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
+use crate::memory::state::{Budget, Large};
+use crate::strategy::{Entry, MAX_EXACT};
+use crate::time::{SKEW_US, Time};
+
+/// The most entries, and states beside them, for which a shard makes room because a snapshot says
+/// that they come. Above that, room grows with what does come.
+const FORESEEN: u32 = 1 << 16;
+
+/// What a shard holds, to make room for it.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::memory) struct Sizes {
+    pub(in crate::memory) entries: u32,
+    pub(in crate::memory) long_keys: u32,
+    pub(in crate::memory) large: u32,
+}
+
+/// A state from a snapshot, the set it is written under, and when it means the same as a fresh
+/// one.
+#[derive(Debug)]
+pub(in crate::memory) struct Kept {
+    state: State,
+    limits: LimitSet,
+    fresh_at_us: u64,
+}
+
+impl Kept {
+    /// Reads a state of `limits`. Nothing is believed: what comes out is one that steps can work
+    /// on. `check` says when there is no room for more.
+    pub(in crate::memory) fn read<R: Read>(
+        from: &mut ChunkReader<R>,
+        limits: &LimitSet,
+        budget: &Arc<Budget>,
+        check: impl Fn(u64) -> Result<(), SnapshotError>,
+    ) -> Result<Self, SnapshotError> {
+        let at = from.at();
+        let mut state = State::fresh_anyway(limits, budget);
+        check(at)?;
+        let words = match &mut state {
+            State::Pair(words) => &mut words[..],
+            State::Large(large) => &mut large.words,
+        };
+        for word in &mut *words {
+            *word = from.u64()?;
+        }
+        if !engine::is_sound(limits, words) {
+            return Err(SnapshotError::damaged(at, "a state holds numbers that no count has"));
+        }
+        if let State::Large(large) = &mut state {
+            for log in 0..large.logs.len() {
+                read_log(from, large, log, &check)?;
+            }
+        }
+        let fresh_at_us = engine::fresh_at_us(limits, &mut state);
+        Ok(Self { state, limits: limits.clone(), fresh_at_us })
+    }
+
+    pub(in crate::memory) fn is_expired(&self, now: Time) -> bool {
+        self.fresh_at_us + SKEW_US <= now.as_micros()
+    }
+}
+
+fn read_log<R: Read>(
+    from: &mut ChunkReader<R>,
+    large: &mut Large,
+    log: usize,
+    check: impl Fn(u64) -> Result<(), SnapshotError>,
+) -> Result<(), SnapshotError> {
+    let count = usize::try_from(from.u64()?).unwrap_or(usize::MAX);
+    let log = &mut large.logs[log];
+    let mut newest = Entry { at_us: 0, total: 0 };
+    for _ in 0..count {
+        let at = from.at();
+        let at_us = from.u64()?;
+        let total = newest.total.saturating_add(from.u64()?);
+        if at_us < newest.at_us || at_us > Time::MAX.as_micros() {
+            return Err(SnapshotError::damaged(at, "the events of a log are not in order of time"));
+        }
+        if total > MAX_EXACT {
+            return Err(SnapshotError::damaged(at, "a log holds more than can be counted"));
+        }
+        newest = Entry { at_us, total };
+        log.restore(newest, count);
+        check(at)?;
+    }
+    Ok(())
+}
+
+fn write_state<W: Write>(state: &State, out: &mut ChunkWriter<W>) -> Result<(), SnapshotError> {
+    for word in state.words() {
+        out.put(&word.to_le_bytes())?;
+    }
+    let State::Large(large) = state else { return Ok(()) };
+    write_logs(large, out)
+}
+
+fn write_logs<W: Write>(large: &Large, out: &mut ChunkWriter<W>) -> Result<(), SnapshotError> {
+    for log in &large.logs {
+        let events = log.events();
+        out.put(&(events.len() as u64).to_le_bytes())?;
+        for (at_us, cost) in events {
+            let (at_us, cost) = (at_us.to_le_bytes(), cost.to_le_bytes());
+            out.put(&at_us)?;
+            out.put(&cost)?;
+        }
+    }
+    Ok(())
+}
+
+impl Shard {
+    /// The charges so far.
+    pub(in crate::memory) fn charges(&self) -> u64 {
+        self.charges
+    }
+
+    /// Numbers what is charged from now on after `charges`, which is not less than before.
+    pub(in crate::memory) fn number_after(&mut self, charges: u64) {
+        self.charges = charges;
+    }
+
+    /// Every set that a state is written under.
+    pub(in crate::memory) fn sets(&self) -> impl Iterator<Item = &LimitSet> {
+        let shared = self.rest.shared.iter().map(|shared| &shared.limits);
+        self.rest.sets.iter().map(|(_, held)| &held.limits).chain(shared)
+    }
+
+    /// How many states several subjects share.
+    pub(in crate::memory) fn shared(&self) -> usize {
+        self.rest.shared.len()
+    }
+
+    /// Writes everything, which was swept. `numbers` says by their serials where the sets are.
+    pub(in crate::memory) fn write<W: Write>(
+        &self,
+        index: u32,
+        numbers: &HashMap<u64, u32>,
+        out: &mut ChunkWriter<W>,
+    ) -> Result<(), SnapshotError> {
+        let number = |limits: &LimitSet| {
+            let number = numbers.get(&limits.serial()).copied();
+            number.unwrap_or(u32::MAX).to_le_bytes()
+        };
+        let marks = &self.rest.marks;
+        if self.table.is_empty() && self.rest.shared.is_empty() && marks.is_empty() {
+            return Ok(());
+        }
+        // No shard has 2^32 of anything: that would not fit into memory.
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes();
+        out.put(&[tag::SHARD])?;
+        out.put(&index.to_le_bytes())?;
+        out.put(&marks.forgotten().to_le_bytes())?;
+        for held in [self.table.len(), self.rest.long_keys.len(), self.rest.large.len()] {
+            out.put(&count(held))?;
+        }
+        for (charge, until_us) in marks.spent() {
+            out.put(&[tag::SPENT])?;
+            for number in [charge, until_us] {
+                out.put(&number.to_le_bytes())?;
+            }
+        }
+        for (key_hash, Reset { charges, at_us, until_us }) in marks.resets() {
+            out.put(&[tag::RESET])?;
+            for number in [key_hash, charges, at_us, until_us] {
+                out.put(&number.to_le_bytes())?;
+            }
+        }
+        for Shared { limits, state } in &self.rest.shared {
+            out.put(&[tag::SHARED])?;
+            out.put(&number(limits))?;
+            write_state(state, out)?;
+        }
+        self.write_entries(&number, out)
+    }
+
+    fn write_entries<W: Write>(
+        &self,
+        number: &impl Fn(&LimitSet) -> [u8; 4],
+        out: &mut ChunkWriter<W>,
+    ) -> Result<(), SnapshotError> {
+        let sets: HashMap<usize, [u8; 4]> =
+            self.rest.sets.iter().map(|(index, held)| (index, number(&held.limits))).collect();
+        let mut line = Vec::new();
+        for slot in &self.table {
+            let key = if slot.meta & KEY_BITS == LONG {
+                self.rest.long_keys.get(slot.long_key()).map_or(&[][..], |bytes| bytes)
+            } else {
+                &slot.key[..(slot.meta & KEY_BITS) as usize]
+            };
+            line.clear();
+            line.push(tag::ENTRY);
+            line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
+            // A subject has at most 64 KiB.
+            let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
+            line.extend_from_slice(&length.to_le_bytes());
+            line.extend_from_slice(key);
+            if slot.is_large() {
+                out.put(&line)?;
+                // Nothing is taken out while the shard is locked and no check is at work.
+                if let Some(Some(large)) = self.rest.large.get(slot.index()) {
+                    for word in &large.words {
+                        out.put(&word.to_le_bytes())?;
+                    }
+                    write_logs(large, out)?;
+                }
+            } else {
+                for word in slot.pair() {
+                    line.extend_from_slice(&word.to_le_bytes());
+                }
+                out.put(&line)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room for what a snapshot says comes, within reason.
+    pub(in crate::memory) fn foresee(
+        &mut self,
+        sizes: Sizes,
+        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
+    ) {
+        let Sizes { entries, long_keys, large } = sizes;
+        let room = |count: u32| count.min(FORESEEN) as usize;
+        self.rebuild(room(entries).max(self.table.len()), rehash);
+        self.rest.long_keys.reserve_exact(room(long_keys));
+        self.rest.large.reserve_exact(room(large));
+        self.settle();
+    }
+
+    /// Gives back the room that grew for more than came.
+    pub(in crate::memory) fn trim(&mut self) {
+        self.rest.long_keys.shrink_to_fit();
+        self.rest.large.shrink_to_fit();
+        self.settle();
+    }
+
+    /// The bytes that `trim` would give back.
+    pub(in crate::memory) fn spare(&self) -> usize {
+        fn spare<T>(slab: &Slab<T>) -> usize {
+            (slab.capacity() - slab.len()) * size_of::<T>()
+        }
+        spare(&self.rest.long_keys) + spare(&self.rest.large)
+    }
+
+    /// Takes a subject's state over, past the bound of bytes if need be. False when the subject
+    /// has one already.
+    pub(in crate::memory) fn restore(
+        &mut self,
+        key: &Key<'_>,
+        kept: Kept,
+        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
+    ) -> bool {
+        let Kept { state, limits, .. } = kept;
+        if self.find(key, &limits).is_some() {
+            return false;
+        }
+        self.insert(key, &limits, state, rehash);
+        true
+    }
+
+    /// Takes a state over that several subjects share.
+    pub(in crate::memory) fn restore_shared(&mut self, kept: Kept) {
+        let Kept { state, limits, .. } = kept;
+        self.rest.shared.push(Shared { limits, state });
+    }
+}

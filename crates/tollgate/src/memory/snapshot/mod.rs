@@ -1,0 +1,181 @@
+//! A memory store's counts in a file: saved before the process ends, restored by the next one.
+//!
+//! The format is written down in `docs/memory.md`. [`chunks`] cuts it into checked pieces,
+//! `shard/saved.rs` writes and reads what a shard holds, and the rest is here and in [`restore`].
+
+use std::collections::HashMap;
+use std::io::Write;
+
+use parking_lot::MutexGuard;
+
+use super::{MemoryStore, SHARDS, Shard};
+use crate::time::Time;
+
+mod chunks;
+mod crc;
+mod error;
+mod restore;
+#[cfg(test)]
+mod tests;
+
+pub(super) use chunks::{ChunkReader, ChunkWriter};
+pub use error::{SnapshotError, SnapshotFault};
+pub use restore::Restored;
+
+/// The byte that each part of a snapshot begins with.
+pub(super) mod tag {
+    /// What the store is: first, and once.
+    pub(in crate::memory) const STORE: u8 = b'T';
+    /// A store whose counts that one had taken over.
+    pub(in crate::memory) const ANCESTOR: u8 = b'A';
+    /// A set of limits; they are numbered from 0.
+    pub(in crate::memory) const SET: u8 = b'L';
+    /// A shard: what follows belongs to it.
+    pub(in crate::memory) const SHARD: u8 = b'S';
+    /// A charge that was given back.
+    pub(in crate::memory) const SPENT: u8 = b'G';
+    /// A subject that was reset.
+    pub(in crate::memory) const RESET: u8 = b'R';
+    /// A state that subjects share for which there was no room.
+    pub(in crate::memory) const SHARED: u8 = b'C';
+    /// A subject and its state.
+    pub(in crate::memory) const ENTRY: u8 = b'E';
+    /// The end, with the number of entries.
+    pub(in crate::memory) const END: u8 = b'Z';
+}
+
+/// What a snapshot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Saved {
+    /// The store's time: what it holds, it held then.
+    pub at: Time,
+    /// The subjects with an entry of their own.
+    pub subjects: u64,
+    /// The states that subjects share for which there was no room.
+    pub shared: u64,
+    /// The bytes written.
+    pub bytes: u64,
+}
+
+impl MemoryStore {
+    /// Writes every count that still matters into `to`, for [`MemoryStoreBuilder::restore`]: so
+    /// that a restart forgets nobody who owes. What has expired is swept out first.
+    ///
+    /// All shards are locked while it writes, and checks wait: what is written is the store at one
+    /// time, and of a check over several subjects it holds all or nothing. (A refund at work may
+    /// be remembered as made before it has given anything back.) So save when the last question
+    /// was answered, or where a wait does no harm. Beside the store it takes 64 KiB and a list of
+    /// the limit sets in use.
+    ///
+    /// A snapshot holds the subjects in clear text: give the file permissions accordingly. Write
+    /// another file, then rename it; a snapshot that was not written to its end is refused.
+    ///
+    /// ```
+    /// use tollgate::{Limiter, MemoryStore};
+    ///
+    /// let limiter = Limiter::new("1/h".parse()?, MemoryStore::new());
+    /// assert!(limiter.check_now("user:42")?.is_allowed());
+    /// let mut file = Vec::new();
+    /// let saved = limiter.store().save(&mut file)?;
+    /// assert_eq!((saved.subjects, saved.bytes), (1, file.len() as u64));
+    ///
+    /// // After the restart:
+    /// let (store, restored) = MemoryStore::builder().restore(&file[..])?;
+    /// assert_eq!(restored.subjects, 1);
+    /// let limiter = Limiter::new("1/h".parse()?, store);
+    /// assert!(!limiter.check_now("user:42")?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`MemoryStoreBuilder::restore`]: crate::MemoryStoreBuilder::restore
+    ///
+    /// # Errors
+    /// `to` could not be written. The counts are as they were.
+    pub fn save(&self, to: impl Write) -> Result<Saved, SnapshotError> {
+        // In the order in which checks lock several.
+        let mut shards: Vec<MutexGuard<'_, Shard>> = (0..SHARDS).map(|i| self.lock(i)).collect();
+        let at = self.0.clock.now();
+        let charges = shards.iter().map(|shard| shard.charges()).max().unwrap_or(0);
+        for shard in &mut shards {
+            // So that one number tells what is charged later, in whatever shard.
+            shard.number_after(charges);
+        }
+        let mut out = ChunkWriter::begin(to)?;
+        self.write_store(at, charges, &mut out)?;
+        let numbers = write_sets(&shards, &mut out)?;
+        let (mut subjects, mut shared) = (0, 0);
+        for (index, shard) in (0..).zip(&mut shards) {
+            // Just before it is written, while it is in the processor's cache: sweeping all of
+            // them first took more time than all the rest.
+            shard.sweep(at);
+            shard.write(index, &numbers, &mut out)?;
+            subjects += shard.len() as u64;
+            shared += shard.shared() as u64;
+        }
+        out.put(&[tag::END])?;
+        out.put(&subjects.to_le_bytes())?;
+        Ok(Saved { at, subjects, shared, bytes: out.end()? })
+    }
+
+    fn write_store<W: Write>(
+        &self,
+        at: Time,
+        charges: u64,
+        out: &mut ChunkWriter<W>,
+    ) -> Result<(), SnapshotError> {
+        let budget = &self.0.budget;
+        let hash = self.0.hash.text();
+        out.put(&[tag::STORE])?;
+        for number in [
+            at.as_micros(),
+            budget.bound() as u64,
+            budget.used() as u64,
+            self.0.identity,
+            charges,
+            SHARDS as u64,
+            u64::from(hash.kind),
+            hash.seeds[0],
+            hash.seeds[1],
+            hash.probe,
+        ] {
+            out.put(&number.to_le_bytes())?;
+        }
+        for ancestor in &self.0.ancestors {
+            out.put(&[tag::ANCESTOR])?;
+            out.put(&ancestor.identity.to_le_bytes())?;
+            out.put(&ancestor.charges.to_le_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes each set of limits once. Answers their numbers by their serials.
+fn write_sets<W: Write>(
+    shards: &[MutexGuard<'_, Shard>],
+    out: &mut ChunkWriter<W>,
+) -> Result<HashMap<u64, u32>, SnapshotError> {
+    let mut numbers = HashMap::new();
+    // Sets that were read anew count the same under another serial.
+    let mut same: HashMap<(&str, &str), u32> = HashMap::new();
+    for limits in shards.iter().flat_map(|shard| shard.sets()) {
+        if numbers.contains_key(&limits.serial()) {
+            continue;
+        }
+        let texts = (limits.identity(), limits.full_text());
+        // There are at most 2^25 sets.
+        let next = u32::try_from(same.len()).unwrap_or(u32::MAX);
+        let number = *same.entry(texts).or_insert(next);
+        numbers.insert(limits.serial(), number);
+        if number < next {
+            continue;
+        }
+        out.put(&[tag::SET])?;
+        for text in [texts.0, texts.1] {
+            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+            out.put(&length.to_le_bytes())?;
+            out.put(text.as_bytes())?;
+        }
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,445 @@
+//! A memory store out of a snapshot: all of it, or an error and no store.
+
+use core::time::Duration;
+use std::io::Read;
+
+use super::chunks::ChunkReader;
+use super::error::{SnapshotError, SnapshotFault};
+use super::tag;
+use crate::limit::LimitSet;
+use crate::memory::hash::{HashText, KeyHash};
+use crate::memory::marks::Reset;
+use crate::memory::shard::{Kept, Sizes};
+use crate::memory::slot::{Key, MAX_SETS};
+use crate::memory::{Ancestor, MemoryStore, MemoryStoreBuilder, SHARDS};
+use crate::strategy::MAX_EXACT;
+use crate::subject::{self, MAX_SUBJECT_BYTES, Subject};
+use crate::time::{SKEW_US, Time};
+
+/// The most bytes of a set's text: 32 limits with all that can be said of each take less.
+const MAX_SET_BYTES: u32 = 1 << 14;
+
+/// The most charges that a snapshot may speak of, so that the numbers of receipts never wrap.
+const MAX_CHARGES: u64 = 1 << 54;
+
+/// How many restarts back a receipt may be from; those between which nothing was charged are not
+/// counted. An older one is that of another store.
+const MAX_ANCESTORS: usize = 1 << 10;
+
+/// How far a store of few bytes may have been over its bound: shared states are held whatever the
+/// bound, and there may be several sets of limits.
+const OVER_BYTES: usize = 1 << 20;
+
+/// What came of a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The time of the store that was saved.
+    pub saved_at: Time,
+    /// How far the clock of this store is behind that: zero when time has gone on. By up to a
+    /// second it is skew, by more a step back; `docs/definitions.md`, section 3, says what either
+    /// means.
+    pub behind: Duration,
+    /// The subjects with an entry of their own.
+    pub subjects: u64,
+    /// The subjects that were left out, because what they had been charged no longer counts.
+    pub expired: u64,
+    /// The states that subjects share for which there was no room.
+    pub shared: u64,
+    /// True when receipts from before can be refunded. False when the store that was saved hashed
+    /// in another way ([`MemoryStoreBuilder::sip_hash`], or a build with another version of the
+    /// hash): then they are receipts of another store, and refused.
+    pub receipts: bool,
+    /// The bytes of the snapshot.
+    pub bytes: u64,
+}
+
+impl MemoryStoreBuilder {
+    /// A store with the counts of a snapshot, as [`MemoryStore::save`] wrote them: it answers as
+    /// the one that was saved would, at the time that its clock says. All of it is restored, or
+    /// nothing.
+    ///
+    /// It fits every store that may hold as many bytes as the one that was saved. A store with a
+    /// smaller bound takes it if it fits, and refuses it otherwise: who owes is not forgotten for
+    /// want of room. Limits may have changed: counts are carried over as they would have been.
+    ///
+    /// Restore a snapshot once. Two stores from one snapshot count apart, and both admit what was
+    /// left; after a crash an old one knows nothing of what was charged since. Nothing is charged
+    /// to a receipt's account twice in either case: receipts of charges that a snapshot does not
+    /// hold are refused.
+    ///
+    /// ```
+    /// use std::fs::File;
+    /// use std::io;
+    /// use tollgate::{MemoryStore, SnapshotError};
+    ///
+    /// fn start(path: &str) -> Result<MemoryStore, Box<dyn std::error::Error>> {
+    ///     let builder = MemoryStore::builder().max_bytes(64 << 20);
+    ///     match File::open(path) {
+    ///         Ok(file) => {
+    ///             let (store, restored) = builder.restore(file)?;
+    ///             println!("{} subjects since {:?}", restored.subjects, restored.saved_at);
+    ///             // What is charged from now on, this snapshot does not hold.
+    ///             std::fs::remove_file(path)?;
+    ///             Ok(store)
+    ///         }
+    ///         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(builder.build()),
+    ///         Err(error) => Err(error.into()),
+    ///     }
+    /// }
+    /// # let path = std::env::temp_dir().join(format!("tollgate-doc-{}", std::process::id()));
+    /// # MemoryStore::new().save(File::create(&path)?)?;
+    /// # let path = path.to_str().expect("a path");
+    /// # start(path)?;
+    /// # start(path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, at which byte, and what to do: `from` could not be read; it is no snapshot,
+    /// has another version, stops before its end, or is damaged; it does not fit. And, seldom: it
+    /// was saved by a full store that hashed in another way.
+    pub fn restore(self, from: impl Read) -> Result<(MemoryStore, Restored), SnapshotError> {
+        let mut from = ChunkReader::begin(from)?;
+        let file = StoreText::read(&mut from)?;
+        let mut ancestors = Vec::new();
+        let mut part = from.byte()?;
+        while part == tag::ANCESTOR {
+            let (identity, charges) = (from.u64()?, from.u64()?);
+            if ancestors.len() >= MAX_ANCESTORS || charges > file.charges {
+                return Err(SnapshotError::damaged(from.at(), "an ancestor that cannot be"));
+            }
+            ancestors.push(Ancestor { identity, charges });
+            part = from.byte()?;
+        }
+        if ancestors.last().map_or(0, |last: &Ancestor| last.charges) < file.charges {
+            ancestors.push(Ancestor { identity: file.identity, charges: file.charges });
+        }
+        let hash = KeyHash::of_text(file.hash, self.sip).filter(|_| file.shards == SHARDS as u64);
+        let same_hash = hash.is_some();
+        if !same_hash {
+            // What is remembered of refunds belongs to shards as well. Without it no receipt from
+            // before may be given back.
+            ancestors.clear();
+        }
+        ancestors.drain(..ancestors.len().saturating_sub(MAX_ANCESTORS));
+        let hash = hash.unwrap_or_else(|| KeyHash::random(self.sip));
+        let bound = self.max_bytes;
+        let store = self.build_with(hash, file.charges, ancestors);
+        let now = store.now();
+        let restored = Restored {
+            saved_at: file.saved_at,
+            behind: Duration::from_micros(
+                file.saved_at.as_micros().saturating_sub(now.as_micros()),
+            ),
+            subjects: 0,
+            expired: 0,
+            shared: 0,
+            receipts: same_hash,
+            bytes: 0,
+        };
+        let mut restoring = Restoring {
+            allowed: if same_hash { allowed(bound, &file) } else { bound },
+            store,
+            file,
+            now,
+            sets: Vec::new(),
+            shard: None,
+            entries: 0,
+            restored,
+            text: Vec::new(),
+        };
+        while part != tag::END {
+            restoring.part(part, &mut from)?;
+            part = from.byte()?;
+        }
+        restoring.end(from)
+    }
+}
+
+/// The bytes that a store with this bound may hold of a snapshot. A store holds a little more than
+/// its bound at times, and one that may hold as much as the other may hold that too; but not
+/// whatever a snapshot says.
+fn allowed(bound: usize, file: &StoreText) -> usize {
+    if (bound as u64) < file.bound {
+        return bound;
+    }
+    let used = usize::try_from(file.used).unwrap_or(usize::MAX);
+    used.min(bound.saturating_mul(2).saturating_add(OVER_BYTES)).max(bound)
+}
+
+/// What a snapshot says of the store that was saved.
+#[derive(Clone, Copy, Debug)]
+struct StoreText {
+    saved_at: Time,
+    bound: u64,
+    used: u64,
+    identity: u64,
+    charges: u64,
+    shards: u64,
+    hash: HashText,
+}
+
+impl StoreText {
+    fn read<R: Read>(from: &mut ChunkReader<R>) -> Result<Self, SnapshotError> {
+        let at = from.at();
+        if from.byte()? != tag::STORE {
+            return Err(SnapshotError::damaged(at, "it does not begin with what the store was"));
+        }
+        let saved_at = Time::from_micros(from.u64()?);
+        let (bound, used) = (from.u64()?, from.u64()?);
+        let (identity, charges) = (from.u64()?, from.u64()?);
+        let (shards, kind) = (from.u64()?, from.u64()?);
+        let seeds = [from.u64()?, from.u64()?];
+        // A kind that is none is another than ours.
+        let hash =
+            HashText { kind: u8::try_from(kind).unwrap_or(u8::MAX), seeds, probe: from.u64()? };
+        if charges > MAX_CHARGES {
+            return Err(SnapshotError::damaged(at, "more charges than can have been made"));
+        }
+        Ok(Self { saved_at, bound, used, identity, charges, shards, hash })
+    }
+}
+
+/// A store on the way.
+struct Restoring {
+    store: MemoryStore,
+    file: StoreText,
+    now: Time,
+    /// The bytes that it may hold.
+    allowed: usize,
+    sets: Vec<LimitSet>,
+    /// The shard that is read.
+    shard: Option<usize>,
+    entries: u64,
+    restored: Restored,
+    /// The text that is read, kept for the next one.
+    text: Vec<u8>,
+}
+
+impl Restoring {
+    fn part<R: Read>(&mut self, part: u8, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        match part {
+            tag::SET => self.set(from),
+            tag::SHARD => self.shard(from),
+            tag::SPENT => self.spent(from),
+            tag::RESET => self.reset(from),
+            tag::SHARED => self.shared(from),
+            tag::ENTRY => self.entry(from),
+            _ => Err(SnapshotError::damaged(from.at() - 1, "a part that is none")),
+        }
+    }
+
+    fn set<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let at = from.at();
+        let identity = self.text(from, MAX_SET_BYTES)?.to_owned();
+        let text = self.text(from, MAX_SET_BYTES)?;
+        let read = text.parse::<LimitSet>().and_then(|set| match identity.split_once('>') {
+            Some((policy, _)) => set.in_policy(policy),
+            None => Ok(set),
+        });
+        let set = read.map_err(|error| {
+            SnapshotError::damaged(at, format!("limits that cannot be read ({})", error.what()))
+        })?;
+        if set.identity() != identity || set.full_text() != text || self.sets.len() >= MAX_SETS {
+            return Err(SnapshotError::damaged(at, "limits that are not as they are written"));
+        }
+        self.sets.push(set);
+        Ok(())
+    }
+
+    fn text<R: Read>(
+        &mut self,
+        from: &mut ChunkReader<R>,
+        most: u32,
+    ) -> Result<&str, SnapshotError> {
+        let at = from.at();
+        let length = from.u32()?;
+        if length > most {
+            let what = format!("a text of {length} bytes, where {most} are the most");
+            return Err(SnapshotError::damaged(at, what));
+        }
+        self.text.resize(length as usize, 0);
+        from.fill(&mut self.text)?;
+        core::str::from_utf8(&self.text)
+            .map_err(|_| SnapshotError::damaged(at, "a text that is none"))
+    }
+
+    fn shard<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let at = from.at();
+        let index = from.u32()? as usize;
+        let forgotten = from.u64()?;
+        let sizes = Sizes { entries: from.u32()?, long_keys: from.u32()?, large: from.u32()? };
+        self.close_shard(at)?;
+        let shards = usize::try_from(self.file.shards).unwrap_or(usize::MAX);
+        if index >= shards || self.shard.is_some_and(|before| index <= before) {
+            return Err(SnapshotError::damaged(at, "the shards are not in order"));
+        }
+        if forgotten > self.file.charges {
+            return Err(SnapshotError::damaged(at, "a charge that was never made"));
+        }
+        self.shard = Some(index);
+        if self.restored.receipts {
+            let store = &self.store;
+            let mut shard = store.lock(index);
+            shard.marks().0.restore_forgotten(forgotten);
+            shard.foresee(sizes, &|bytes, limits| store.hash(bytes, limits));
+            drop(shard);
+            self.check(at, 0)?;
+        }
+        Ok(())
+    }
+
+    /// What is left over of a shard is given back; then it must fit.
+    fn close_shard(&self, at: u64) -> Result<(), SnapshotError> {
+        if let (Some(index), true) = (self.shard, self.restored.receipts) {
+            self.store.lock(index).trim();
+        }
+        self.check(at, 0)
+    }
+
+    /// The shard that is read, to which what belongs to shards is restored. None when subjects
+    /// are in other shards now.
+    fn home<R: Read>(&self, from: &ChunkReader<R>) -> Result<Option<usize>, SnapshotError> {
+        let Some(index) = self.shard else {
+            return Err(SnapshotError::damaged(from.at() - 1, "a part before the first shard"));
+        };
+        Ok(self.restored.receipts.then_some(index))
+    }
+
+    /// Whether what must be remembered until a time must be so still.
+    fn matters(&self, until_us: u64) -> bool {
+        until_us + SKEW_US > self.now.as_micros()
+    }
+
+    fn spent<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let home = self.home(from)?;
+        let at = from.at();
+        let (charge, until_us) = (from.u64()?, from.u64()?);
+        if charge > self.file.charges || until_us > MAX_EXACT {
+            return Err(SnapshotError::damaged(at, "a refund of what was never charged"));
+        }
+        if let (Some(index), true) = (home, self.matters(until_us)) {
+            let mut shard = self.store.lock(index);
+            shard.marks().0.restore_spent(charge, until_us);
+            shard.settle();
+        }
+        self.check(at, 0)
+    }
+
+    fn reset<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let home = self.home(from)?;
+        let at = from.at();
+        let key_hash = from.u64()?;
+        let (charges, at_us, until_us) = (from.u64()?, from.u64()?, from.u64()?);
+        if charges > self.file.charges || at_us > MAX_EXACT || until_us > MAX_EXACT {
+            return Err(SnapshotError::damaged(at, "a reset that cannot have been"));
+        }
+        if let (Some(index), true) = (home, self.matters(until_us)) {
+            let mut shard = self.store.lock(index);
+            shard.marks().0.restore_reset(key_hash, Reset { charges, at_us, until_us });
+            shard.settle();
+        }
+        self.check(at, 0)
+    }
+
+    fn shared<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let home = self.home(from)?;
+        let at = from.at() - 1;
+        let limits = self.limits(from)?;
+        let before = self.store.bytes();
+        let kept = Kept::read(from, &limits, &self.store.0.budget, |_| Ok(()))?;
+        if kept.is_expired(self.now) {
+            return Ok(());
+        }
+        let Some(index) = home else {
+            return Err(SnapshotError::new(
+                SnapshotFault::Shared,
+                at,
+                "the store that was saved was full, and hashed subjects in another way than this \
+                 one, which cannot tell who shared what with whom",
+                "build this store as that one was (`sip_hash`, the same version of Tollgate), or \
+                 start with an empty store",
+            ));
+        };
+        // Shared states are held past the bound by every store.
+        self.allowed = self.allowed.saturating_add(self.store.bytes() - before);
+        self.store.lock(index).restore_shared(kept);
+        self.restored.shared += 1;
+        Ok(())
+    }
+
+    fn limits<R: Read>(&self, from: &mut ChunkReader<R>) -> Result<LimitSet, SnapshotError> {
+        let at = from.at();
+        let set = self.sets.get(from.u32()? as usize).cloned();
+        set.ok_or_else(|| SnapshotError::damaged(at, "limits that were not written"))
+    }
+
+    fn entry<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        self.home(from)?;
+        let at = from.at() - 1;
+        let limits = self.limits(from)?;
+        // MAX_SUBJECT_BYTES is 64 KiB.
+        let most = u32::try_from(MAX_SUBJECT_BYTES).unwrap_or(u32::MAX);
+        if !is_written_form(self.text(from, most)?) {
+            return Err(SnapshotError::damaged(at, "a subject that is not as one is written"));
+        }
+        let hash = self.store.hash(&self.text, &limits);
+        let mut shard = self.store.lock(MemoryStore::shard_of(hash));
+        let spare = shard.spare();
+        let kept = Kept::read(from, &limits, &self.store.0.budget, |at| self.check(at, spare))?;
+        self.entries += 1;
+        if kept.is_expired(self.now) {
+            self.restored.expired += 1;
+            return Ok(());
+        }
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.store.hash(bytes, limits);
+        if !shard.restore(&Key::new(&self.text, hash), kept, &rehash) {
+            return Err(SnapshotError::damaged(at, "a subject that has an entry already"));
+        }
+        let spare = shard.spare();
+        drop(shard);
+        self.restored.subjects += 1;
+        self.check(at, spare)
+    }
+
+    /// Whether it fits so far: nothing is left out for want of room. `spare` will be given back.
+    fn check(&self, at: u64, spare: usize) -> Result<(), SnapshotError> {
+        let held = self.store.bytes();
+        if held.saturating_sub(spare) <= self.allowed {
+            return Ok(());
+        }
+        let StoreText { bound, used, .. } = self.file;
+        let own = self.store.0.budget.bound();
+        let what = format!("the snapshot does not fit into the {own} bytes of this store");
+        let remedy = if self.restored.receipts {
+            let enough = bound.max(used);
+            format!("the store that was saved held {used}: give this one `max_bytes({enough})`")
+        } else {
+            format!(
+                "the store that was saved held {used}, and with another hash it may take up to \
+                 twice that: give this one `max_bytes({})`",
+                bound.max(used).saturating_mul(2)
+            )
+        };
+        Err(SnapshotError::new(SnapshotFault::TooLarge, at, what, remedy))
+    }
+
+    fn end<R: Read>(
+        self,
+        mut from: ChunkReader<R>,
+    ) -> Result<(MemoryStore, Restored), SnapshotError> {
+        let at = from.at();
+        self.close_shard(at)?;
+        if from.u64()? != self.entries {
+            return Err(SnapshotError::damaged(at, "there are not as many entries as it says"));
+        }
+        let bytes = from.end()?;
+        Ok((self.store, Restored { bytes, ..self.restored }))
+    }
+}
+
+/// True for a subject's own written form: what was saved, and what can be asked for.
+fn is_written_form(text: &str) -> bool {
+    subject::is_plain(text) || Subject::parse(text).is_ok_and(|subject| subject.as_str() == text)
+}
