@@ -91,7 +91,7 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
     let seen = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&seen);
     let observer = move |event: &Event<'_>| {
-        assert_eq!(event.policy, None);
+        assert_eq!((event.policy, event.decides), (None, true));
         assert_eq!(event.limit.unwrap().to_string(), "2/h via sliding_log");
         told.fetch_add(1, Ordering::Relaxed);
     };

@@ -347,30 +347,37 @@ fn an_observer_is_told_of_each_policy_and_of_no_subject() {
         let limit = event.limit.map_or(0, |limit| limit.quota().units);
         let policy = event.policy.unwrap_or("-");
         let (outcome, authority) = (event.outcome.name(), event.authority.name());
-        into.lock().unwrap().push(format!("{policy} {outcome} {authority} {limit}"));
+        let decides = if event.decides { " decides" } else { "" };
+        into.lock().unwrap().push(format!("{policy} {outcome} {authority} {limit}{decides}"));
         assert!(event.duration < Duration::from_secs(60));
     };
     let policies = parse(&SEVERAL.replace("MATCH", "all"));
-    let gate = Gate::observed(policies, MemoryStore::new(), observer).unwrap();
+    let store = Failing::new();
+    let gate = Gate::observed(policies, store.clone(), observer).unwrap();
     for _ in 0..3 {
         let _ = ask(&gate, &[("ip", "1.1.1.1"), ("path", "/api/x")]);
     }
     let _ = ask(&gate, &[]);
+    store.fails.store(true, Ordering::Relaxed);
+    let _ = ask(&gate, &[("ip", "1.1.1.1"), ("path", "/api/x")]);
     assert_eq!(
         *seen.lock().unwrap(),
         [
-            "narrow allowed store 2",
+            "narrow allowed store 2 decides",
             "wide allowed store 0",
             "trial allowed shadow 1",
-            "narrow allowed store 2",
+            "narrow allowed store 2 decides",
             "wide allowed store 0",
             "trial denied shadow 1",
-            "narrow denied store 2",
+            "narrow denied store 2 decides",
             "wide withheld store 0",
-            "- no_policy policy 0",
+            "- no_policy policy 0 decides",
+            "narrow failed_closed failure_rule 0 decides",
+            "wide failed_closed failure_rule 0",
         ]
     );
     assert_eq!(gate.unmatched(), 1);
+    assert_eq!(gate.counters_of_unmatched().of(Outcome::NoPolicy, Authority::Policy), 1);
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod script;
 mod state;
 mod store;
 
+pub use client::BreakerState;
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};
 pub use options::Options;

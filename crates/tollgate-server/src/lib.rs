@@ -7,6 +7,8 @@
 mod api;
 pub mod json;
 mod listen;
+mod metrics;
+mod reload;
 mod server;
 pub mod snapshot;
 mod store;
@@ -14,6 +16,8 @@ mod tls;
 
 pub use api::{AuthOptions, Forwarded};
 pub use listen::{Address, AddressError, Bounds, Closed};
+pub use metrics::Metrics;
+pub use reload::{ReloadError, Reread};
 pub use server::{Options, Server, StartError, Stopping};
 pub use store::AnyStore;
 pub use tls::{Tls, TlsError};

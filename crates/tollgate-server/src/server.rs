@@ -10,15 +10,16 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate::ParseError;
-use tollgate_policy::{Gate, Policies};
+use tollgate_policy::{Gate, Problems, Reload, Watcher};
 use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Metrics, Questions, Receipts,
-    ReloadError,
+    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts,
 };
 use crate::listen::{Address, Bound, Bounds, Door, Registry, serve};
+use crate::metrics::{Metrics, Page};
+use crate::reload::{Reader, ReloadError, Reread};
 use crate::store::AnyStore;
 use crate::tls::{Tls, TlsError};
 
@@ -48,6 +49,8 @@ pub struct Options {
     pub linger: Duration,
     /// How long what was begun may take at the end.
     pub grace: Duration,
+    /// The service's counters: those of [`Metrics::gate`], where the gate was made by it.
+    pub metrics: Metrics,
 }
 
 impl Options {
@@ -66,6 +69,7 @@ impl Options {
             bounds: Bounds::default(),
             linger: Duration::ZERO,
             grace: Duration::from_secs(10),
+            metrics: Metrics::new(),
         }
     }
 }
@@ -110,6 +114,7 @@ pub struct Stopping {
 pub struct Server {
     api: Arc<Api>,
     registry: Arc<Registry>,
+    reader: Reader,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
@@ -150,9 +155,11 @@ impl Server {
         let api = Arc::new(Api {
             checks: Questions::new(gate.clone(), receipts),
             auth,
-            metrics: Metrics::default(),
+            page: Page::new(options.metrics.clone(), gate.clone(), Arc::clone(&registry)),
+            metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
+        let reader = Reader { gate, path: options.config, metrics: options.metrics };
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
         for address in &options.listen {
@@ -188,7 +195,7 @@ impl Server {
                     answering: Arc::new(Admin {
                         api: Arc::clone(&api),
                         token: options.admin_token,
-                        reload: reload(gate, options.config),
+                        reader: reader.clone(),
                     }),
                     registry: Arc::clone(&registry),
                     tls: None,
@@ -197,7 +204,8 @@ impl Server {
             ));
         }
         let (linger, grace) = (options.linger, options.grace);
-        Ok(Self { api, registry, ending, tasks, addresses, admin: admin_address, linger, grace })
+        let admin = admin_address;
+        Ok(Self { api, registry, reader, ending, tasks, addresses, admin, linger, grace })
     }
 
     /// Where it listens for clients, with the ports that the system chose.
@@ -210,6 +218,26 @@ impl Server {
     #[must_use]
     pub fn admin(&self) -> Option<&Address> {
         self.admin.as_ref()
+    }
+
+    /// Reads the file of the policies again, now.
+    ///
+    /// # Errors
+    /// There is no file, or it is broken: then what counted counts on.
+    pub fn reload(&self) -> Result<Reread, ReloadError> {
+        self.reader.read()
+    }
+
+    /// Follows the file of the policies until the watcher is dropped; none when there is no file.
+    /// `told` is called on the watching thread, as [`Gate::watch`] does.
+    ///
+    /// # Errors
+    /// As [`Gate::watch`].
+    pub fn watch(
+        &self,
+        told: impl FnMut(&Reload) + Send + 'static,
+    ) -> Result<Option<Watcher>, Problems> {
+        self.reader.watch(told)
     }
 
     /// Ends: is not ready first, takes no more connections, finishes what was begun, and closes
@@ -276,21 +304,4 @@ fn receipts(key: Option<&[u8]>) -> Result<Receipts, StartError> {
     };
     let refused = || StartError::Options("this key signs no receipts".to_owned());
     Receipts::new(key).ok_or_else(refused)
-}
-
-/// Reads the file of the policies again.
-fn reload(
-    gate: Gate<AnyStore>,
-    config: Option<PathBuf>,
-) -> Box<dyn Fn() -> Result<String, ReloadError> + Send + Sync> {
-    Box::new(move || {
-        let path = config.as_ref().ok_or(ReloadError::NoFile)?;
-        let policies =
-            Policies::load(path).map_err(|problems| ReloadError::Problems(Box::new(problems)))?;
-        // What has not changed stays as it is, with its revision.
-        if policies.hash() == gate.policies().hash() {
-            return Ok(gate.revision().to_string());
-        }
-        Ok(gate.replace(policies).to_string())
-    })
 }

@@ -1,6 +1,5 @@
 //! `serve`: the service.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -8,7 +7,9 @@ use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Watcher};
-use tollgate_server::{Address, AnyStore, AuthOptions, Bounds, Forwarded, Options, Server, Tls};
+use tollgate_server::{
+    Address, AnyStore, AuthOptions, Bounds, Forwarded, Options, ReloadError, Reread, Server, Tls,
+};
 use tollgate_tower::identity::{AddressHeader, Networks};
 
 use crate::args::{Family, LogForm, Serve};
@@ -55,9 +56,9 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
             }
         });
     }
-    let gate = Gate::new(policies, store)?;
+    let gate = options.metrics.gate(policies, store)?;
     let server = Server::start(gate.clone(), options).await?;
-    let _watcher = args.config.as_deref().map(|path| watch(&gate, path)).transpose()?;
+    let _watcher = watch(&server)?;
     introduce(args, &gate, &server, out)?;
     tell_systemd(&[NotifyState::Ready]);
     loop {
@@ -67,7 +68,7 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
                 tell_systemd(&[NotifyState::Stopping]);
                 break;
             }
-            Said::Reload => reload(&gate, args.config.as_deref()),
+            Said::Reload => reload(&server),
         }
     }
     // A second signal is a person who does not want to wait.
@@ -186,8 +187,8 @@ fn log(form: LogForm) -> Result<()> {
     started.map_err(|error| anyhow!("logs cannot be written: {error}"))
 }
 
-fn watch(gate: &Gate<AnyStore>, path: &Path) -> Result<Watcher> {
-    let watcher = gate.watch(path, |reload| match reload {
+fn watch(server: &Server) -> Result<Option<Watcher>> {
+    let watcher = server.watch(|reload| match reload {
         Reload::Replaced { .. } => tracing::info!(target: "tollgate", "{reload}"),
         Reload::Broken(_) => tracing::error!(target: "tollgate", "{reload}"),
         _ => tracing::warn!(target: "tollgate", "{reload}"),
@@ -195,22 +196,17 @@ fn watch(gate: &Gate<AnyStore>, path: &Path) -> Result<Watcher> {
     watcher.map_err(|problems| anyhow!("{problems}"))
 }
 
-fn reload(gate: &Gate<AnyStore>, path: Option<&Path>) {
-    let Some(path) = path else {
-        tracing::warn!(target: "tollgate", "SIGHUP: there is no file to read again");
-        return;
-    };
-    match Policies::load(path) {
-        Ok(policies) if policies.hash() == gate.policies().hash() => {
+fn reload(server: &Server) {
+    match server.reload() {
+        Ok(Reread::Unchanged(_)) => {
             tracing::info!(target: "tollgate", "SIGHUP: the policies have not changed");
         }
-        Ok(policies) => {
-            let revision = gate.replace(policies);
+        Ok(reread) => {
+            let revision = reread.revision();
             tracing::info!(target: "tollgate", "SIGHUP: policies of revision {revision}");
         }
-        Err(problems) => {
-            tracing::error!(target: "tollgate", "SIGHUP: the old policies count on: {problems}");
-        }
+        Err(none @ ReloadError::NoFile) => tracing::warn!(target: "tollgate", "SIGHUP: {none}"),
+        Err(broken) => tracing::error!(target: "tollgate", "SIGHUP: {broken}"),
     }
 }
 

@@ -81,7 +81,7 @@ impl<S: Store> Gate<S> {
         let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
         let Answered { live, said, .. } = &*answer.0;
         self.0.brought.add(said.outcome, said.authority);
-        let what = (said.outcome, said.authority);
+        let what = (said.outcome, said.authority, true);
         let duration = started.map(|started| started.elapsed());
         self.0.tell(live, None, what, said.decision.as_ref(), duration);
         Ok(answer)
@@ -123,6 +123,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn counters_of_limits(&self) -> &Counters {
         &self.0.brought
+    }
+
+    /// How often each outcome was where no policy applied: `no_policy`, and `missing` where a front
+    /// refused a request that it could not read.
+    #[must_use]
+    pub fn counters_of_unmatched(&self) -> &Counters {
+        &self.0.unmatched
     }
 
     /// Gives back what a receipt says was charged, once.

@@ -436,7 +436,7 @@ impl<S: Store> Inner<S> {
         let duration = started.map(|started| started.elapsed());
         for Shadowed { policy, outcome, decision } in &all {
             live.count(*policy, *outcome, Authority::Shadow);
-            let said = (*outcome, Authority::Shadow);
+            let said = (*outcome, Authority::Shadow, false);
             self.tell(live, Some(*policy), said, decision.as_ref(), duration);
         }
         all
@@ -472,13 +472,14 @@ impl<S: Store> Inner<S> {
         let authority = said.authority;
         if enforced.is_empty() {
             self.unmatched.add(said.outcome, authority);
-            self.tell(live, None, (said.outcome, authority), None, duration);
+            self.tell(live, None, (said.outcome, authority, true), None, duration);
         }
         for &place in enforced {
             let outcome = said.outcome_of(plan, place, enforced.len());
             live.count(place, outcome, authority);
-            let decision = said.decision.as_ref().filter(|_| said.policy == Some(place));
-            self.tell(live, Some(place), (outcome, authority), decision, duration);
+            let decides = said.policy == Some(place);
+            let decision = said.decision.as_ref().filter(|_| decides);
+            self.tell(live, Some(place), (outcome, authority, decides), decision, duration);
         }
     }
 
@@ -488,16 +489,15 @@ impl<S: Store> Inner<S> {
         &self,
         live: &Live,
         place: Option<usize>,
-        (outcome, authority): (Outcome, Authority),
+        (outcome, authority, decides): (Outcome, Authority, bool),
         decision: Option<&Decision<'_>>,
         duration: Option<Duration>,
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);
-        let policy = place.and_then(|place| live.policies.policy(place));
-        let policy = policy.map(|policy| policy.name.as_str());
-        observer.observe(&Event { policy, limit, outcome, authority, duration });
+        let policy = place.and_then(|place| Some(live.policies.policy(place)?.name.as_str()));
+        observer.observe(&Event { policy, limit, outcome, authority, duration, decides });
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Event<'e> {
     pub authority: Authority,
     /// How long the whole answer took.
     pub duration: Duration,
+    /// True for exactly one event of each answer: for counting answers, where several policies
+    /// have a part in one. Never true of a policy in shadow.
+    pub decides: bool,
 }
 
 /// Told of every answer, on the path of the request: it must be fast and must not wait.
@@ -53,10 +56,18 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// One more of these: for observers that count by something else than a gate does.
     #[inline]
-    pub(crate) fn add(&self, outcome: Outcome, authority: Authority) {
+    pub fn add(&self, outcome: Outcome, authority: Authority) {
         if let Some(cell) = self.0.get(cell(outcome, authority)) {
             cell.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// As many more as others counted: for sums over several.
+    pub fn add_all(&self, others: &Self) {
+        for (sum, other) in self.0.iter().zip(&others.0) {
+            sum.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 

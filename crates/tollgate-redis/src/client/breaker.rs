@@ -4,6 +4,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Whether questions go to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BreakerState {
+    /// They do.
+    Closed,
+    /// The server has not answered some in a row: none goes until a pause is over.
+    Open,
+    /// The pause is over, and one question is on its way to see.
+    HalfOpen,
+}
+
 /// What a question showed about the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
@@ -86,6 +98,14 @@ impl Breaker {
         }
     }
 
+    fn state(&self) -> BreakerState {
+        match self.state {
+            State::Closed { .. } => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::Probing => BreakerState::HalfOpen,
+        }
+    }
+
     fn change(&mut self, state: State) {
         self.state = state;
         self.epoch = self.epoch.wrapping_add(1);
@@ -125,6 +145,11 @@ impl SharedBreaker {
         if !calm || verdict == Verdict::Silent {
             self.locked(|breaker| breaker.leave(ticket, verdict, Instant::now()));
         }
+    }
+
+    /// What it is at.
+    pub(super) fn state(&self) -> BreakerState {
+        self.locked(|breaker| breaker.state())
     }
 
     fn locked<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
@@ -210,18 +235,23 @@ mod tests {
     fn shared_it_opens_and_closes_as_alone() {
         let start = Instant::now();
         let shared = SharedBreaker::new(Breaker::new(2, Duration::ZERO));
+        assert_eq!(shared.state(), BreakerState::Closed);
         let early = shared.enter(start).unwrap();
         for verdict in [Verdict::Silent, Verdict::Answered, Verdict::Silent] {
             shared.leave(shared.enter(start).unwrap(), verdict);
         }
         assert_ne!(shared.calm.load(Ordering::Relaxed), early.epoch, "a failure is counted");
+        assert_eq!(shared.state(), BreakerState::Closed, "one failure of two");
         shared.leave(early, Verdict::Silent);
+        assert_eq!(shared.state(), BreakerState::Open);
         let probe = shared.enter(Instant::now()).unwrap();
+        assert_eq!(shared.state(), BreakerState::HalfOpen);
         assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "one probe");
         shared.leave(early, Verdict::Answered);
         assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "still one");
         shared.leave(probe, Verdict::Answered);
         assert_eq!(shared.calm.load(Ordering::Relaxed), probe.epoch + 1);
         assert!(shared.enter(Instant::now()).is_ok());
+        assert_eq!(shared.state(), BreakerState::Closed);
     }
 }

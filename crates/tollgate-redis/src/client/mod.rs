@@ -19,6 +19,7 @@ use redis::{Cmd, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
+pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;
 use self::loads::Loads;
@@ -92,6 +93,11 @@ impl Client {
     /// How many scripts were loaded, ever.
     pub(crate) fn loads(&self) -> u64 {
         self.0.loads.done()
+    }
+
+    /// Whether questions go to the server.
+    pub(crate) fn breaker(&self) -> BreakerState {
+        self.0.breaker.state()
     }
 
     /// How many connections were attempted, ever.

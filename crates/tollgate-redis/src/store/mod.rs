@@ -22,7 +22,7 @@ use tollgate::{
 use self::answer::{Found, damaged, natural, read_outcome, read_states, unread};
 pub use self::builder::Builder;
 use self::plan::{Plans, fingerprint};
-use crate::client::{Call, Client};
+use crate::client::{BreakerState, Call, Client};
 use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
 use crate::key::Keys;
 use crate::options::Options;
@@ -114,6 +114,12 @@ impl RedisStore {
     #[must_use]
     pub fn loads(&self) -> u64 {
         self.0.client.loads()
+    }
+
+    /// Whether questions go to the server, or the circuit breaker keeps them back.
+    #[must_use]
+    pub fn breaker(&self) -> BreakerState {
+        self.0.client.breaker()
     }
 
     /// Composes and loads the script of a check of one subject under these limits. Without it the

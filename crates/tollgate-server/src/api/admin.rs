@@ -11,34 +11,23 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
-use tollgate_policy::Problems;
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
 use super::question::{Limits, Text, read_one, said};
 use super::{Api, Reply, body, not_found};
 use crate::listen::{Answering, Caller, Explain};
+use crate::metrics::Endpoint;
+use crate::reload::{Reader, ReloadError};
 
 /// The fewest bytes of a token.
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
-
-/// Reads the policies again: their revision, or what is wrong with the file.
-pub(crate) type Reload = Box<dyn Fn() -> Result<String, ReloadError> + Send + Sync>;
-
-/// Why policies were not read again.
-#[derive(Debug)]
-pub(crate) enum ReloadError {
-    /// There is no file: the demo policy.
-    NoFile,
-    /// What is wrong with it; the old ones count.
-    Problems(Box<Problems>),
-}
 
 /// The front for administrators.
 pub(crate) struct Admin {
     pub(crate) api: Arc<Api>,
     pub(crate) token: Option<String>,
-    pub(crate) reload: Reload,
+    pub(crate) reader: Reader,
 }
 
 /// Whose count.
@@ -81,6 +70,15 @@ impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
     async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+        let endpoint = Endpoint::of(request.uri().path());
+        let response = self.answered(request, caller).await;
+        self.api.metrics.requests().add(endpoint, response.status());
+        response
+    }
+}
+
+impl Admin {
+    async fn answered(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
         if !self.knows(request.headers()) {
             caller.has_said_all();
             let problem = Problem::new(
@@ -94,9 +92,7 @@ impl Answering for Admin {
         let answered: Answered<'_> = Box::pin(self.route(request, caller));
         answered.await.unwrap_or_else(|problem| problem.response())
     }
-}
 
-impl Admin {
     /// Whether a request may ask: compared by keyed hashes, so that time tells nothing.
     fn knows(&self, headers: &HeaderMap) -> bool {
         let Some(token) = &self.token else { return true };
@@ -175,16 +171,13 @@ impl Admin {
     }
 
     fn reload(&self) -> Result<Reply, Problem> {
-        match (self.reload)() {
-            Ok(revision) => Ok(json(&serde_json::json!({ "revision": revision }))),
+        match self.reader.read() {
+            Ok(read) => Ok(json(&serde_json::json!({ "revision": read.revision().to_string() }))),
             Err(ReloadError::NoFile) => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "these are the policies of the demo: there is no file to read again",
             )),
-            Err(ReloadError::Problems(problems)) => Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                format!("the old policies count on: {problems}"),
-            )),
+            Err(broken) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, broken.to_string())),
         }
     }
 }

@@ -5,7 +5,6 @@ mod auth;
 mod body;
 mod check;
 mod look;
-mod metrics;
 mod problem;
 mod query;
 mod question;
@@ -20,15 +19,15 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 
 use crate::listen::{Answering, Caller, Explain};
+use crate::metrics::{Endpoint, Metrics, Page};
 use check::{Checks, Do, json};
 use problem::Problem;
 use query::Query;
 
-pub(crate) use admin::{Admin, MIN_TOKEN_BYTES, ReloadError};
+pub(crate) use admin::{Admin, MIN_TOKEN_BYTES};
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
 pub(crate) use check::Checks as Questions;
-pub(crate) use metrics::Metrics;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
 /// A response of the service.
@@ -46,6 +45,7 @@ pub(crate) struct Api {
     pub(crate) checks: Checks,
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
+    pub(crate) page: Page,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
 }
@@ -54,7 +54,11 @@ impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
 
     async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
-        self.route(request, caller).await.unwrap_or_else(|problem| problem.response())
+        let endpoint = Endpoint::of(request.uri().path());
+        let answered = self.route(request, caller).await;
+        let response = answered.unwrap_or_else(|problem| problem.response());
+        self.metrics.requests().add(endpoint, response.status());
+        response
     }
 }
 
@@ -108,7 +112,7 @@ impl Api {
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
             "/readyz" => self.ready().await,
-            "/metrics" => self.metrics.respond(&self.checks.gate),
+            "/metrics" => Ok(self.page.respond(request.headers())),
             _ => Err(not_found(path)),
         }
     }

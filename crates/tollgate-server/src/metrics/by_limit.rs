@@ -1,0 +1,161 @@
+//! Decisions by the limit that binds: a table of counters that is read without a lock, and bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use tollgate_policy::{Authority, Counters, Outcome};
+
+use super::{BROUGHT, OTHER};
+
+/// How many pairs of a policy and a limit have counters of their own. A file has 20,000 policies at
+/// most, each with overrides; what comes later is counted together.
+pub(crate) const MAX_PAIRS: usize = 1_000;
+
+/// Of limits, by their identity.
+type OfPolicy = HashMap<String, Arc<Counters>, foldhash::fast::RandomState>;
+
+/// The pairs that have counters, as decisions read them.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    policies: HashMap<String, OfPolicy, foldhash::fast::RandomState>,
+    pairs: usize,
+}
+
+impl Table {
+    #[inline]
+    fn of(&self, policy: &str, limit: &str) -> Option<&Arc<Counters>> {
+        self.policies.get(policy)?.get(limit)
+    }
+}
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(super) struct ByLimit {
+    /// Replaced as a whole when a pair is new, which happens [`MAX_PAIRS`] times in a life. A lock
+    /// for readers would be written to by every decision of every thread.
+    table: ArcSwap<Table>,
+    /// Held while the table is replaced.
+    adding: Mutex<()>,
+    /// The pairs beyond the bound.
+    other: Counters,
+    /// Limits that callers brought: all of them together, since callers can think of any number.
+    brought: Counters,
+}
+
+impl ByLimit {
+    /// One more decision in which this limit binds; without a policy it is one that a caller
+    /// brought.
+    #[inline]
+    pub(super) fn add(
+        &self,
+        policy: Option<&str>,
+        limit: &str,
+        outcome: Outcome,
+        authority: Authority,
+    ) {
+        let Some(policy) = policy else { return self.brought.add(outcome, authority) };
+        let table = self.table.load();
+        match table.of(policy, limit) {
+            Some(counters) => counters.add(outcome, authority),
+            None if table.pairs >= MAX_PAIRS => self.other.add(outcome, authority),
+            None => match self.begin(policy, limit) {
+                Some(counters) => counters.add(outcome, authority),
+                None => self.other.add(outcome, authority),
+            },
+        }
+    }
+
+    /// Counters for a pair that has none yet; none where there is no room left.
+    #[cold]
+    fn begin(&self, policy: &str, limit: &str) -> Option<Arc<Counters>> {
+        let _adding = self.adding.lock();
+        let mut table = Table::clone(&self.table.load());
+        // Other threads may have been here first.
+        if let Some(counters) = table.of(policy, limit) {
+            return Some(Arc::clone(counters));
+        }
+        if table.pairs >= MAX_PAIRS {
+            return None;
+        }
+        let counters = Arc::<Counters>::default();
+        let limits = table.policies.entry(policy.to_owned()).or_default();
+        limits.insert(limit.to_owned(), Arc::clone(&counters));
+        table.pairs += 1;
+        self.table.store(Arc::new(table));
+        Some(counters)
+    }
+
+    /// Tells of each pair: policy, limit, counters.
+    pub(super) fn each<E>(
+        &self,
+        mut tell: impl FnMut(&str, &str, &Counters) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let table = self.table.load();
+        let mut pairs: Vec<(&str, &str, &Counters)> = table
+            .policies
+            .iter()
+            .flat_map(|(policy, limits)| {
+                limits.iter().map(move |(limit, counters)| (&**policy, &**limit, &**counters))
+            })
+            .collect();
+        // Pages that keep their order compress well, and people can read them.
+        pairs.sort_unstable_by_key(|(policy, limit, _)| (*policy, *limit));
+        for (policy, limit, counters) in pairs {
+            tell(policy, limit, counters)?;
+        }
+        tell(OTHER, OTHER, &self.other)?;
+        tell("", BROUGHT, &self.brought)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAID: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
+
+    fn told(counts: &ByLimit) -> Vec<(String, String, u64)> {
+        let mut told = Vec::new();
+        let _ = counts.each(|policy, limit, counters| {
+            told.push((policy.to_owned(), limit.to_owned(), counters.of(SAID.0, SAID.1)));
+            Ok::<(), ()>(())
+        });
+        told
+    }
+
+    #[test]
+    fn pairs_beyond_the_bound_are_one() {
+        let counts = ByLimit::default();
+        for round in 0..2 {
+            for number in 0..MAX_PAIRS + 500 {
+                let (policy, limit) = (format!("p{}", number / 3), format!("l{}", number % 3));
+                counts.add(Some(&policy), &limit, SAID.0, SAID.1);
+                counts.add(None, &format!("{round}-{number}"), SAID.0, SAID.1);
+            }
+        }
+        let told = told(&counts);
+        assert_eq!(told.len(), MAX_PAIRS + 2);
+        let [.., other, brought] = &told[..] else { panic!("{told:?}") };
+        assert_eq!(*other, (OTHER.to_owned(), OTHER.to_owned(), 1_000));
+        assert_eq!(*brought, (String::new(), BROUGHT.to_owned(), 3_000));
+        assert!(told[..MAX_PAIRS].iter().all(|(.., number)| *number == 2));
+        assert!(told[..MAX_PAIRS].is_sorted());
+    }
+
+    #[test]
+    fn threads_that_begin_a_pair_at_once_lose_nothing() {
+        let counts = ByLimit::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for number in 0..2_000 {
+                        counts.add(Some("p"), &format!("l{}", number % 100), SAID.0, SAID.1);
+                    }
+                });
+            }
+        });
+        assert_eq!(told(&counts).iter().map(|(.., number)| number).sum::<u64>(), 8_000);
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests by what was asked for and by the class of the answer's status.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use http::StatusCode;
+
+/// What requests ask for. A path that is none of these is `other`: a label with paths that clients
+/// think of would have no bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Endpoint {
+    Check,
+    Peek,
+    Refund,
+    Auth,
+    Policies,
+    Explain,
+    Openapi,
+    Index,
+    Healthz,
+    Readyz,
+    Metrics,
+    Inspect,
+    Reset,
+    Adjust,
+    Reload,
+    Other,
+}
+
+impl Endpoint {
+    const ALL: [Self; 16] = [
+        Self::Check,
+        Self::Peek,
+        Self::Refund,
+        Self::Auth,
+        Self::Policies,
+        Self::Explain,
+        Self::Openapi,
+        Self::Index,
+        Self::Healthz,
+        Self::Readyz,
+        Self::Metrics,
+        Self::Inspect,
+        Self::Reset,
+        Self::Adjust,
+        Self::Reload,
+        Self::Other,
+    ];
+
+    /// Its path, which is its label too.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Check => "/v1/check",
+            Self::Peek => "/v1/peek",
+            Self::Refund => "/v1/refund",
+            Self::Auth => "/v1/auth",
+            Self::Policies => "/v1/policies",
+            Self::Explain => "/v1/explain",
+            Self::Openapi => "/v1/openapi.yaml",
+            Self::Index => "/",
+            Self::Healthz => "/healthz",
+            Self::Readyz => "/readyz",
+            Self::Metrics => "/metrics",
+            Self::Inspect => "/v1/admin/inspect",
+            Self::Reset => "/v1/admin/reset",
+            Self::Adjust => "/v1/admin/adjust",
+            Self::Reload => "/v1/admin/reload",
+            Self::Other => super::OTHER,
+        }
+    }
+
+    /// What a path asks for.
+    pub(crate) fn of(path: &str) -> Self {
+        Self::ALL.into_iter().find(|endpoint| endpoint.path() == path).unwrap_or(Self::Other)
+    }
+}
+
+/// The classes of statuses; a service answers with no 1xx.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// The counters.
+#[derive(Debug, Default)]
+pub(crate) struct Requests([[AtomicU64; CLASSES.len()]; Endpoint::ALL.len()]);
+
+impl Requests {
+    /// One more that was answered.
+    #[inline]
+    pub(crate) fn add(&self, endpoint: Endpoint, status: StatusCode) {
+        let class = usize::from(status.as_u16() / 100).wrapping_sub(1);
+        if let Some(count) = self.0.get(endpoint as usize).and_then(|classes| classes.get(class)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All that is not 0: the path, the class, how many.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        Endpoint::ALL.into_iter().zip(&self.0).flat_map(|(endpoint, classes)| {
+            let counts = classes.iter().map(|count| count.load(Ordering::Relaxed));
+            CLASSES
+                .into_iter()
+                .zip(counts)
+                .filter(|(_, count)| *count > 0)
+                .map(move |(class, count)| (endpoint.path(), class, count))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_endpoint_has_its_place_and_the_rest_is_other() {
+        let requests = Requests::default();
+        for (place, endpoint) in Endpoint::ALL.into_iter().enumerate() {
+            assert_eq!(endpoint as usize, place);
+            assert_eq!(Endpoint::of(endpoint.path()), endpoint);
+            requests.add(endpoint, StatusCode::OK);
+        }
+        for path in ["", "/v1", "/v1/check/", "/v1/checks", "/user:42", "/v1/admin/user:42"] {
+            assert_eq!(Endpoint::of(path), Endpoint::Other, "{path}");
+        }
+        assert_eq!(requests.iter().count(), Endpoint::ALL.len());
+        requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
+        requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
+        assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 17);
+    }
+}

@@ -1,0 +1,104 @@
+//! How long decisions took, as a histogram that threads add to without a lock.
+//!
+//! Not the histogram of `prometheus-client`: that one is a lock around a search, and every decision
+//! of every thread would wait at it.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+/// Where buckets end, in nanoseconds: 1, 2 and 5 of each power of ten from 1 µs to 5 s. Memory
+/// answers at the one end, a store that is about to miss its deadline at the other.
+const ENDS_NS: [u64; 21] = [
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+];
+
+/// Durations, counted by bucket; the last bucket has no end.
+#[derive(Debug)]
+pub(super) struct Latency {
+    buckets: [AtomicU64; ENDS_NS.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Default for Latency {
+    fn default() -> Self {
+        Self {
+            buckets: [const { AtomicU64::new(0) }; ENDS_NS.len() + 1],
+            sum_ns: AtomicU64::new(0),
+        }
+    }
+}
+
+/// What was counted until now.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The end of each bucket in seconds, and how many fell into it alone.
+    pub(super) buckets: Vec<(f64, u64)>,
+    pub(super) count: u64,
+    pub(super) sum_seconds: f64,
+}
+
+impl Latency {
+    /// One more.
+    #[inline]
+    pub(super) fn add(&self, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let place = ENDS_NS.partition_point(|end| *end < nanos);
+        if let Some(bucket) = self.buckets.get(place) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// What was counted until now. The count is that of the buckets, so that the two agree also
+    /// while others add.
+    pub(super) fn seen(&self) -> Seen {
+        let ends = ENDS_NS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64());
+        let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
+        let buckets: Vec<(f64, u64)> = ends.chain([f64::INFINITY]).zip(counts).collect();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let sum_seconds = Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)).as_secs_f64();
+        Seen { buckets, count, sum_seconds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_falls_into_the_bucket_that_it_does_not_exceed() {
+        let latency = Latency::default();
+        let nanos = [0, 999, 1_000, 1_001, 49_999, 50_000, 50_001, 5_000_000_000, 5_000_000_001];
+        for nanos in nanos {
+            latency.add(Duration::from_nanos(nanos));
+        }
+        let seen = latency.seen();
+        let filled: Vec<(f64, u64)> =
+            seen.buckets.iter().copied().filter(|(_, count)| *count > 0).collect();
+        let inf = f64::INFINITY;
+        assert_eq!(filled, [(1e-6, 3), (2e-6, 1), (5e-5, 2), (1e-4, 1), (5.0, 1), (inf, 1)]);
+        assert_eq!((seen.count, seen.buckets.len()), (9, 22));
+        let sum = Duration::from_nanos(nanos.iter().sum()).as_secs_f64();
+        assert!((seen.sum_seconds - sum).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,311 @@
+//! The page itself: what is counted, read when somebody asks.
+
+use core::fmt;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, VARY};
+use http::{HeaderMap, Response, StatusCode};
+use http_body_util::Full;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use tollgate_policy::{Authority, Counters, Gate, Outcome};
+use tollgate_redis::BreakerState;
+
+use super::latency::Latency;
+use super::{Metrics, OTHER, Reloaded, text};
+use crate::listen::{Closed, Registry as Connections};
+use crate::store::AnyStore;
+
+/// How many policies have series of their own; the others are one. A file has 20,000 at most.
+const MAX_POLICIES: usize = 1_000;
+
+/// Writes the page.
+#[derive(Debug)]
+pub(crate) struct Page(Registry);
+
+impl Page {
+    pub(crate) fn new(
+        metrics: Metrics,
+        gate: Gate<AnyStore>,
+        connections: Arc<Connections>,
+    ) -> Self {
+        let named = Mutex::default();
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Numbers { metrics, gate, connections, named }));
+        Self(registry)
+    }
+
+    /// The page, in the format that these headers ask for.
+    pub(crate) fn respond(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+        let mut page = String::new();
+        let written = prometheus_client::encoding::text::encode(&mut page, &self.0);
+        let mut response = Response::new(Full::default());
+        if written.is_err() {
+            // Half a page would look as if counters had gone back.
+            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+            return response;
+        }
+        let mut wanted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        let kind = if wanted.any(|types| types.contains(text::OPEN_TYPE)) {
+            text::OPEN
+        } else {
+            page = text::plain(&page);
+            text::PLAIN
+        };
+        *response.body_mut() = Full::new(Bytes::from(page));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(VARY, HeaderValue::from_static("accept"));
+        response
+    }
+}
+
+/// Where the numbers are.
+#[derive(Debug)]
+struct Numbers {
+    metrics: Metrics,
+    gate: Gate<AnyStore>,
+    connections: Arc<Connections>,
+    /// The policies that have series of their own. Once there they stay: one that moved would make
+    /// two counters jump.
+    named: Mutex<BTreeSet<String>>,
+}
+
+/// One family of the page.
+struct Family<'e>(MetricEncoder<'e>);
+
+/// One label.
+type Label<'l> = (&'static str, &'l str);
+
+impl Family<'_> {
+    fn count<const N: usize>(&mut self, labels: [Label<'_>; N], count: u64) -> fmt::Result {
+        if N == 0 {
+            return self.0.encode_counter::<NoLabelSet, _, f64>(&count, None);
+        }
+        self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)
+    }
+
+    /// All that is not 0 of some counters, after labels of theirs; `always` is told also when it
+    /// is 0, so that its first increase is seen as one.
+    fn counters<const N: usize>(
+        &mut self,
+        labels: [Label<'_>; N],
+        counters: &Counters,
+        always: &[(Outcome, Authority)],
+    ) -> fmt::Result {
+        for outcome in Outcome::ALL {
+            for authority in Authority::ALL {
+                let count = counters.of(outcome, authority);
+                if count > 0 || always.contains(&(outcome, authority)) {
+                    let said = [("outcome", outcome.name()), ("authority", authority.name())];
+                    let labels = (labels, said);
+                    let mut family = self.0.encode_family(&labels)?;
+                    family.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn histogram(&mut self, labels: [Label<'_>; 1], latency: &Latency) -> fmt::Result {
+        let seen = latency.seen();
+        let mut family = self.0.encode_family(&labels)?;
+        family.encode_histogram::<NoLabelSet>(seen.sum_seconds, seen.count, &seen.buckets, None)
+    }
+}
+
+/// Begins a family.
+fn family<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    (name, help): (&'e str, &str),
+    unit: Option<&'e Unit>,
+    kind: MetricType,
+) -> Result<Family<'e>, fmt::Error> {
+    encoder.encode_descriptor(name, help, unit, kind).map(Family)
+}
+
+fn counter<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    name: &'e str,
+    help: &str,
+) -> Result<Family<'e>, fmt::Error> {
+    family(encoder, (name, help), None, MetricType::Counter)
+}
+
+fn gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    unit: Option<&Unit>,
+    value: u64,
+) -> fmt::Result {
+    family(encoder, (name, help), unit, MetricType::Gauge)?.0.encode_gauge(&value)
+}
+
+fn info(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help): (&str, &str),
+    label: Label<'_>,
+) -> fmt::Result {
+    family(encoder, (name, help), None, MetricType::Info)?.0.encode_info(&[label])
+}
+
+impl Collector for Numbers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let encoder = &mut encoder;
+        self.decisions(encoder)?;
+        self.durations(encoder)?;
+        self.policies(encoder)?;
+        self.store(encoder)?;
+        self.front(encoder)?;
+        self.process(encoder)
+    }
+}
+
+/// What is told from the start on of what was met once.
+const USUAL: [(Outcome, Authority); 2] =
+    [(Outcome::Allowed, Authority::Store), (Outcome::Denied, Authority::Store)];
+
+/// The same of a policy that is only in shadow.
+const USUAL_IN_SHADOW: [(Outcome, Authority); 2] =
+    [(Outcome::Allowed, Authority::Shadow), (Outcome::Denied, Authority::Shadow)];
+
+impl Numbers {
+    fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Decisions by policy, what became of its part, and who said so.";
+        let mut decisions = counter(encoder, "tollgate_decisions", help)?;
+        let mut named = self.named.lock();
+        let other = Counters::default();
+        for (policy, counters) in self.gate.counters() {
+            if !named.contains(&policy) {
+                if counters.iter().next().is_none() {
+                    continue;
+                }
+                if named.len() >= MAX_POLICIES || policy == OTHER {
+                    other.add_all(&counters);
+                    continue;
+                }
+                named.insert(policy.clone());
+            }
+            // A policy that is only in shadow has no zeros as one that is enforced.
+            let shadow =
+                |(_, authority, _): (Outcome, Authority, u64)| authority == Authority::Shadow;
+            let always: &[_] = match counters.iter().all(shadow) {
+                true => &USUAL_IN_SHADOW,
+                false => &USUAL,
+            };
+            decisions.counters([("policy", &policy)], &counters, always)?;
+        }
+        decisions.counters([("policy", OTHER)], &other, &[])?;
+        drop(named);
+
+        let help = "Decisions about requests that no policy applied to.";
+        let mut unmatched = counter(encoder, "tollgate_unmatched_decisions", help)?;
+        let always = [(Outcome::NoPolicy, Authority::Policy)];
+        unmatched.counters([], self.gate.counters_of_unmatched(), &always)?;
+
+        let help = "Decisions under limits that callers brought.";
+        let mut brought = counter(encoder, "tollgate_brought_decisions", help)?;
+        brought.counters([], self.gate.counters_of_limits(), &USUAL)?;
+
+        let help = "Decisions of the store by the limit that binds.";
+        let mut limits = counter(encoder, "tollgate_limit_decisions", help)?;
+        self.metrics.0.limits.each(|policy, limit, counters| {
+            limits.counters([("policy", policy), ("limit", limit)], counters, &[])
+        })
+    }
+
+    fn durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let name = "tollgate_decision_duration";
+        let help = "How long decisions took for which the store was asked, by who gave them.";
+        let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+        let mut durations = family(encoder, (name, help), unit, kind)?;
+        let authority = |authority: Authority| [("authority", authority.name())];
+        durations.histogram(authority(Authority::Store), &self.metrics.0.store)?;
+        durations.histogram(authority(Authority::FailureRule), &self.metrics.0.failure_rule)
+    }
+
+    fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "The policies that count now: how often they were replaced, and their hash.";
+        let revision = self.gate.revision().to_string();
+        info(encoder, ("tollgate_revision", help), ("revision", &revision))?;
+        let number = self.gate.policies().policies().len();
+        let help = "How many policies count now.";
+        gauge(encoder, ("tollgate_policies", help), None, number as u64)?;
+
+        let help = "How often the policies were read again, by what came of it.";
+        let mut family = counter(encoder, "tollgate_reloads", help)?;
+        let reloads = self.metrics.reloads();
+        for result in Reloaded::ALL {
+            family.count([("result", result.name())], reloads.of(result))?;
+        }
+        let help = "1 unless the newest reading of the policies failed, so that old ones count on.";
+        let sound = !reloads.broken.load(core::sync::atomic::Ordering::Relaxed);
+        gauge(encoder, ("tollgate_last_reload_successful", help), None, u64::from(sound))
+    }
+
+    fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let store = self.gate.store();
+        let help = "Where counts live.";
+        info(encoder, ("tollgate_store", help), ("kind", store.kind()))?;
+        match store {
+            AnyStore::Memory(store) => {
+                let help = "Subjects that have an entry of their own in memory.";
+                let subjects = store.subjects() as u64;
+                gauge(encoder, ("tollgate_memory_subjects", help), None, subjects)?;
+                let help = "What the memory store holds.";
+                let bytes = store.bytes() as u64;
+                gauge(encoder, ("tollgate_memory", help), Some(&Unit::Bytes), bytes)
+            }
+            AnyStore::Redis(store) => {
+                let help = "The circuit breaker: 0 closed, 1 open, 2 half-open.";
+                let state = match store.breaker() {
+                    BreakerState::Closed => 0,
+                    BreakerState::HalfOpen => 2,
+                    _ => 1,
+                };
+                gauge(encoder, ("tollgate_redis_breaker_state", help), None, state)?;
+                let help = "Scripts that were loaded into the server.";
+                counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())
+            }
+            AnyStore::Sqlite(_) => Ok(()),
+        }
+    }
+
+    fn front(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Connections that are open.";
+        let open = self.connections.open() as u64;
+        gauge(encoder, ("tollgate_connections", help), None, open)?;
+        let help = "Connections that came.";
+        let accepted = self.connections.accepted();
+        counter(encoder, "tollgate_connections_accepted", help)?.count([], accepted)?;
+        let help = "Connections that the service closed, by why.";
+        let mut closed = counter(encoder, "tollgate_connections_closed", help)?;
+        for why in Closed::ALL {
+            closed.count([("reason", why.name())], self.connections.closed(why))?;
+        }
+        let help = "Requests that were answered, by endpoint and class of status.";
+        let mut requests = counter(encoder, "tollgate_http_requests", help)?;
+        for (endpoint, status, count) in self.metrics.requests().iter() {
+            requests.count([("endpoint", endpoint), ("status", status)], count)?;
+        }
+        Ok(())
+    }
+
+    fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "When the service started, in seconds since 1970.";
+        let started = self.metrics.0.started.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (name, unit) = ("process_start_time", Some(&Unit::Seconds));
+        family(encoder, (name, help), unit, MetricType::Gauge)?
+            .0
+            .encode_gauge(&started.as_secs_f64())?;
+        let help = "What was built.";
+        info(encoder, ("tollgate_build", help), ("version", env!("CARGO_PKG_VERSION")))
+    }
+}
