@@ -5,6 +5,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod api;
+mod denials;
 pub mod json;
 mod listen;
 mod metrics;
@@ -15,6 +16,7 @@ mod store;
 mod tls;
 
 pub use api::{AuthOptions, Forwarded};
+pub use denials::{Denials, Subjects};
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
 pub use reload::{ReloadError, Reread};

@@ -10,7 +10,7 @@ use tollgate::Strategy;
 
 mod serve;
 
-pub(crate) use serve::{Family, LogForm, Serve};
+pub(crate) use serve::{Family, LogDenials, LogForm, Serve};
 
 /// Exact rate limiting, from a shell.
 ///

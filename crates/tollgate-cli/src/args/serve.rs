@@ -79,6 +79,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) grace: String,
 
+    /// How subjects are written in the log of denials, which has at most ten lines a second. Hashes
+    /// are keyed with TOLLGATE_KEY_SECRET when it is set
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = LogDenials::Hashed)]
+    pub(crate) log_denials: LogDenials,
+
     /// How logs are written, to stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,
@@ -104,4 +109,15 @@ pub(crate) enum LogForm {
     Text,
     /// One JSON object a line
     Json,
+}
+
+/// How denials are logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum LogDenials {
+    /// Subjects as keyed hashes
+    Hashed,
+    /// Subjects as they are: personal data
+    Plain,
+    /// Not at all
+    Off,
 }

@@ -8,11 +8,12 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Watcher};
 use tollgate_server::{
-    Address, AnyStore, AuthOptions, Bounds, Forwarded, Options, ReloadError, Reread, Server, Tls,
+    Address, AnyStore, AuthOptions, Bounds, Denials, Forwarded, Metrics, Options, ReloadError,
+    Reread, Server, Subjects, Tls,
 };
 use tollgate_tower::identity::{AddressHeader, Networks};
 
-use crate::args::{Family, LogForm, Serve};
+use crate::args::{Family, LogDenials, LogForm, Serve};
 use crate::input::wait;
 use crate::show::{Output, duration};
 use crate::store::of_service;
@@ -111,6 +112,15 @@ fn options(args: &Serve) -> Result<Options> {
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
     options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
     options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
+    let subjects = match args.log_denials {
+        LogDenials::Hashed => Some(Subjects::Hashed),
+        LogDenials::Plain => Some(Subjects::Plain),
+        LogDenials::Off => None,
+    };
+    if let Some(subjects) = subjects {
+        let denials = Denials::new(subjects, options.key_secret.as_deref())?;
+        options.metrics = Metrics::with_log(denials);
+    }
     options.config.clone_from(&args.config);
     options.auth = auth(args)?;
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));

@@ -246,6 +246,43 @@ fn logs_are_lines_or_json() {
     assert!(lines.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()));
 }
 
+#[test]
+fn denials_are_logged_with_hashed_subjects_and_a_flood_is_not() {
+    let place = Place::new();
+    for (how, plain) in [(None, false), (Some("plain"), true), (Some("off"), false)] {
+        let mut args = vec!["--log", "json"];
+        args.extend(how.iter().flat_map(|how| ["--log-denials", how]));
+        let serving = Serving::start(&place, &args);
+        let mut client = serving.client();
+        for _ in 0..500 {
+            client.check(r#"{"subject": "user:ann", "limit": "1/h"}"#).unwrap();
+            client.check(r#"{"fields": {"ip": "192.0.2.7"}}"#).unwrap();
+        }
+        serving.signal(Signal::TERM);
+        let (_, log) = serving.ended();
+        let lines: Vec<Value> =
+            log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let denied: Vec<&Value> = lines.iter().filter(|line| line["message"] == "denied").collect();
+        if how == Some("off") {
+            assert!(denied.is_empty(), "{log}");
+            continue;
+        }
+        // Ten at once, and ten more for each second that it took.
+        assert!((10..500).contains(&denied.len()), "{}", denied.len());
+        assert_eq!(log.contains("user:ann"), plain, "{log}");
+        assert_eq!(log.contains("192.0.2.7"), plain, "{log}");
+        let first = denied[0];
+        assert_eq!(first["outcome"], "denied");
+        assert_eq!(first["limit"], "sliding_log/1h");
+        let subject = first["subject"].as_str().unwrap();
+        assert!(plain || subject.len() == 16 && subject.bytes().all(|b| b.is_ascii_hexdigit()));
+        // The same subject is the same word, another one another.
+        let words: std::collections::BTreeSet<&str> =
+            denied.iter().map(|line| line["subject"].as_str().unwrap()).collect();
+        assert!(words.len() <= 2, "{words:?}");
+    }
+}
+
 /// Clients that ask until they are told to stop or the service is gone; how many charges were
 /// acknowledged to all of them.
 struct Load {

@@ -496,8 +496,9 @@ impl<S: Store> Inner<S> {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);
+        let subject = binding.as_ref().map(tollgate::Report::subject);
         let policy = place.and_then(|place| Some(live.policies.policy(place)?.name.as_str()));
-        observer.observe(&Event { policy, limit, outcome, authority, duration, decides });
+        observer.observe(&Event { policy, limit, subject, outcome, authority, duration, decides });
     }
 }
 

@@ -11,8 +11,7 @@ use tollgate::Limit;
 
 use super::answer::{Authority, Outcome};
 
-/// One policy's part in one answer. No subject is in it: those are personal data, and a metric
-/// with a label for each would have no bound.
+/// One policy's part in one answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'e> {
@@ -20,6 +19,9 @@ pub struct Event<'e> {
     pub policy: Option<&'e str>,
     /// The limit that binds, when it is this policy's.
     pub limit: Option<&'e Limit>,
+    /// Whose count it is, with the limit. It is personal data: for a log that hashes it. In a
+    /// metric a label for each would have no bound.
+    pub subject: Option<&'e str>,
     /// What became of it.
     pub outcome: Outcome,
     /// Who says so.

@@ -17,6 +17,7 @@ use std::time::SystemTime;
 use tollgate::ParseError;
 use tollgate_policy::{Authority, Event, Gate, Observer, Policies};
 
+use crate::denials::Denials;
 use crate::store::AnyStore;
 use by_limit::ByLimit;
 use latency::Latency;
@@ -45,6 +46,7 @@ struct Inner {
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
+    denials: Option<Denials>,
 }
 
 impl Default for Inner {
@@ -56,6 +58,7 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
+            denials: None,
         }
     }
 }
@@ -65,6 +68,12 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, and denials are written into a log.
+    #[must_use]
+    pub fn with_log(denials: Denials) -> Self {
+        Self(Arc::new(Inner { denials: Some(denials), ..Inner::default() }))
     }
 
     /// A gate whose decisions are counted here by limit and by the time that they took. Those of
@@ -98,6 +107,9 @@ impl Observer for Metrics {
         }
         if let Some(limit) = event.limit {
             self.0.limits.add(event.policy, limit.identity(), event.outcome, event.authority);
+        }
+        if let Some(denials) = &self.0.denials {
+            denials.observe(event);
         }
     }
 }
