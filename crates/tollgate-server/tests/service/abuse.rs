@@ -25,6 +25,14 @@ async fn hasty() -> Service {
     .await
 }
 
+/// How many connections the service has closed for this reason, by its own word.
+async fn closed(service: &Service, reason: &str) -> u64 {
+    let page = service.client().await.get("/metrics").await.text;
+    let name = format!("tollgate_connections_closed_total{{reason=\"{reason}\"}} ");
+    let line = page.lines().find_map(|line| line.strip_prefix(&name));
+    line.unwrap_or_else(|| panic!("no {name}: {page}")).parse().unwrap()
+}
+
 /// Sends this and waits until the service closes: what it said.
 async fn until_closed(address: SocketAddr, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -114,21 +122,25 @@ async fn what_is_no_http_is_told_so() {
 #[tokio::test]
 async fn whoever_is_slow_is_closed_and_the_others_are_served() {
     let service = hasty().await;
-    for slow in [
+    for (slow, reason) in [
         // Nothing at all.
-        "",
+        ("", "idle"),
         // Half of a head.
-        "GET / HTTP/1.1\r\nhost: a\r\n",
+        ("GET / HTTP/1.1\r\nhost: a\r\n", "head"),
         // Half of a body.
-        "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{\"subject\":",
+        ("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{\"subject\":", "body"),
         // Half of a body in chunks.
-        "POST /v1/check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"sub",
-        // Half of a second head.
-        "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\nGET /heal",
+        (
+            "POST /v1/check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"sub",
+            "body",
+        ),
+        // Half of a second head, which came with the first.
+        ("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\nGET /heal", "idle"),
     ] {
+        let before = closed(&service, reason).await;
         let mut stream = TcpStream::connect(service.address).await.unwrap();
         stream.write_all(slow.as_bytes()).await.unwrap();
-        let (closed, mut served) = (
+        let (ended, mut served) = (
             tokio::spawn(async move {
                 let mut said = Vec::new();
                 timeout(LONG, stream.read_to_end(&mut said)).await.expect("it hangs").ok();
@@ -136,14 +148,15 @@ async fn whoever_is_slow_is_closed_and_the_others_are_served() {
             }),
             0,
         );
-        while !closed.is_finished() {
+        while !ended.is_finished() {
             let reply = service.client().await.get("/healthz").await;
             assert_eq!(reply.status.as_u16(), 200);
             served += 1;
         }
         assert!(served > 0);
+        assert!(closed(&service, reason).await > before, "{slow:?} was not closed as {reason}");
         // Who had asked something has the answer.
-        let said = closed.await.unwrap();
+        let said = ended.await.unwrap();
         assert_eq!(said.starts_with("HTTP/1.1 200"), slow.starts_with("GET /healthz"), "{said}");
     }
 }
@@ -184,7 +197,7 @@ async fn a_client_that_does_not_read_is_closed() {
     let mut said = Vec::new();
     let read = timeout(LONG, stream.read_to_end(&mut said)).await.expect("it hangs");
     let _ = read;
-    assert_eq!(service.client().await.get("/healthz").await.status.as_u16(), 200);
+    assert_eq!(closed(&service, "write").await, 1);
 }
 
 #[tokio::test]
