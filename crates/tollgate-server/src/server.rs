@@ -17,11 +17,14 @@ use tollgate_tower::identity::{Hashing, Remark};
 use crate::api::{
     Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts,
 };
-use crate::listen::{Address, Bound, Bounds, Door, Registry, serve};
+use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
 use crate::reload::{Reader, ReloadError, Reread};
 use crate::store::AnyStore;
 use crate::tls::{Tls, TlsError};
+
+/// How many connections administrators have at once.
+const ADMIN_CONNECTIONS: usize = 64;
 
 /// How a service is set up.
 #[derive(Clone, Debug)]
@@ -113,7 +116,8 @@ pub struct Stopping {
 /// A service that serves.
 pub struct Server {
     api: Arc<Api>,
-    registry: Arc<Registry>,
+    /// The connections of clients, and those of administrators.
+    registries: [Arc<Registry>; 2],
     reader: Reader,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
@@ -151,11 +155,14 @@ impl Server {
         let auth = Auth::new(gate.clone(), options.auth.clone(), hashing, told)?;
         let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let receipts = receipts(options.receipt_key.as_deref())?;
-        let registry = Registry::new(options.bounds);
+        // A place of their own: however many clients there are, an administrator gets in.
+        let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
+        let registries = [Registry::new(options.bounds), Registry::new(bounds)];
+        let [registry, admin_registry] = &registries;
         let api = Arc::new(Api {
             checks: Questions::new(gate.clone(), receipts),
             auth,
-            page: Page::new(options.metrics.clone(), gate.clone(), Arc::clone(&registry)),
+            page: Page::new(options.metrics.clone(), gate.clone(), registries.clone()),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
@@ -163,10 +170,10 @@ impl Server {
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
         for address in &options.listen {
-            bound.push(bind(address).await?);
+            bound.push(bind(address, Access::Everybody).await?);
         }
         let admin = match &options.admin {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => Some(bind(address, Access::Owner).await?),
             None => None,
         };
         let said = |bound: &Bound, asked: &Address| bound.address().unwrap_or(asked.clone());
@@ -176,13 +183,14 @@ impl Server {
 
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
-        tasks.spawn(Arc::clone(&registry).watch());
+        tasks.spawn(Arc::clone(registry).watch());
+        tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
             tasks.spawn(serve(
                 bound,
                 Door {
                     answering: Arc::clone(&api),
-                    registry: Arc::clone(&registry),
+                    registry: Arc::clone(registry),
                     tls: tls.clone(),
                     ending: ended.clone(),
                 },
@@ -197,15 +205,16 @@ impl Server {
                         token: options.admin_token,
                         reader: reader.clone(),
                     }),
-                    registry: Arc::clone(&registry),
-                    tls: None,
+                    registry: Arc::clone(admin_registry),
+                    // A token does not go over a network in the clear, where that can be helped.
+                    tls: tls.filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
                     ending: ended,
                 },
             ));
         }
         let (linger, grace) = (options.linger, options.grace);
         let admin = admin_address;
-        Ok(Self { api, registry, reader, ending, tasks, addresses, admin, linger, grace })
+        Ok(Self { api, registries, reader, ending, tasks, addresses, admin, linger, grace })
     }
 
     /// Where it listens for clients, with the ports that the system chose.
@@ -247,10 +256,11 @@ impl Server {
         self.api.open.store(false, Ordering::Relaxed);
         tokio::time::sleep(self.linger).await;
         self.ending.send_replace(true);
-        let emptied = tokio::time::timeout(self.grace, self.registry.emptied()).await;
-        let cut = match emptied {
-            Ok(()) => 0,
-            Err(_) => self.registry.end_all(),
+        let [clients, administrators] = &self.registries;
+        let emptied = async { tokio::join!(clients.emptied(), administrators.emptied()) };
+        let cut = match tokio::time::timeout(self.grace, emptied).await {
+            Ok(_) => 0,
+            Err(_) => clients.end_all() + administrators.end_all(),
         };
         self.tasks.shutdown().await;
         Stopping { took: began.elapsed(), cut }
@@ -288,8 +298,8 @@ fn check(options: &Options) -> Result<(), StartError> {
     }
 }
 
-async fn bind(address: &Address) -> Result<Bound, StartError> {
-    let taken = address.bind().await;
+async fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {
+    let taken = address.bind(access).await;
     taken.map_err(|source| StartError::Bind { address: address.clone(), source })
 }
 

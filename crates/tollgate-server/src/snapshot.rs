@@ -52,9 +52,14 @@ pub fn restore(path: &Path) -> Result<(MemoryStore, Option<Restored>), SnapshotF
 pub fn save(store: &MemoryStore, path: &Path) -> Result<Saved, SnapshotFileError> {
     let beside = self::beside(path);
     let written = || -> Result<Saved, Why> {
-        // Subjects are personal data: nobody else reads them.
+        // Subjects are personal data: nobody else reads them. A file that is there already may be
+        // another's, or a link to another's.
+        match fs::remove_file(&beside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         let mut options = File::options();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.write(true).create_new(true).mode(0o600);
         let file = options.open(&beside)?;
         let saved = store.save(&file)?;
         file.sync_all()?;

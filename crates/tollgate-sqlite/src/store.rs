@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use futures_channel::oneshot;
 use tollgate::engine::Outcome;
@@ -199,19 +200,27 @@ struct Owned {
     cost: u64,
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
+    /// The deadline is that of the caller, who waits for its turn too.
+    handed_over: Instant,
 }
 
 impl Owned {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
         let Question { cost, mode, deadline, .. } = *question;
-        Self { parts: parts.collect(), cost, mode, deadline }
+        Self { parts: parts.collect(), cost, mode, deadline, handed_over: Instant::now() }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode);
-        question.deadline = self.deadline;
+        question.deadline = self.deadline.map(|all| all.saturating_sub(self.handed_over.elapsed()));
+        if question.deadline.is_some_and(|left| left.is_zero()) {
+            return Err(StoreError::transient(
+                "the deadline was over before this question's turn came: nothing was charged. Others \
+                 wait for the lock of the file",
+            ));
+        }
         session.check(&question)
     }
 }

@@ -7,7 +7,8 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
 use rusqlite::Connection;
@@ -344,4 +345,38 @@ fn a_check_that_fails_halfway_charges_nobody_and_leaves_nothing_behind() {
     assert!(!allowed(&kit.limiter("1/d via gcra"), "ann"));
     let held = block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
     assert_eq!(held.written_under, "1/h via sliding_log");
+}
+
+#[test]
+fn a_deadline_counts_from_the_question_and_not_from_its_turn() {
+    const DEADLINE: Duration = Duration::from_millis(100);
+    const ASKERS: u32 = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("counts.db");
+    let store = SqliteStore::open(path.to_str().unwrap()).unwrap();
+    let limiter = Limiter::new("1000/h via gcra".parse().unwrap(), store);
+    block_on(limiter.check("first")).unwrap();
+    // Another process that holds the lock for as long as the questions may wait.
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for asker in 0..ASKERS {
+            let limiter = &limiter;
+            scope.spawn(move || {
+                let subject = format!("user:{asker}");
+                let error = block_on(limiter.check_within(DEADLINE, &subject)).unwrap_err();
+                assert!(error.is_transient(), "{error}");
+            });
+        }
+    });
+    // One after the other they would take as many deadlines as there are of them.
+    let took = began.elapsed();
+    assert!(took < DEADLINE * ASKERS / 4, "{took:?}");
+    other.execute_batch("ROLLBACK").unwrap();
+    // Nothing was charged by any of them.
+    for asker in 0..ASKERS {
+        let peek = block_on(limiter.peek(format!("user:{asker}"))).unwrap();
+        assert_eq!(peek.remaining(), 1_000);
+    }
 }

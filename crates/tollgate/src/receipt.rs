@@ -15,9 +15,12 @@ use crate::time::Time;
 /// What the text begins with: the version of the form.
 const VERSION: &str = "tgr1";
 
+/// What stands before the shard: a line that is no subject, no policy and no limits.
+const SHARD: &str = "\n%\n";
+
 /// Several lines: the version; the store, the number, the cost and the time; then for each charge
 /// its subject, its policy (or nothing), its limits and their times; last, when there is one, a
-/// line `shard` and the shard as it is.
+/// line `%` and the shard as it is.
 ///
 /// Who can write such a text can give back what was never charged: a receipt that has been out of
 /// reach is to be signed and checked by whoever lets it go.
@@ -41,7 +44,7 @@ impl fmt::Display for Receipt {
             }
         }
         match shard {
-            Some(shard) => write!(f, "\nshard\n{shard}"),
+            Some(shard) => write!(f, "{SHARD}{shard}"),
             None => Ok(()),
         }
     }
@@ -51,7 +54,7 @@ impl FromStr for Receipt {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let (body, shard) = match text.split_once("\nshard\n") {
+        let (body, shard) = match text.split_once(SHARD) {
             Some((body, shard)) => (body, Some(shard.to_owned())),
             None => (text, None),
         };
@@ -112,7 +115,7 @@ mod tests {
         let limiter = Limiter::memory("5/h, api: 7/m via gcra".parse().unwrap());
         let own: LimitSet = "9/h".parse().unwrap();
         let own = own.in_policy("p-1").unwrap();
-        let ask = Ask::new("user:a,b%\n").cost(2).and_under("ip:::1", &own).shard("x\nshard\ny");
+        let ask = Ask::new("user:a,b%\n").cost(2).and_under("ip:::1", &own).shard("x\n%\ny");
         limiter.check_now(ask).unwrap().receipt().unwrap()
     }
 
@@ -125,12 +128,21 @@ mod tests {
         assert_eq!(policies, [None, Some("p-1")]);
         let plain = Receipt { shard: None, ..receipt };
         assert_eq!(plain.to_string().parse::<Receipt>().unwrap(), plain);
+        // Whatever a subject and a policy are named.
+        let limiter = Limiter::memory("5/h".parse().unwrap());
+        let own: LimitSet = "9/h".parse().unwrap();
+        let own = own.in_policy("shard").unwrap();
+        for subject in ["shard", "%", "tgr1"] {
+            let ask = Ask::new(subject).and_under("shard", &own);
+            let receipt = limiter.check_now(ask).unwrap().receipt().unwrap();
+            assert_eq!(receipt.to_string().parse::<Receipt>().unwrap(), receipt);
+        }
     }
 
     #[test]
     fn what_is_damaged_is_no_receipt() {
         let whole = receipt().to_string();
-        let body = whole.split_once("\nshard\n").unwrap().0;
+        let body = whole.split_once(SHARD).unwrap().0;
         for end in (0..body.len()).filter(|end| body.is_char_boundary(*end)) {
             // A time that lost its last digits is a number still: a signature is what tells.
             let cut = &body[..end];

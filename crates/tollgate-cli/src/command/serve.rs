@@ -77,14 +77,12 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
         stopping = server.end() => stopping,
         () = signals.end() => {
             tracing::warn!(target: "tollgate", "ended at once, by a second signal");
+            save(gate.store(), args)?;
             return Ok(130);
         }
     };
     // After the last answer: what was charged is in it.
-    if let (AnyStore::Memory(store), Some(path)) = (gate.store(), &args.snapshot) {
-        let saved = tollgate_server::snapshot::save(store, path)?;
-        tracing::info!(target: "tollgate", "{} counts in {}", saved.subjects, path.display());
-    }
+    save(gate.store(), args)?;
     tracing::info!(
         target: "tollgate",
         cut = stopping.cut,
@@ -92,6 +90,15 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
         duration(Duration::from_millis(u64::try_from(stopping.took.as_millis())?))
     );
     Ok(0)
+}
+
+/// Keeps the counts of memory, where that is wanted.
+fn save(store: &AnyStore, args: &Serve) -> Result<()> {
+    if let (AnyStore::Memory(store), Some(path)) = (store, &args.snapshot) {
+        let saved = tollgate_server::snapshot::save(store, path)?;
+        tracing::info!(target: "tollgate", "{} counts in {}", saved.subjects, path.display());
+    }
+    Ok(())
 }
 
 /// Where a supervisor waits to be told; without one nothing happens.

@@ -5,7 +5,7 @@ use core::pin::Pin;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use http::header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ use super::{Api, Reply, body, not_found};
 use crate::listen::{Answering, Caller, Explain};
 use crate::metrics::Endpoint;
 use crate::reload::{Reader, ReloadError};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The fewest bytes of a token.
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
@@ -70,6 +72,13 @@ impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
     async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+        // A page in a browser of this machine can send questions to loopback, and a browser says
+        // that it was a page. Nobody else sends these headers.
+        if [ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name)) {
+            caller.has_said_all();
+            let detail = "administrators do not ask from web pages";
+            return Problem::new(StatusCode::FORBIDDEN, detail).response();
+        }
         let endpoint = Endpoint::of(request.uri().path());
         let response = self.answered(request, caller).await;
         self.api.metrics.requests().add(endpoint, response.status());

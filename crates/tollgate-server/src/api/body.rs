@@ -17,8 +17,8 @@ pub(crate) async fn whole(
     caller: &Caller<'_>,
 ) -> Result<Bytes, Problem> {
     let body = read(request.into_body()).await;
-    if body.as_ref().is_err_and(|problem| problem.status() == StatusCode::PAYLOAD_TOO_LARGE) {
-        caller.is_cut_short();
+    if body.is_ok() {
+        caller.is_read();
     }
     caller.has_said_all();
     body

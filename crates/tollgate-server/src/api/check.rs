@@ -1,6 +1,8 @@
 //! `/v1/check` and `/v1/peek`: questions by policies and under limits that the caller brings.
 
+use core::time::Duration;
 use std::collections::HashMap;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
@@ -14,12 +16,18 @@ use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 
 use super::problem::Problem;
 use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
-use super::receipts::Receipts;
+use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
 use crate::json::AnswerJson;
 use crate::store::AnyStore;
 
 /// What an answer over one limit has, and more: it is written without growing.
 const USUAL_BYTES: usize = 768;
+
+/// How many limits the items of one batch have together: each is told in the answer.
+const MAX_BATCH_LIMITS: usize = 1_024;
+
+/// How long a batch may take: whoever waits for it waits for all.
+const BATCH_TIME: Duration = Duration::from_secs(1);
 
 /// How many texts of limits are kept as they were read.
 const KEPT_LIMITS: usize = 10_000;
@@ -86,14 +94,29 @@ impl Checks {
             Problem { problem: Problem },
         }
         let mut answers: Vec<Result<(Answer, bool), Problem>> = Vec::with_capacity(items.len());
+        let (began, mut limits) = (Instant::now(), 0);
         for (place, item) in items.iter().enumerate() {
             let answer = async {
+                if began.elapsed() > BATCH_TIME {
+                    return Err(Problem::new(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        format!("the items before took {BATCH_TIME:?}: this one was not asked"),
+                    ));
+                }
+                if limits > MAX_BATCH_LIMITS {
+                    return Err(Problem::bad(format!(
+                        "the items before have {MAX_BATCH_LIMITS} limits: this one was not asked"
+                    )));
+                }
                 let question: Question<'_> = read_one(item.get().as_bytes())?;
                 let receipt = question.receipt.unwrap_or(false);
                 Ok((self.answer(question, act).await?, receipt))
             };
             let within = |problem: Problem| problem.within(&format!("checks[{place}]"));
-            answers.push(answer.await.map_err(within));
+            let answer = answer.await.map_err(within);
+            let decision = answer.as_ref().ok().and_then(|(answer, _)| answer.decision());
+            limits += decision.map_or(0, |decision| decision.reports().count());
+            answers.push(answer);
         }
         let items = answers.iter().map(|answer| match answer {
             Ok((answer, receipt)) => Item::Answer(Box::new(self.said(answer, *receipt))),
@@ -112,7 +135,7 @@ impl Checks {
     }
 
     async fn answer(&self, question: Question<'_>, act: Do) -> Result<Answer, Problem> {
-        let Question { policy, fields, subject, limit, on, shard, on_failure, cost, receipt: _ } =
+        let Question { policy, fields, subject, limit, on, shard, on_failure, cost, receipt } =
             question;
         let brought = subject.is_some() || limit.is_some() || on.is_some();
         let by_policies = policy.is_some() || fields.is_some();
@@ -134,6 +157,11 @@ impl Checks {
             (true, false) => {
                 let terms = Terms::new(failure_rule(on_failure.as_ref())?);
                 let parts = self.parts(subject, limit, on)?;
+                if receipt == Some(true) && bytes_of(&parts) > MAX_RECEIPT_BYTES {
+                    let detail = "a receipt over subjects and limits that are so long would be too \
+                                  long to come back: leave it out, or ask in several questions";
+                    return Err(Problem::bad(detail).at("receipt"));
+                }
                 let ask = ask(&parts, shard)?.cost(cost.unwrap_or(1));
                 let answer = match act {
                     Do::Check => self.gate.check_limits(ask, terms).await,
@@ -225,6 +253,11 @@ impl Checks {
         self.limits.insert(text.clone().into_owned(), limits.clone());
         Ok(limits)
     }
+}
+
+/// About what a receipt over these has.
+fn bytes_of(parts: &Parts) -> usize {
+    parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()
 }
 
 /// The ask over these parts, of which there is at least one.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use tollgate_policy::{Field, Fields};
-use tollgate_tower::identity::{Case, ClientAddress, normal_path};
+use tollgate_tower::identity::{Case, ClientAddress, has_dots, host_name, normal_path};
 
 use super::problem::Problem;
 
@@ -110,13 +110,21 @@ impl<'a> Described<'a> {
                 let client = ClientAddress::peer().client(ip, &HeaderMap::new());
                 Cow::Owned(client.value().as_str().to_owned())
             }
+            Field::Path if value.contains(['?', '#']) => {
+                return Err(
+                    "`path` is more than a path: leave out what follows `?` and `#`".to_owned()
+                );
+            }
+            Field::Path if has_dots(&value) => {
+                return Err(
+                    "`path` has a segment `.` or `..`, which routers differ in reading".to_owned()
+                );
+            }
             Field::Path => match normal_path(&value, Case::Keep) {
                 Cow::Borrowed(_) => value,
                 Cow::Owned(path) => Cow::Owned(path),
             },
-            Field::Host if value.bytes().any(|byte| byte.is_ascii_uppercase()) => {
-                Cow::Owned(value.to_ascii_lowercase())
-            }
+            Field::Host => Cow::Owned(host_name(&value).to_ascii_lowercase()),
             _ => value,
         };
         self.0.push((field, value));
@@ -249,6 +257,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Limits<'a> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Limits<'de>, A::Error> {
                 let mut joined = String::new();
                 while let Some(Text(text)) = list.next_element()? {
+                    if text.trim().is_empty() {
+                        return Err(de::Error::custom("an empty text is no limit"));
+                    }
                     if !joined.is_empty() {
                         joined.push_str(", ");
                     }

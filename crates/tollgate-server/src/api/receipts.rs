@@ -15,8 +15,11 @@ const SIGNATURE_BYTES: usize = 16;
 /// The fewest bytes of a key.
 pub(crate) const MIN_KEY_BYTES: usize = 32;
 
-/// The longest text that is looked at: a receipt over 16 subjects is shorter.
-const MAX_BYTES: usize = 32 * 1_024;
+/// The most bytes of subjects and limits in a receipt.
+pub(crate) const MAX_RECEIPT_BYTES: usize = 32 * 1_024;
+
+/// The longest text that is looked at: that much in base 64, and what else there is.
+const MAX_BYTES: usize = 60 * 1_024;
 
 /// Signs receipts, and takes those that it signed.
 pub(crate) struct Receipts {

@@ -2,8 +2,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::fs::Permissions;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use tokio::net::{TcpListener, UnixListener};
@@ -83,20 +85,42 @@ impl Address {
     ///
     /// # Errors
     /// As the system says: in use, not allowed, not of this machine.
-    pub async fn bind(&self) -> io::Result<Bound> {
+    pub(crate) async fn bind(&self, access: Access) -> io::Result<Bound> {
         match self {
             Self::Tcp(found) => Ok(Bound::Tcp(TcpListener::bind(&found[..]).await?)),
             Self::Unix(path) => {
-                // What nobody answers on was left by a process that is gone.
-                if std::os::unix::net::UnixStream::connect(path)
-                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-                {
+                let refuses = |path| {
+                    let connected = std::os::unix::net::UnixStream::connect(path);
+                    connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+                };
+                // A socket that nobody answers on was left by a process that is gone. What is no
+                // socket refuses as well, and is somebody's file.
+                let is_socket = |path| {
+                    let found = std::fs::symlink_metadata(path);
+                    found.is_ok_and(|found| found.file_type().is_socket())
+                };
+                if is_socket(path) && refuses(path) {
                     std::fs::remove_file(path)?;
                 }
-                Ok(Bound::Unix(UnixListener::bind(path)?, path.clone()))
+                let bound = Bound::Unix(UnixListener::bind(path)?, path.clone());
+                let mode = match access {
+                    Access::Everybody => 0o666,
+                    Access::Owner => 0o600,
+                };
+                std::fs::set_permissions(path, Permissions::from_mode(mode))?;
+                Ok(bound)
             }
         }
     }
+}
+
+/// Who may connect to a socket in the file system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    /// Whoever reaches its folder, as with a port of loopback.
+    Everybody,
+    /// The user that the service runs as, and root.
+    Owner,
 }
 
 /// True for addresses of this machine alone, `::ffff:127.0.0.1` among them.
@@ -106,8 +130,7 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
 
 /// A listening socket.
 #[derive(Debug)]
-#[non_exhaustive]
-pub enum Bound {
+pub(crate) enum Bound {
     /// Of TCP.
     Tcp(TcpListener),
     /// In the file system; removed when this is dropped.
@@ -119,7 +142,7 @@ impl Bound {
     ///
     /// # Errors
     /// As the system says.
-    pub fn address(&self) -> io::Result<Address> {
+    pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(vec![listener.local_addr()?])),
             Self::Unix(_, path) => Ok(Address::Unix(path.clone())),

@@ -8,9 +8,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -45,9 +46,9 @@ impl Caller<'_> {
         self.pace.is_at(Phase::Work);
     }
 
-    /// The rest of the request will not be read: it is too long.
-    pub(crate) fn is_cut_short(&self) {
-        self.pace.leave_unread();
+    /// All of the request's body was read.
+    pub(crate) fn is_read(&self) {
+        self.pace.leave_unread(false);
     }
 }
 
@@ -158,7 +159,12 @@ where
     let stream = Paced::new(stream, Arc::clone(pace), A::EXPLAIN);
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.is_at(Phase::Body);
-        let response = door.answering.answer(request, Caller { peer, pace }).await;
+        pace.leave_unread(!request.body().is_end_stream());
+        let mut response = door.answering.answer(request, Caller { peer, pace }).await;
+        if pace.has_left_unread() {
+            // What is left of the body is read after the answer, and thrown away.
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         pace.is_at(Phase::Write);
         Ok::<_, core::convert::Infallible>(response)
     });

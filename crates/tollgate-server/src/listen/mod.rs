@@ -6,7 +6,7 @@ mod connection;
 mod paced;
 mod registry;
 
-pub(crate) use address::Bound;
+pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
 pub(crate) use connection::{Answering, Caller, Door, MAX_HEAD_BYTES};
 pub(crate) use registry::Registry;

@@ -20,8 +20,9 @@ const TICK: Duration = Duration::from_millis(250);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How many connections are open at once; beyond that the one that has been idle longest makes
-    /// room, and where none is idle the new one is closed.
+    /// How many connections are open at once; beyond that those make room that have been idle
+    /// longest, then those that have sent half of a request. Where all are being answered, the new
+    /// one is closed.
     pub connections: usize,
     /// Without a byte of a request: 60 s.
     pub idle: Duration,
@@ -126,9 +127,9 @@ impl Pace {
             .unwrap_or(Phase::Idle)
     }
 
-    /// Something that the client sends will not be read.
-    pub(crate) fn leave_unread(&self) {
-        self.left_unread.store(true, Ordering::Relaxed);
+    /// Whether something that the client sends is not read.
+    pub(crate) fn leave_unread(&self, unread: bool) {
+        self.left_unread.store(unread, Ordering::Relaxed);
     }
 
     pub(crate) fn has_left_unread(&self) -> bool {
@@ -305,13 +306,20 @@ impl Registry {
     }
 }
 
-/// Ends up to `most` idle connections, those first that have been idle longest. More than one at a
-/// time, so that a flood of new ones does not look through all of them each time.
+/// Ends up to `most` connections that wait for their clients, those first that have waited longest.
+/// Idle ones are spent first; then such as have sent half of a head or of a body: whoever opens many
+/// of those must not shut everybody out. More than one at a time, so that a flood of new ones does
+/// not look through all of them each time.
 fn make_room(open: &mut Slab<Entry>, most: usize) -> usize {
-    let idle = |entry: &Entry| entry.pace.phase() == Phase::Idle && entry.abort.is_some();
+    let phases = [Phase::Idle, Phase::Head, Phase::Body];
+    phases.into_iter().map(|phase| end_longest(open, phase, most)).find(|n| *n > 0).unwrap_or(0)
+}
+
+fn end_longest(open: &mut Slab<Entry>, phase: Phase, most: usize) -> usize {
+    let waits = |entry: &Entry| entry.pace.phase() == phase && entry.abort.is_some();
     let mut found: Vec<(u32, usize)> = open
         .iter()
-        .filter(|(_, entry)| idle(entry))
+        .filter(|(_, entry)| waits(entry))
         .map(|(key, entry)| (entry.pace.since(), key))
         .collect();
     found.sort_unstable();
@@ -380,14 +388,19 @@ mod tests {
         let fourth = registry.enter().unwrap();
         tokio::task::yield_now().await;
         assert_eq!(tasks.each_finished(), [false, false, true]);
-        // Nobody is idle: the newcomer is turned away.
+        // Nobody is idle: who has sent half of a head makes room.
         places[1].pace.is_at(Phase::Head);
-        fourth.pace.is_at(Phase::Body);
+        fourth.pace.is_at(Phase::Write);
+        let fifth = registry.enter().unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [false, true, true]);
+        // All are being answered: the newcomer is turned away.
+        fifth.pace.is_at(Phase::Work);
         assert!(registry.enter().is_none());
-        assert_eq!((registry.open(), registry.closed(Closed::Full)), (3, 2));
-        drop((places, fourth));
+        assert_eq!((registry.open(), registry.closed(Closed::Full)), (3, 3));
+        drop((places, fourth, fifth));
         registry.emptied().await;
-        assert_eq!(registry.accepted(), 5);
+        assert_eq!(registry.accepted(), 6);
     }
 
     trait Finished {

@@ -33,7 +33,7 @@ impl Page {
     pub(crate) fn new(
         metrics: Metrics,
         gate: Gate<AnyStore>,
-        connections: Arc<Connections>,
+        connections: [Arc<Connections>; 2],
     ) -> Self {
         let named = Mutex::default();
         let mut registry = Registry::default();
@@ -72,7 +72,8 @@ impl Page {
 struct Numbers {
     metrics: Metrics,
     gate: Gate<AnyStore>,
-    connections: Arc<Connections>,
+    /// Those of clients, and those of administrators.
+    connections: [Arc<Connections>; 2],
     /// The policies that have series of their own. Once there they stay: one that moved would make
     /// two counters jump.
     named: Mutex<BTreeSet<String>>,
@@ -280,15 +281,17 @@ impl Numbers {
 
     fn front(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "Connections that are open.";
-        let open = self.connections.open() as u64;
+        let sum =
+            |of: &dyn Fn(&Connections) -> u64| self.connections.iter().map(|all| of(all)).sum();
+        let open: u64 = sum(&|all| all.open() as u64);
         gauge(encoder, ("tollgate_connections", help), None, open)?;
         let help = "Connections that came.";
-        let accepted = self.connections.accepted();
+        let accepted = sum(&Connections::accepted);
         counter(encoder, "tollgate_connections_accepted", help)?.count([], accepted)?;
         let help = "Connections that the service closed, by why.";
         let mut closed = counter(encoder, "tollgate_connections_closed", help)?;
         for why in Closed::ALL {
-            closed.count([("reason", why.name())], self.connections.closed(why))?;
+            closed.count([("reason", why.name())], sum(&|all| all.closed(why)))?;
         }
         let help = "Requests that were answered, by endpoint and class of status.";
         let mut requests = counter(encoder, "tollgate_http_requests", help)?;

@@ -60,6 +60,18 @@ async fn counts_are_looked_at_and_corrected() {
 }
 
 #[tokio::test]
+async fn a_page_in_a_browser_is_no_administrator() {
+    let service = Service::with(|options| options.admin = Some(here())).await;
+    let mut admin = admin(&service).await;
+    let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
+    for header in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
+        let reply = admin.ask("POST", "/v1/admin/reset", &[header], whose).await;
+        assert_eq!(reply.status, StatusCode::FORBIDDEN);
+    }
+    assert_eq!(admin.post("/v1/admin/reset", whose).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn a_token_is_asked_for_where_there_is_one() {
     let token = "0123456789abcdef";
     let service = Service::with(|options| {

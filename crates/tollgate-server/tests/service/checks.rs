@@ -72,6 +72,11 @@ async fn policies_answer_for_a_request_that_is_described() {
     // A number is a text; the policy's own cost is from it.
     let dear = r#"{"fields": {"ip": "192.0.2.7", "host": "DEAR.example", "field.weight": 7}}"#;
     assert_eq!(client.check(dear).await["granted"], 7);
+    // A host in any of its forms.
+    for host in ["dear.example:443", "dear.example.", "Dear.Example.:80"] {
+        let dear = format!(r#"{{"fields": {{"ip": "192.0.2.8", "host": "{host}"}}}}"#);
+        assert_eq!(client.check(&dear).await["policy"], "dear", "{host}");
+    }
 }
 
 #[tokio::test]
@@ -106,6 +111,45 @@ async fn a_batch_is_decided_item_by_item() {
     assert_eq!(results[2]["problem"]["status"], 404);
     assert_eq!(results[2]["problem"]["field"], "checks[2].policy");
     assert_eq!(results[3]["problem"]["field"], "checks[3].cost");
+}
+
+#[tokio::test]
+async fn a_batch_is_bounded_in_all_that_it_says() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let limits: Vec<String> =
+        (1..=32).map(|seconds| format!("\"9/{seconds}s via gcra\"")).collect();
+    let item = format!(r#"{{"subject": "a", "limit": [{}]}}"#, limits.join(","));
+    let batch = format!(r#"{{"checks": [{}]}}"#, vec![item; 60].join(","));
+    let said = client.check(&batch).await;
+    let results = said["results"].as_array().unwrap();
+    let answered = results.iter().filter(|result| result["problem"].is_null()).count();
+    assert_eq!(answered, 1_024 / 32 + 1);
+    assert!(said["results"][59]["problem"]["detail"].as_str().unwrap().contains("1024 limits"));
+    // What is too long for a receipt to come back is told before it is charged.
+    let long = "\u{e9}".repeat(512);
+    let parts: Vec<String> =
+        (0..16).map(|n| format!(r#"{{"subject": "{long}{n}", "limit": "9/h"}}"#)).collect();
+    let parts: Vec<String> = parts.iter().map(|part| part.replace(&long, &long[..1_000])).collect();
+    let ask = |receipt| format!(r#"{{"on": [{}], "receipt": {receipt}}}"#, parts.join(","));
+    let reply = client.post("/v1/check", &ask(true)).await;
+    assert_eq!(
+        (reply.status, reply.json()["field"].clone()),
+        (StatusCode::BAD_REQUEST, json!("receipt"))
+    );
+    assert_eq!(client.check(&ask(false)).await["remaining"], 8);
+}
+
+#[tokio::test]
+async fn a_subject_of_any_name_has_a_receipt_that_comes_back() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for subject in ["shard", "%25", "a,b:c"] {
+        let ask = format!(r#"{{"subject": "{subject}", "limit": "5/h", "receipt": true}}"#);
+        let receipt = client.check(&ask).await["receipt"].clone();
+        let reply = client.post("/v1/refund", &json!({ "receipt": receipt }).to_string()).await;
+        assert_eq!(reply.json()["given"], json!([1]), "{subject}: {}", reply.text);
+    }
 }
 
 #[tokio::test]
@@ -244,6 +288,9 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         ),
         (r#"{"subject": "a", "limit": "1/h", "cost": null}"#, 400, Some("cost"), "null"),
         (r#"{"policy": null, "fields": {}}"#, 400, Some("policy"), "null"),
+        (r#"{"subject": "a", "limit": ["", "5/s"]}"#, 400, Some("limit"), "empty text"),
+        (r#"{"fields": {"path": "/login?next=1"}}"#, 400, Some("fields"), "more than a path"),
+        (r#"{"fields": {"path": "/login/../x"}}"#, 400, Some("fields"), "differ in reading"),
         (r#"{"on": []}"#, 400, Some("on"), "empty list"),
         (r#"{"on": [{"subject": "a", "limit": "x"}]}"#, 400, Some("on[0].limit"), "x"),
         (r#"{"subject": "a", "limit": "1/h", "on": []}"#, 400, Some("on"), "lists all subjects"),

@@ -98,6 +98,13 @@ async fn a_socket_in_the_file_system_serves_and_is_removed() {
     let told = [("x-original-uri", "/pages/1"), ("x-forwarded-for", "192.0.2.7")];
     let reply = client.ask("GET", "/v1/auth", &told, "").await;
     assert!(reply.header("ratelimit").unwrap().contains("r=4"), "a socket is trusted");
+    // What is no socket is somebody's file.
+    let file = folder.path().join("policies.toml");
+    std::fs::write(&file, FILE).unwrap();
+    let on_file: Address = format!("unix:{}", file.display()).parse().unwrap();
+    let refused = Server::start(gate.clone(), Options::new(vec![on_file])).await;
+    assert!(matches!(refused, Err(StartError::Bind { .. })));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), FILE);
     // One that is in use is not taken away.
     let second = Server::start(gate, Options::new(vec![address])).await;
     assert!(matches!(second, Err(StartError::Bind { .. })));

@@ -6,6 +6,7 @@
 mod address;
 mod client;
 mod hops;
+mod host;
 mod key;
 mod missing;
 mod network;
@@ -22,12 +23,12 @@ use tollgate::ParseError;
 
 pub use address::Ipv6Prefix;
 pub use client::{AddressHeader, Client, ClientAddress, MAX_HOPS, Peers, Remark};
+pub use host::host_name;
 pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
 pub(crate) use missing::What;
 pub use missing::{Missing, Why};
 pub use network::{MAX_NETWORKS, Networks};
-pub(crate) use path::has_dots;
-pub use path::{Case, normal_path};
+pub use path::{Case, has_dots, normal_path};
 pub use text::Value;
 
 /// The longest value of an identity other than a key, in bytes: a subject holds it as it is.

@@ -55,7 +55,8 @@ pub fn normal_path(path: &str, case: Case) -> Cow<'_, str> {
 }
 
 /// True when a segment of the path is `.` or `..`, in whatever spelling.
-pub(crate) fn has_dots(path: &str) -> bool {
+#[must_use]
+pub fn has_dots(path: &str) -> bool {
     let dots = |segment: &str| {
         let mut rest = segment;
         let mut dots = 0;

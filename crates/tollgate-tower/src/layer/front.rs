@@ -13,7 +13,7 @@ use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
 use crate::identity::{
     Case, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why, has_dots,
-    header_text, normal_path,
+    header_text, host_name, normal_path,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -208,8 +208,8 @@ impl<'r> RequestFields<'r> {
     }
 
     fn host(&self) -> Option<Cow<'_, str>> {
-        let header = header_text(self.head.headers(), HOST).map(|text| plain(without_port(text)));
-        let host = match (self.head.uri().host().map(plain), header) {
+        let header = header_text(self.head.headers(), HOST).map(|text| host_name(text));
+        let host = match (self.head.uri().host().map(host_name), header) {
             (Some(host), Err(Why::Absent)) => host,
             // What stands behind may go by the one or by the other.
             (Some(host), Ok(header)) if host.eq_ignore_ascii_case(header) => host,
@@ -282,45 +282,7 @@ impl Fields for RequestFields<'_> {
     }
 }
 
-/// A host without the dot that ends it.
-fn plain(host: &str) -> &str {
-    host.strip_suffix('.').unwrap_or(host)
-}
-
-/// A host without its port: `[::1]:80` is `[::1]`.
-fn without_port(authority: &str) -> &str {
-    match authority.rsplit_once(':') {
-        Some((host, port))
-            if port.bytes().all(|b| b.is_ascii_digit())
-                && (!host.contains(':') || host.ends_with(']')) =>
-        {
-            host
-        }
-        _ => authority,
-    }
-}
-
 /// True for an IPv6 address as a whole, which is no identity: one customer has 2^64 of them.
 fn is_whole_ipv6(text: &str) -> bool {
     text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_port_is_no_part_of_a_host() {
-        for (authority, host) in [
-            ("a.example", "a.example"),
-            ("a.example:80", "a.example"),
-            ("a.example:", "a.example"),
-            ("[2001:db8::1]:443", "[2001:db8::1]"),
-            ("[2001:db8::1]", "[2001:db8::1]"),
-            ("a.example:http", "a.example:http"),
-            ("2001:db8::1", "2001:db8::1"),
-        ] {
-            assert_eq!(without_port(authority), host);
-        }
-    }
 }
