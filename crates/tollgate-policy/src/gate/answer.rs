@@ -8,7 +8,7 @@ use tollgate::{Decision, Error, Limit, Receipt, Report, Verdict};
 
 use super::Live;
 use crate::field::Field;
-use crate::model::Policy;
+use crate::model::{OnFailure, Policy};
 use crate::policies::Policies;
 use crate::resolve::{Part, Parts, Plan};
 
@@ -60,6 +60,14 @@ impl Outcome {
             Verdict::Allow => Self::Allowed,
             Verdict::NotYet(_) => Self::Denied,
             Verdict::Never => Self::Never,
+        }
+    }
+
+    /// What the failure rule says in place of the store.
+    pub(crate) fn failed(rule: OnFailure) -> Self {
+        match rule {
+            OnFailure::Allow => Self::FailedOpen,
+            OnFailure::Deny => Self::FailedClosed,
         }
     }
 

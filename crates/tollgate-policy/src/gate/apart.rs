@@ -8,7 +8,7 @@ use tollgate::{Ask, Decision, Error, Inspection, Receipt, Refund, Store};
 
 use super::answer::{Answered, Authority, Outcome, Said, Trouble};
 use super::observe::Counters;
-use super::{Answer, Gate, Looked, failed};
+use super::{Answer, Gate, Looked};
 use crate::field::Fields;
 use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
 use crate::pattern::Condition;
@@ -109,7 +109,7 @@ impl<S: Store> Gate<S> {
                 said.decision = Some(decision);
             }
             Err(error @ Error::Store(_)) => {
-                said.outcome = failed(terms.on_failure);
+                said.outcome = Outcome::failed(terms.on_failure);
                 said.authority = Authority::FailureRule;
                 said.trouble = Some(Trouble::Error(error));
             }

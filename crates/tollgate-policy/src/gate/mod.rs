@@ -29,7 +29,6 @@ use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
 use observe::Registry;
 
 use crate::field::{Field, Fields};
-use crate::model::OnFailure;
 use crate::policies::{Matched, Policies};
 use crate::resolve::{Plan, Refused};
 
@@ -533,13 +532,6 @@ impl Looked {
     }
 }
 
-fn failed(rule: OnFailure) -> Outcome {
-    match rule {
-        OnFailure::Allow => Outcome::FailedOpen,
-        OnFailure::Deny => Outcome::FailedClosed,
-    }
-}
-
 impl<'l> Said<'l> {
     /// What the store said to the question of a plan.
     #[inline(always)]
@@ -556,7 +548,7 @@ impl<'l> Said<'l> {
                 Self { outcome, authority, policy, decision, trouble: None }
             }
             Err(error) => Self {
-                outcome: failed(plan.on_failure),
+                outcome: Outcome::failed(plan.on_failure),
                 authority: Authority::FailureRule,
                 policy,
                 decision: None,

@@ -2,12 +2,12 @@
 
 use core::future::Future;
 use core::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, Method, Request, StatusCode};
-use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
@@ -15,8 +15,8 @@ use sha2::Sha256;
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
 use super::question::{Limits, Text, read_one, said};
-use super::{Api, Reply, body, not_found};
-use crate::listen::{Answering, Caller, Explain};
+use super::{Api, Reply, body_of, not_found};
+use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::reload::{Reader, ReloadError};
 
@@ -71,25 +71,23 @@ type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send +
 impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
-    async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+    async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         // A page in a browser of this machine can send questions to loopback, and a browser says
         // that it was a page. Nobody else sends these headers.
         if [ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name)) {
-            caller.has_said_all();
             let detail = "administrators do not ask from web pages";
             return Problem::new(StatusCode::FORBIDDEN, detail).response();
         }
         let endpoint = Endpoint::of(request.uri().path());
-        let response = self.answered(request, caller).await;
+        let response = self.answered(request, peer).await;
         self.api.metrics.requests().add(endpoint, response.status());
         response
     }
 }
 
 impl Admin {
-    async fn answered(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+    async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         if !self.knows(request.headers()) {
-            caller.has_said_all();
             let problem = Problem::new(
                 StatusCode::UNAUTHORIZED,
                 "this takes `Authorization: Bearer TOKEN`, the token of TOLLGATE_ADMIN_TOKEN",
@@ -98,7 +96,7 @@ impl Admin {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return response;
         }
-        let answered: Answered<'_> = Box::pin(self.route(request, caller));
+        let answered: Answered<'_> = Box::pin(self.route(request, peer));
         answered.await.unwrap_or_else(|problem| problem.response())
     }
 
@@ -118,24 +116,20 @@ impl Admin {
         scheme.eq_ignore_ascii_case("bearer") && theirs.verify_slice(&mine).is_ok()
     }
 
-    async fn route(
-        &self,
-        request: Request<Incoming>,
-        caller: Caller<'_>,
-    ) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
         let path = request.uri().path().to_owned();
         let known = ["inspect", "reset", "adjust", "reload"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
-                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, caller).await,
+                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
                 _ => Err(not_found(&path)),
             };
         };
         if request.method() != Method::POST {
             return Ok(Problem::method("POST"));
         }
-        let body = body::whole(request, &caller).await?;
+        let body = body_of(request)?;
         if act == "reload" {
             return self.reload();
         }

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tollgate::ParseError;
 use tollgate_policy::Gate;
 use tollgate_tower::identity::{AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks};
@@ -19,6 +18,7 @@ use tower_service::Service;
 
 use super::problem::Problem;
 use super::query::Query;
+use crate::listen::Whole;
 use crate::store::AnyStore;
 
 /// Which headers of a proxy tell the request that it asks about.
@@ -135,7 +135,7 @@ impl Auth {
 
     pub(crate) async fn respond(
         &self,
-        request: Request<Incoming>,
+        request: Request<Whole>,
         peer: IpAddr,
     ) -> Result<Response<Full<Bytes>>, Problem> {
         let deny_status = match request.uri().query() {

@@ -2,7 +2,6 @@
 
 mod admin;
 mod auth;
-mod body;
 mod check;
 mod look;
 mod problem;
@@ -12,13 +11,14 @@ mod receipts;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 
-use crate::listen::{Answering, Caller, Explain};
+use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use check::{Checks, Do, json};
 use problem::Problem;
@@ -53,9 +53,9 @@ pub(crate) struct Api {
 impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
 
-    async fn answer(&self, request: Request<Incoming>, caller: Caller<'_>) -> Reply {
+    async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         let endpoint = Endpoint::of(request.uri().path());
-        let answered = self.route(request, caller).await;
+        let answered = self.route(request, peer).await;
         let response = answered.unwrap_or_else(|problem| problem.response());
         self.metrics.requests().add(endpoint, response.status());
         response
@@ -63,11 +63,7 @@ impl Answering for Api {
 }
 
 impl Api {
-    async fn route(
-        &self,
-        request: Request<Incoming>,
-        caller: Caller<'_>,
-    ) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
         let path = request.uri().path();
         let question = match path {
             "/v1/check" => Some(Do::Check),
@@ -82,22 +78,20 @@ impl Api {
                 None => None,
                 Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
             };
-            let body = body::whole(request, &caller).await?;
+            let body = body_of(request)?;
             return self.checks.respond(&body, act, deny_status).await;
         }
         // The body of the request that a proxy asks about is none of our affair.
         if path == "/v1/auth" {
-            caller.has_said_all();
-            return self.auth.respond(request, caller.peer).await;
+            return self.auth.respond(request, peer).await;
         }
         if path == "/v1/refund" {
             if request.method() != Method::POST {
                 return Ok(Problem::method("POST"));
             }
-            let body = body::whole(request, &caller).await?;
+            let body = body_of(request)?;
             return self.checks.refund(&body).await;
         }
-        caller.has_said_all();
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
             let watched = ["/healthz", "/readyz", "/metrics"];
@@ -125,6 +119,17 @@ impl Api {
         self.checks.reach_store().await?;
         Ok(text("text/plain; charset=utf-8", "ready\n"))
     }
+}
+
+/// The body of a question.
+fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
+    request.into_body().map_err(|error| match error {
+        BodyError::TooLarge => Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("a body has at most {MAX_BODY_BYTES} bytes: ask in several requests"),
+        ),
+        BodyError::Broken => Problem::bad("the body ended before its end"),
+    })
 }
 
 fn not_found(path: &str) -> Problem {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::address::Bound;
+use super::body::{Whole, read};
 use super::paced::{Explain, Paced};
 use super::registry::{Pace, Phase, Registry};
 
@@ -32,35 +33,16 @@ const MAX_BUFFER_BYTES: usize = 64 * 1_024;
 /// How long to wait after the system had no file for a connection.
 const NO_FILES: Duration = Duration::from_millis(50);
 
-/// Who asks, and what its connection is at.
-#[derive(Debug)]
-pub(crate) struct Caller<'c> {
-    /// The other end; loopback for a unix socket.
-    pub(crate) peer: IpAddr,
-    pace: &'c Pace,
-}
-
-impl Caller<'_> {
-    /// The whole request has come: from here on the time is ours.
-    pub(crate) fn has_said_all(&self) {
-        self.pace.is_at(Phase::Work);
-    }
-
-    /// All of the request's body was read.
-    pub(crate) fn is_read(&self) {
-        self.pace.leave_unread(false);
-    }
-}
-
 /// Answers requests.
 pub(crate) trait Answering: Send + Sync + 'static {
     /// What the HTTP library refuses by itself, as a whole response.
     const EXPLAIN: Explain;
 
+    /// The answer to a request with its body, from this address: loopback for a unix socket.
     fn answer(
         &self,
-        request: Request<Incoming>,
-        caller: Caller<'_>,
+        request: Request<Whole>,
+        peer: IpAddr,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
@@ -159,10 +141,15 @@ where
     let stream = Paced::new(stream, Arc::clone(pace), A::EXPLAIN);
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.is_at(Phase::Body);
-        pace.leave_unread(!request.body().is_end_stream());
-        let mut response = door.answering.answer(request, Caller { peer, pace }).await;
-        if pace.has_left_unread() {
+        let (head, body) = request.into_parts();
+        let body = read(body).await;
+        let unread = body.is_err();
+        // The whole request has come: from here on the time is ours.
+        pace.is_at(Phase::Work);
+        let mut response = door.answering.answer(Request::from_parts(head, body), peer).await;
+        if unread {
             // What is left of the body is read after the answer, and thrown away.
+            pace.leave_unread();
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         pace.is_at(Phase::Write);

@@ -2,13 +2,15 @@
 //! asked.
 
 mod address;
+mod body;
 mod connection;
 mod paced;
 mod registry;
 
 pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
-pub(crate) use connection::{Answering, Caller, Door, MAX_HEAD_BYTES};
+pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
+pub(crate) use connection::{Answering, Door, MAX_HEAD_BYTES};
 pub(crate) use registry::Registry;
 pub use registry::{Bounds, Closed};
 

@@ -110,7 +110,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
                 return Pin::new(&mut self.stream).poll_write(cx, buf);
             };
             self.instead = Some(text);
-            self.pace.leave_unread(true);
+            self.pace.leave_unread();
         }
         while let Some(rest) = self.instead.as_mut().filter(|rest| !rest.is_empty()) {
             let written = ready!(Pin::new(&mut self.stream).poll_write(cx, rest))?;

@@ -127,9 +127,9 @@ impl Pace {
             .unwrap_or(Phase::Idle)
     }
 
-    /// Whether something that the client sends is not read.
-    pub(crate) fn leave_unread(&self, unread: bool) {
-        self.left_unread.store(unread, Ordering::Relaxed);
+    /// Something that the client sends is not read.
+    pub(crate) fn leave_unread(&self) {
+        self.left_unread.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn has_left_unread(&self) -> bool {
@@ -307,9 +307,9 @@ impl Registry {
 }
 
 /// Ends up to `most` connections that wait for their clients, those first that have waited longest.
-/// Idle ones are spent first; then such as have sent half of a head or of a body: whoever opens many
-/// of those must not shut everybody out. More than one at a time, so that a flood of new ones does
-/// not look through all of them each time.
+/// Idle ones are spent first; then such as have sent half of a head or of a body: whoever opens
+/// many of those must not shut everybody out. More than one at a time, so that a flood of new ones
+/// does not look through all of them each time.
 fn make_room(open: &mut Slab<Entry>, most: usize) -> usize {
     let phases = [Phase::Idle, Phase::Head, Phase::Body];
     phases.into_iter().map(|phase| end_longest(open, phase, most)).find(|n| *n > 0).unwrap_or(0)
