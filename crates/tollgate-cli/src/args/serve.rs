@@ -62,6 +62,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
+    /// How many threads answer [default: half of the processors: who asks needs some, too]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    pub(crate) threads: Option<u16>,
+
     /// How many connections are open at once
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

@@ -208,7 +208,7 @@ impl<'r> RequestFields<'r> {
     }
 
     fn host(&self) -> Option<Cow<'_, str>> {
-        let header = header_text(self.head.headers(), HOST).map(|text| host_name(text));
+        let header = header_text(self.head.headers(), HOST).map(host_name);
         let host = match (self.head.uri().host().map(host_name), header) {
             (Some(host), Err(Why::Absent)) => host,
             // What stands behind may go by the one or by the other.
