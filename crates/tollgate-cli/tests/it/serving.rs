@@ -270,7 +270,8 @@ fn denials_are_logged_with_hashed_subjects_and_a_flood_is_not() {
         // Ten at once, and ten more for each second that it took.
         assert!((10..500).contains(&denied.len()), "{}", denied.len());
         assert_eq!(log.contains("user:ann"), plain, "{log}");
-        assert_eq!(log.contains("192.0.2.7"), plain, "{log}");
+        // Its denials may all be among those that were not logged.
+        assert!(plain || !log.contains("192.0.2.7"), "{log}");
         let first = denied[0];
         assert_eq!(first["outcome"], "denied");
         assert_eq!(first["limit"], "sliding_log/1h");
