@@ -130,7 +130,7 @@ fn install(package: &str, service: Option<Service>) -> Result<()> {
     Ok(())
 }
 
-fn install_package(package: &str) -> Result<()> {
+pub(crate) fn install_package(package: &str) -> Result<()> {
     let install = ["install", "-y", "--no-install-recommends", package];
     if !apt_get(&install)? {
         // A fresh container has no list of packages yet.

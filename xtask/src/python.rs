@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 
-use crate::process;
 use crate::tree::Tree;
+use crate::{process, programs};
 
 /// At one exact version, so that everybody gets the same answer.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
@@ -26,10 +26,16 @@ pub(crate) fn provide(tree: &Tree, may_install: bool) {
     }
     let install = || -> Result<()> {
         eprintln!("installing {SCHEMATHESIS} into target/tools (once)");
-        let mut environment = Command::new("python3");
-        environment.args(["-m", "venv"]).arg(&folder).stdout(Stdio::null());
-        if !process::show(&mut environment)? {
-            bail!("python3 -m venv failed: apt-get install python3-venv");
+        let environment = || {
+            let mut environment = Command::new("python3");
+            process::show(environment.args(["-m", "venv"]).arg(&folder).stdout(Stdio::null()))
+        };
+        // Debian has this part of Python in a package of its own.
+        if !environment()? {
+            programs::install_package("python3-venv")?;
+            if !environment()? {
+                bail!("python3 -m venv failed: apt-get install python3-venv");
+            }
         }
         let mut pip = Command::new(folder.join("bin/pip"));
         pip.args(["install", "--quiet", "--disable-pip-version-check", SCHEMATHESIS]);
