@@ -239,16 +239,20 @@ fn reload(server: &Server) {
 /// Says what serves where, and what to try.
 fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Output) -> Result<()> {
     let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
-    let url = |address: &Address| match address {
-        Address::Unix(path) => format!("unix:{}", path.display()),
+    let url_of = |scheme, address: &Address| match address {
+        Address::Unix(_) => address.to_string(),
         other => format!("{scheme}://{other}"),
     };
+    let url = |address| url_of(scheme, address);
     let policies = match &args.config {
         Some(path) => path.display().to_string(),
         None => "a demo: 10 requests in 10 s for each address (--config FILE for yours)".to_owned(),
     };
     let listening: Vec<String> = server.addresses().iter().map(url).collect();
-    let admin = server.admin().map_or("off".to_owned(), |address| format!("http://{address}"));
+    // On this machine administrators come without TLS.
+    let admin = server.admin().map_or("off".to_owned(), |address| {
+        url_of(if address.is_local() { "http" } else { scheme }, address)
+    });
     out.line(format!("listening  {}", listening.join(", ")))?;
     out.line(format!("admin      {admin}"))?;
     out.line(format!("store      {}", gate.store().kind()))?;

@@ -201,10 +201,7 @@ impl Checks {
             })?;
         }
         Ok(match act {
-            Do::Check => match self.gate.ask_now(looked) {
-                Ok(answer) => answer,
-                Err(looked) => self.gate.ask(looked).await,
-            },
+            Do::Check => self.gate.ask(looked).await,
             Do::Peek => self.gate.peek(looked).await,
         })
     }
@@ -262,14 +259,11 @@ fn bytes_of(parts: &Parts) -> usize {
 
 /// The ask over these parts, of which there is at least one.
 pub(crate) fn ask<'p>(parts: &'p Parts, shard: Option<Text<'p>>) -> Result<Ask<'p>, Problem> {
-    let mut parts = parts.iter();
-    let Some((subject, limits)) = parts.next() else {
+    if parts.is_empty() {
         return Err(Problem::bad("an empty list asks nothing").at("on"));
-    };
-    let mut ask = Ask::new(subject).under(limits);
-    for (subject, limits) in parts {
-        ask = ask.and_under(subject, limits);
     }
+    let each: Vec<_> = parts.iter().map(|(subject, limits)| (subject, limits)).collect();
+    let ask = Ask::from(each);
     Ok(match shard {
         Some(Text(shard)) => ask.shard(shard),
         None => ask,
