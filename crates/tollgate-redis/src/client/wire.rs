@@ -1,8 +1,10 @@
 //! One connection: what is sent over it, and how it ends.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -67,7 +69,7 @@ impl Wire {
         let flag = Arc::new(AtomicBool::new(false));
         let mut end = End { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
         let driver = tokio::spawn(async move {
-            driver.await;
+            after_others(driver).await;
             end.by_itself = true;
             drop(end);
         });
@@ -140,6 +142,22 @@ impl Drop for Wire {
         // Left to itself the driver would first wait until the server takes what is unsent.
         self.driver.abort();
     }
+}
+
+/// Lets every task that can run go before each turn of this one: what they ask is then sent in one
+/// write. A task that was just woken would run next, and write for one question at a time.
+async fn after_others(driver: impl Future<Output = ()>) {
+    let mut driver = pin!(driver);
+    let mut has_waited = false;
+    poll_fn(|cx| {
+        has_waited = !has_waited;
+        if has_waited {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        driver.as_mut().poll(cx)
+    })
+    .await;
 }
 
 /// Tells that the driver has ended, also when it is dropped with its runtime.
