@@ -19,8 +19,8 @@ mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES};
 pub use gate::{
-    Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Revision,
-    Shadow, Stamp, Standing, Terms,
+    Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Reread,
+    Revision, Shadow, Stamp, Standing, Terms,
 };
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,

@@ -12,7 +12,7 @@ use std::time::Instant;
 use notify::{RecursiveMode, Watcher as _};
 use tollgate::Store;
 
-use crate::gate::{Gate, Revision};
+use crate::gate::{Gate, Reread, Revision};
 use crate::policies::Policies;
 use crate::problem::{Problem, Problems, Span};
 use crate::source::{Format, MAX_FILE_BYTES};
@@ -97,6 +97,9 @@ pub enum Reload {
         /// The policies.
         policies: Policies,
     },
+    /// It was written or mended, and its policies count already: they are the same again, or
+    /// somebody else has read them first.
+    Unchanged(Revision),
     /// It is broken, and the policies that were there stay.
     Broken(Problems),
     /// The system tells nothing of changes: the file is only looked at from time to time.
@@ -114,6 +117,9 @@ impl core::fmt::Display for Reload {
                     return Ok(());
                 }
                 write!(f, "\n{}", policies.warnings())
+            }
+            Self::Unchanged(revision) => {
+                write!(f, "the file has the policies that count: revision {revision}")
             }
             Self::Broken(problems) => {
                 write!(f, "policies not replaced, the file is broken:\n{problems}")
@@ -323,20 +329,22 @@ impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
             return;
         }
         let first = self.last.is_none();
-        let read = match &text {
-            Ok(text) => format_of(path).and_then(|format| {
-                Policies::parse_named(&path.display().to_string(), text, format)
-            }),
-            Err(problems) => Err(problems.clone()),
-        };
+        let mut taken = None;
+        let reread = self.gate.reread(|| {
+            let text = text.as_ref().map_err(Problems::clone)?;
+            let format = format_of(path)?;
+            let policies = Policies::parse_named(&path.display().to_string(), text, format)?;
+            taken = Some(policies.clone());
+            Ok(policies)
+        });
         self.last = Some(text);
-        let reload = match read {
-            Ok(policies) if first && policies.hash() == self.gate.revision().hash => return,
-            Ok(policies) => {
-                let revision = self.gate.replace(policies.clone());
+        let reload = match (reread, taken) {
+            (Ok(Reread::Taken(revision)), Some(policies)) => {
                 Reload::Replaced { revision, policies }
             }
-            Err(problems) => Reload::Broken(problems),
+            (Ok(_), _) if first => return,
+            (Ok(reread), _) => Reload::Unchanged(reread.revision().clone()),
+            (Err(problems), _) => Reload::Broken(problems),
         };
         (self.on_reload)(&reload);
     }

@@ -90,7 +90,8 @@ impl Denials {
         );
     }
 
-    fn written(&self, subject: &str) -> String {
+    /// A subject as this log writes it.
+    pub(crate) fn written(&self, subject: &str) -> String {
         match self.subjects {
             Subjects::Plain => subject.to_owned(),
             Subjects::Hashed => {

@@ -14,12 +14,14 @@ mod server;
 pub mod snapshot;
 mod store;
 mod tls;
+mod traces;
 
 pub use api::{AuthOptions, Forwarded};
 pub use denials::{Denials, Subjects};
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
-pub use reload::{ReloadError, Reread};
+pub use reload::ReloadError;
 pub use server::{Options, Server, StartError, Stopping};
 pub use store::AnyStore;
 pub use tls::{Tls, TlsError};
+pub use traces::Traces;

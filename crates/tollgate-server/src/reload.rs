@@ -2,30 +2,10 @@
 
 use std::path::PathBuf;
 
-use tollgate_policy::{Gate, Policies, Problems, Reload, Revision, Watcher};
+use tollgate_policy::{Gate, Policies, Problems, Reload, Reread, Watcher};
 
 use crate::metrics::{Metrics, Reloaded};
 use crate::store::AnyStore;
-
-/// What came of reading the policies again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Reread {
-    /// Others count now, of this revision.
-    Taken(Revision),
-    /// The file holds what counts already.
-    Unchanged(Revision),
-}
-
-impl Reread {
-    /// The revision that counts now.
-    #[must_use]
-    pub fn revision(&self) -> &Revision {
-        match self {
-            Self::Taken(revision) | Self::Unchanged(revision) => revision,
-        }
-    }
-}
 
 /// Why policies were not read again.
 #[derive(Debug, thiserror::Error)]
@@ -52,18 +32,13 @@ impl Reader {
     pub(crate) fn read(&self) -> Result<Reread, ReloadError> {
         let path = self.path.as_ref().ok_or(ReloadError::NoFile)?;
         let reloads = self.metrics.reloads();
-        let policies = Policies::load(path).map_err(|problems| {
-            reloads.add(Reloaded::Broken);
-            ReloadError::Problems(Box::new(problems))
-        })?;
-        // What has not changed stays as it is, with its revision.
-        if policies.hash() == self.gate.policies().hash() {
-            reloads.add(Reloaded::Unchanged);
-            return Ok(Reread::Unchanged(self.gate.revision()));
-        }
-        let revision = self.gate.replace(policies);
-        reloads.add(Reloaded::Taken);
-        Ok(Reread::Taken(revision))
+        let reread = self.gate.reread(|| Policies::load(path));
+        reloads.add(match &reread {
+            Ok(Reread::Unchanged(_)) => Reloaded::Unchanged,
+            Ok(_) => Reloaded::Taken,
+            Err(_) => Reloaded::Broken,
+        });
+        reread.map_err(|problems| ReloadError::Problems(Box::new(problems)))
     }
 
     /// Follows the file; none when there is none.
@@ -76,6 +51,7 @@ impl Reader {
         let counted = move |reload: &Reload| {
             match reload {
                 Reload::Replaced { .. } => metrics.reloads().add(Reloaded::Taken),
+                Reload::Unchanged(_) => metrics.reloads().add(Reloaded::Unchanged),
                 Reload::Broken(_) => metrics.reloads().add(Reloaded::Broken),
                 _ => {}
             }

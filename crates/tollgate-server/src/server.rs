@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate::ParseError;
-use tollgate_policy::{Gate, Problems, Reload, Watcher};
+use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
 use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, Remark};
 
@@ -19,7 +19,7 @@ use crate::api::{
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
-use crate::reload::{Reader, ReloadError, Reread};
+use crate::reload::{Reader, ReloadError};
 use crate::store::AnyStore;
 use crate::tls::{Tls, TlsError};
 
@@ -27,7 +27,7 @@ use crate::tls::{Tls, TlsError};
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// How a service is set up.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// Where clients ask: at least one address.
@@ -54,6 +54,27 @@ pub struct Options {
     pub grace: Duration,
     /// The service's counters: those of [`Metrics::gate`], where the gate was made by it.
     pub metrics: Metrics,
+}
+
+impl fmt::Debug for Options {
+    /// Of secrets only whether they are set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listen, admin, config, auth, tls, bounds, linger, grace, metrics, .. } = self;
+        f.debug_struct("Options")
+            .field("listen", listen)
+            .field("admin", admin)
+            .field("admin_token", &self.admin_token.is_some())
+            .field("config", config)
+            .field("auth", auth)
+            .field("key_secret", &self.key_secret.is_some())
+            .field("receipt_key", &self.receipt_key.is_some())
+            .field("tls", tls)
+            .field("bounds", bounds)
+            .field("linger", linger)
+            .field("grace", grace)
+            .field("metrics", metrics)
+            .finish()
+    }
 }
 
 impl Options {

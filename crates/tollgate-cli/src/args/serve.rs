@@ -88,6 +88,11 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = LogDenials::Hashed)]
     pub(crate) log_denials: LogDenials,
 
+    /// Send a trace of each question to this collector of OpenTelemetry, as
+    /// http://127.0.0.1:4318: OTLP over HTTP, at /v1/traces below it
+    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
+    pub(crate) otlp: Option<String>,
+
     /// How logs are written, to stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,

@@ -17,6 +17,7 @@ mod running;
 mod scripts;
 mod serving;
 mod shown;
+mod traces;
 
 use std::path::Path;
 

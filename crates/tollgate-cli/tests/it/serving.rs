@@ -15,7 +15,7 @@ use crate::Place;
 use crate::redis::Redis;
 
 /// What is a hang, whatever the machine.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running service; killed with the test.
 pub(crate) struct Serving {
@@ -33,15 +33,24 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// On a port of its own, unless the arguments say otherwise.
     pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
+        Self::of(Self::command(place, args))
+    }
+
+    /// On a port of its own, unless the arguments say otherwise.
+    pub(crate) fn command(place: &Place, args: &[&str]) -> Command {
         let mut all = vec!["serve", "--admin", "127.0.0.1:0"];
         if !args.contains(&"--listen") {
             all.extend(["--listen", "127.0.0.1:0"]);
         }
         all.extend(args);
         let mut command = place.std(&all);
-        command.env_remove("TOLLGATE_STORE").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.env_remove("TOLLGATE_STORE").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        command
+    }
+
+    pub(crate) fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut said = Vec::new();
@@ -66,6 +75,14 @@ impl Serving {
 
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Asks it to end, which it does well: what it logged.
+    pub(crate) fn end(self) -> String {
+        self.signal(Signal::TERM);
+        let (code, log) = self.ended();
+        assert_eq!(code, 0, "{log}");
+        log
     }
 
     /// The exit code, and what it logged.
@@ -182,6 +199,9 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--idle-timeout", "1parsec"], "1parsec"),
         (&["--max-connections", "0"], "1..=1000000"),
         (&["--log", "xml"], "xml"),
+        (&["--otlp", "127.0.0.1:4318"], "http://127.0.0.1:4318"),
+        (&["--otlp", "grpc://127.0.0.1:4317"], "neither http nor https"),
+        (&["--otlp", "http://a/v1/traces"], "leave /v1/traces out"),
     ] {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "off"];
         // The last of an option counts, where it stands once.
@@ -244,6 +264,44 @@ fn logs_are_lines_or_json() {
         .collect();
     assert!(lines.iter().any(|line| line["message"] == "SIGTERM: ending"), "{log}");
     assert!(lines.iter().all(|line| line["level"].is_string() && line["timestamp"].is_string()));
+}
+
+#[test]
+fn what_administrators_do_is_logged_with_hashed_subjects() {
+    let place = Place::new();
+    let serving = Serving::start(&place, &["--log", "json"]);
+    let admin = serving.said.iter().find_map(|line| line.strip_prefix("admin      http://"));
+    let mut admin = Client::connect(admin.unwrap().parse().unwrap()).unwrap();
+    let question = r#""subject": "user:ann", "limit": "1/h""#;
+    for (path, body, status) in [
+        ("/v1/admin/reset", format!("{{{question}}}"), 200),
+        ("/v1/admin/adjust", format!("{{{question}, \"by\": -1}}"), 200),
+        ("/v1/admin/adjust", format!("{{{question}}}"), 400),
+        ("/v1/admin/reload", String::new(), 409),
+    ] {
+        assert_eq!(admin.ask("POST", path, &body).unwrap().0, status, "{path} {body}");
+    }
+    let log = serving.end();
+    assert!(!log.contains("ann"), "{log}");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let acts: Vec<&Value> = lines.iter().filter(|line| line["act"].is_string()).collect();
+    let told: Vec<_> = acts
+        .iter()
+        .map(|line| (line["act"].as_str().unwrap(), line["by"].as_i64(), line["status"].as_u64()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("reset", None, None),
+            ("adjust", Some(-1), None),
+            ("adjust", None, Some(400)),
+            ("reload", None, Some(409))
+        ]
+    );
+    let hash = |line: &Value| line["subjects"].as_str().map(str::len);
+    assert_eq!([hash(acts[0]), hash(acts[1]), hash(acts[3])], [Some(16), Some(16), None]);
+    assert_eq!(acts[0]["subjects"], acts[1]["subjects"]);
+    assert_eq!(acts[0]["peer"], "127.0.0.1");
 }
 
 #[test]

@@ -141,6 +141,26 @@ impl fmt::Display for Revision {
     }
 }
 
+/// What came of reading policies again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reread {
+    /// Others count now, of this revision.
+    Taken(Revision),
+    /// The file holds what counts already.
+    Unchanged(Revision),
+}
+
+impl Reread {
+    /// The revision that counts now.
+    #[must_use]
+    pub fn revision(&self) -> &Revision {
+        match self {
+            Self::Taken(revision) | Self::Unchanged(revision) => revision,
+        }
+    }
+}
+
 /// What there is to ask, and what is said when there is nothing.
 #[derive(Debug)]
 pub(crate) struct Asked {

@@ -20,7 +20,7 @@ mod apart;
 mod observe;
 mod stamp;
 
-pub use answer::{Answer, AnswerView, Authority, Outcome, Revision, Shadow};
+pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
 pub use apart::{Standing, Terms};
 pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
@@ -192,12 +192,32 @@ impl<S: Store> Gate<S> {
     /// of the limits do.
     pub fn replace(&self, policies: Policies) -> Revision {
         let mut newest = self.0.newest.lock();
+        self.take(policies, &mut newest)
+    }
+
+    /// Takes them, under the lock of the number.
+    fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
         let stamp = self.stamp().with(&policies);
         let live = Live::new(policies, *newest, stamp, &self.0.registry);
         let revision = live.revision.clone();
         self.0.live.store(Arc::new(live));
         revision
+    }
+
+    /// Reads policies again, and takes them unless they are what counts already: then the revision
+    /// stays. Nobody else replaces them meanwhile, so that of two who read the one that read last
+    /// is not undone by the one that was slow.
+    ///
+    /// # Errors
+    /// What `read` says; the policies that were there count on.
+    pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {
+        let mut newest = self.0.newest.lock();
+        let policies = read()?;
+        if policies.hash() == self.policies().hash() {
+            return Ok(Reread::Unchanged(self.revision()));
+        }
+        Ok(Reread::Taken(self.take(policies, &mut newest)))
     }
 
     /// The counters of every policy that there was, by name.

@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
+use tollgate::{LimitSet, Subject};
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
@@ -64,6 +65,14 @@ struct HeldJson {
     logs: Vec<Vec<(u64, u64)>>,
     fresh_at_us: u64,
     shared: bool,
+}
+
+/// What an act is about, for the log.
+#[derive(Default)]
+struct Of {
+    /// As the log of denials writes them.
+    subjects: String,
+    by: Option<i64>,
 }
 
 type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send + 'a>>;
@@ -130,10 +139,35 @@ impl Admin {
             return Ok(Problem::method("POST"));
         }
         let body = body_of(request)?;
-        if act == "reload" {
-            return self.reload();
+        let mut of = Of::default();
+        let answered = match act {
+            "reload" => self.reload(),
+            _ => self.correct(act, &body, &mut of).await,
+        };
+        // What was done to whom, whether it worked or not: a corrected count must be explicable.
+        let Of { subjects, by } = of;
+        let subjects = (!subjects.is_empty()).then_some(subjects);
+        match &answered {
+            Ok(_) => tracing::info!(
+                target: "tollgate", act, %peer, subjects, by, "an administrator has asked"
+            ),
+            // Not the detail: it may quote the subject.
+            Err(problem) => tracing::warn!(
+                target: "tollgate",
+                act,
+                %peer,
+                subjects,
+                by,
+                status = problem.status().as_u16(),
+                "an administrator was refused"
+            ),
         }
-        let Which { policy, subject, limit, on, shard, by } = read_one(&body)?;
+        answered
+    }
+
+    /// Looks at a count or changes it.
+    async fn correct(&self, act: &str, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+        let Which { policy, subject, limit, on, shard, by } = read_one(body)?;
         if by.is_some() != (act == "adjust") {
             return Err(match by {
                 Some(_) => Problem::bad("only an adjustment has a `by`"),
@@ -148,8 +182,10 @@ impl Admin {
                 *limits = within.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
             }
         }
+        let written = |(subject, _): &(Subject, LimitSet)| self.api.metrics.written(subject);
+        of.subjects = parts.iter().filter_map(written).collect::<Vec<_>>().join(" ");
+        of.by = by;
         let (gate, ask) = (&self.api.checks.gate, ask(&parts, shard)?);
-        tracing::info!(target: "tollgate", act, "an administrator changes or looks at a count");
         let refused = |error: tollgate::Error| of_ask(&error);
         match act {
             "inspect" => {

@@ -17,9 +17,11 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
+use opentelemetry::context::FutureExt as _;
 
 use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
+use crate::traces::Traces;
 use check::{Checks, Do, json};
 use problem::Problem;
 use query::Query;
@@ -55,8 +57,16 @@ impl Answering for Api {
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         let endpoint = Endpoint::of(request.uri().path());
-        let answered = self.route(request, peer).await;
+        let span = self.metrics.traces().and_then(|traces| traces.begin(endpoint, &request));
+        let route = self.route(request, peer);
+        let answered = match &span {
+            None => route.await,
+            Some(span) => route.with_context(span.clone()).await,
+        };
         let response = answered.unwrap_or_else(|problem| problem.response());
+        if let Some(span) = span {
+            Traces::end(&span, response.status());
+        }
         self.metrics.requests().add(endpoint, response.status());
         response
     }

@@ -49,6 +49,10 @@ impl Problem {
         Self { field: Some(field), ..self }
     }
 
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     pub(crate) fn response(&self) -> Response<Full<Bytes>> {
         // Texts and numbers can always be written.
         let body = serde_json::to_vec(self).unwrap_or_default();

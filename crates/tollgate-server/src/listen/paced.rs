@@ -23,14 +23,20 @@ pub(crate) struct Paced<T> {
     instead: Option<Bytes>,
     /// How many bytes of what nobody wants were read at the end.
     drained: usize,
+    /// How many bytes of a response were taken since that last counted as progress.
+    taken: usize,
 }
 
 /// How much of a request that was refused is read all the same.
 const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
 
+/// How much of a response a client takes within the deadline for reading, at least. Whoever takes a
+/// byte from time to time would hold a response for as long as it likes.
+pub(super) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
+
 impl<T> Paced<T> {
     pub(crate) fn new(stream: T, pace: Arc<Pace>, explain: Explain) -> Self {
-        Self { stream, pace, explain, instead: None, drained: 0 }
+        Self { stream, pace, explain, instead: None, drained: 0, taken: 0 }
     }
 }
 
@@ -62,7 +68,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
             return self.refuse(cx, buf);
         }
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
-        if written > 0 && self.pace.phase() == Phase::Write {
+        self.taken += written;
+        if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
+            self.taken = 0;
             self.pace.is_at(Phase::Write);
         }
         Poll::Ready(Ok(written))

@@ -30,7 +30,7 @@ pub struct Bounds {
     pub head: Duration,
     /// From a head to the end of its body: 10 s.
     pub body: Duration,
-    /// Without taking any of a response: 10 s.
+    /// Without taking the next 64 KiB of a response, or what is left of it: 10 s.
     pub write: Duration,
 }
 
@@ -77,7 +77,7 @@ pub enum Closed {
     Head,
     /// A body that took too long.
     Body,
-    /// A client that did not read.
+    /// A client that did not read, or too slowly.
     Write,
     /// It made room for another.
     Full,
@@ -335,6 +335,9 @@ fn end_longest(open: &mut Slab<Entry>, phase: Phase, most: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::super::paced::{MIN_TAKEN_BYTES, Paced};
     use super::*;
 
     fn aborted() -> AbortHandle {
@@ -371,6 +374,27 @@ mod tests {
             }
             let closed = Closed::ALL.iter().map(|why| registry.closed(*why)).sum::<u64>();
             assert_eq!(closed, u64::from(why.is_some()), "{phase:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_little_now_and_then_is_late_all_the_same() {
+        for (bytes, is_late) in [(1, true), (1_024, true), (MIN_TAKEN_BYTES, false)] {
+            let second = Duration::from_secs(1);
+            let registry = Registry::new(Bounds { write: second, ..Bounds::default() });
+            let place = registry.enter().unwrap();
+            registry.ended_by(place.key, &place.pace, aborted());
+            let (ours, mut theirs) = tokio::io::duplex(bytes);
+            let mut stream = Paced::new(ours, Arc::clone(&place.pace), |_| None);
+            place.pace.is_at(Phase::Write);
+            let mut taken = vec![0; bytes];
+            for tick in 1..=8 {
+                registry.clock.store(tick, Ordering::Relaxed);
+                stream.write_all(&taken).await.unwrap();
+                theirs.read_exact(&mut taken).await.unwrap();
+                registry.sweep(tick);
+            }
+            assert_eq!(registry.closed(Closed::Write), u64::from(is_late), "{bytes} each tick");
         }
     }
 

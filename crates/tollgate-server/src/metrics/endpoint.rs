@@ -47,7 +47,7 @@ impl Endpoint {
     ];
 
     /// Its path, which is its label too.
-    fn path(self) -> &'static str {
+    pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Check => "/v1/check",
             Self::Peek => "/v1/peek",

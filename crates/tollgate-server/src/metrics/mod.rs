@@ -14,11 +14,12 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tollgate::ParseError;
+use tollgate::{ParseError, Subject};
 use tollgate_policy::{Authority, Event, Gate, Observer, Policies};
 
 use crate::denials::Denials;
 use crate::store::AnyStore;
+use crate::traces::Traces;
 use by_limit::ByLimit;
 use latency::Latency;
 
@@ -47,6 +48,7 @@ struct Inner {
     reloads: Reloads,
     requests: Requests,
     denials: Option<Denials>,
+    traces: Option<Traces>,
 }
 
 impl Default for Inner {
@@ -59,6 +61,7 @@ impl Default for Inner {
             reloads: Reloads::default(),
             requests: Requests::default(),
             denials: None,
+            traces: None,
         }
     }
 }
@@ -70,10 +73,10 @@ impl Metrics {
         Self::default()
     }
 
-    /// The same, and denials are written into a log.
+    /// The same, and denials are written into a log, and decisions are spans of traces.
     #[must_use]
-    pub fn with_log(denials: Denials) -> Self {
-        Self(Arc::new(Inner { denials: Some(denials), ..Inner::default() }))
+    pub fn with(denials: Option<Denials>, traces: Option<Traces>) -> Self {
+        Self(Arc::new(Inner { denials, traces, ..Inner::default() }))
     }
 
     /// A gate whose decisions are counted here by limit and by the time that they took. Those of
@@ -87,6 +90,15 @@ impl Metrics {
 
     pub(crate) fn reloads(&self) -> &Reloads {
         &self.0.reloads
+    }
+
+    /// A subject as the log writes it; none where it writes none.
+    pub(crate) fn written(&self, subject: &Subject) -> Option<String> {
+        self.0.denials.as_ref().map(|denials| denials.written(subject.as_str()))
+    }
+
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.0.traces.as_ref()
     }
 
     pub(crate) fn requests(&self) -> &Requests {
@@ -110,6 +122,9 @@ impl Observer for Metrics {
         }
         if let Some(denials) = &self.0.denials {
             denials.observe(event);
+        }
+        if let Some(traces) = &self.0.traces {
+            traces.decided(event);
         }
     }
 }

@@ -4,10 +4,10 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use tollgate::MemoryStore;
-use tollgate_policy::{Policies, Reload};
+use tollgate_policy::{Policies, Reload, Reread};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, Reread};
+use tollgate_server::AnyStore;
 
 use crate::common::{Page, Service, promtool};
 

@@ -1,15 +1,17 @@
 //! `serve`: the service.
 
+mod traces;
+
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tollgate_policy::{Format, Gate, Policies, Reload, Watcher};
+use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
     Address, AnyStore, AuthOptions, Bounds, Denials, Forwarded, Metrics, Options, ReloadError,
-    Reread, Server, Subjects, Tls,
+    Server, Subjects, Tls,
 };
 use tollgate_tower::identity::{AddressHeader, Networks};
 
@@ -19,7 +21,7 @@ use crate::show::{Output, duration};
 use crate::store::of_service;
 
 /// What is counted by when no file is given.
-const DEMO: &str = include_str!("../../../../examples/policies/demo.toml");
+const DEMO: &str = include_str!("../../../../../examples/policies/demo.toml");
 
 /// How often what is fresh in memory is looked for, in pieces.
 const SWEEP: Duration = Duration::from_millis(100);
@@ -33,7 +35,8 @@ const EVENTS: usize = 16;
 const OWN_FILES: u64 = 64;
 
 pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
-    let options = options(args)?;
+    let mut options = options(args)?;
+    let denials = denials(args, &options)?;
     let policies = match &args.config {
         Some(path) => Policies::load(path).map_err(|problems| anyhow!("{problems}"))?,
         None => Policies::parse_named("demo.toml", DEMO, Format::Toml)
@@ -47,7 +50,15 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         .thread_name("tollgate")
         .build()
         .context("no runtime can be started")?;
-    runtime.block_on(run(args, options, policies, out))
+    runtime.block_on(async {
+        let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
+        options.metrics = Metrics::with(denials, traces);
+        let code = run(args, options, policies, out).await;
+        if let Some(exporter) = exporter {
+            exporter.end().await;
+        }
+        code
+    })
 }
 
 /// How many threads answer. One answers tens of thousands a second, and what asks runs on the same
@@ -134,15 +145,6 @@ fn options(args: &Serve) -> Result<Options> {
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
     options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
     options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
-    let subjects = match args.log_denials {
-        LogDenials::Hashed => Some(Subjects::Hashed),
-        LogDenials::Plain => Some(Subjects::Plain),
-        LogDenials::Off => None,
-    };
-    if let Some(subjects) = subjects {
-        let denials = Denials::new(subjects, options.key_secret.as_deref())?;
-        options.metrics = Metrics::with_log(denials);
-    }
     options.config.clone_from(&args.config);
     options.auth = auth(args)?;
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
@@ -153,6 +155,16 @@ fn options(args: &Serve) -> Result<Options> {
     options.linger = wait(&args.linger)?;
     options.grace = wait(&args.grace)?;
     Ok(options)
+}
+
+/// The log of denials.
+fn denials(args: &Serve, options: &Options) -> Result<Option<Denials>> {
+    let subjects = match args.log_denials {
+        LogDenials::Hashed => Subjects::Hashed,
+        LogDenials::Plain => Subjects::Plain,
+        LogDenials::Off => return Ok(None),
+    };
+    Ok(Some(Denials::new(subjects, options.key_secret.as_deref())?))
 }
 
 fn auth(args: &Serve) -> Result<AuthOptions> {
@@ -221,7 +233,9 @@ fn log(form: LogForm) -> Result<()> {
 
 fn watch(server: &Server) -> Result<Option<Watcher>> {
     let watcher = server.watch(|reload| match reload {
-        Reload::Replaced { .. } => tracing::info!(target: "tollgate", "{reload}"),
+        Reload::Replaced { .. } | Reload::Unchanged(_) => {
+            tracing::info!(target: "tollgate", "{reload}");
+        }
         Reload::Broken(_) => tracing::error!(target: "tollgate", "{reload}"),
         _ => tracing::warn!(target: "tollgate", "{reload}"),
     });

@@ -1,0 +1,210 @@
+//! `serve --otlp`: what a collector of OpenTelemetry gets.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
+use opentelemetry_proto::tonic::trace::v1::Span;
+use prost::Message as _;
+
+use crate::Place;
+use crate::serving::{LONG, Serving};
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+/// A collector that answers with these statuses, then with 200.
+struct Collector {
+    url: String,
+    posts: Receiver<Vec<u8>>,
+}
+
+impl Collector {
+    fn start(statuses: &'static [u16]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, posts) = channel();
+        thread::spawn(move || {
+            let mut statuses = statuses.iter().copied().chain(std::iter::repeat(200));
+            for stream in listener.incoming() {
+                serve(&stream.unwrap(), &sender, &mut statuses);
+            }
+        });
+        Self { url, posts }
+    }
+
+    /// The spans of the next post.
+    fn next(&self) -> Vec<Span> {
+        spans(&self.posts.recv_timeout(LONG).unwrap())
+    }
+
+    /// All that was sent, once nobody sends any more.
+    fn all(&self) -> Vec<Vec<u8>> {
+        self.posts.try_iter().collect()
+    }
+}
+
+fn serve(stream: &TcpStream, posts: &Sender<Vec<u8>>, statuses: &mut impl Iterator<Item = u16>) {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let (mut line, mut length) = (String::new(), 0);
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        assert_eq!(line, "POST /v1/traces HTTP/1.1\r\n");
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let status = statuses.next().unwrap();
+        write!(&mut &*stream, "HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n").unwrap();
+        // Whoever asked is gone at the end of a test.
+        let _ = posts.send(body);
+    }
+}
+
+fn spans(post: &[u8]) -> Vec<Span> {
+    let request = ExportTraceServiceRequest::decode(post).unwrap();
+    let scopes = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
+    scopes.flat_map(|scope| scope.spans).collect()
+}
+
+fn ask(address: SocketAddr, head: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let length = body.len();
+    let text = format!(
+        "{head} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\
+         traceparent: 00-{TRACE}-{PARENT}-01\r\n\r\n{body}"
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
+/// The attributes as `key=value`, in order.
+fn told(span: &Span) -> Vec<String> {
+    let value = |attribute: &KeyValue| match attribute.value.clone().unwrap().value.unwrap() {
+        Value::StringValue(text) => text,
+        Value::IntValue(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let mut told: Vec<String> = span
+        .attributes
+        .iter()
+        .map(|attribute| format!("{}={}", attribute.key, value(attribute)))
+        .collect();
+    told.sort();
+    told
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
+    let place = Place::new();
+    let collector = Collector::start(&[]);
+    let serving = Serving::start(&place, &["--otlp", &collector.url]);
+    let address = serving.address();
+    let question = r#"{"subject": "user:ann", "limit": "1/h"}"#;
+    assert!(ask(address, "POST /v1/check", question).contains("\"allowed\":true"));
+    assert!(ask(address, "POST /v1/check?deny_status=429", question).starts_with("HTTP/1.1 429"));
+    let batch = format!(r#"{{"checks": [{question}, {{"fields": {{"ip": "192.0.2.7"}}}}]}}"#);
+    assert!(ask(address, "POST /v1/peek", &batch).contains("results"));
+    assert!(ask(address, "GET /user/ann", "").starts_with("HTTP/1.1 404"));
+    assert!(ask(address, "GET /healthz", "").starts_with("HTTP/1.1 200"));
+    assert!(ask(address, "GET /v1/auth", "").starts_with("HTTP/1.1 200"));
+    serving.end();
+
+    let posts = collector.all();
+    for post in &posts {
+        let is_told = |word: &str| post.windows(word.len()).any(|bytes| bytes == word.as_bytes());
+        assert!(!is_told("ann") && !is_told("192.0.2.7"), "whose count it is");
+        assert!(is_told("service.name") && is_told("tollgate"));
+    }
+    let spans: Vec<Span> = posts.iter().flat_map(|post| spans(post)).collect();
+    let (requests, decisions): (Vec<&Span>, Vec<&Span>) =
+        spans.iter().partition(|span| span.name != "decide");
+    let names: Vec<&str> = requests.iter().map(|span| &*span.name).collect();
+    assert_eq!(
+        names,
+        ["POST /v1/check", "POST /v1/check", "POST /v1/peek", "GET other", "GET /v1/auth"]
+    );
+    for span in &requests {
+        assert_eq!((hex(&span.trace_id), hex(&span.parent_span_id)), (TRACE.into(), PARENT.into()));
+        assert_eq!(span.kind, 2, "a server's");
+        assert!(span.status.clone().unwrap_or_default().code != 2, "no error of the service");
+    }
+    assert_eq!(
+        told(requests[1]),
+        ["http.request.method=POST", "http.response.status_code=429", "http.route=/v1/check"]
+    );
+    let within = |request: &Span| -> Vec<String> {
+        let ours = decisions.iter().filter(|span| span.parent_span_id == request.span_id);
+        let ours = ours.inspect(|span| {
+            assert!(span.start_time_unix_nano >= request.start_time_unix_nano);
+            assert!(span.end_time_unix_nano <= request.end_time_unix_nano);
+        });
+        ours.map(|span| told(span).join(" ")).collect()
+    };
+    let decided = |outcome: &str| format!("tollgate.authority=store tollgate.outcome={outcome}");
+    assert_eq!(within(requests[0]), [decided("allowed")]);
+    assert_eq!(within(requests[1]), [decided("denied")]);
+    assert_eq!(within(requests[3]), Vec::<String>::new());
+    assert_eq!(within(requests[4]), [format!("{} tollgate.policy=demo", decided("allowed"))]);
+}
+
+#[test]
+fn a_caller_that_is_not_sampled_is_not_traced() {
+    let place = Place::new();
+    let collector = Collector::start(&[]);
+    let serving = Serving::start(&place, &["--otlp", &collector.url]);
+    let address = serving.address();
+    let head = format!("GET /v1/policies HTTP/1.1\r\ntraceparent: 00-{TRACE}-{PARENT}-00\r\nx: y");
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{head}\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    stream.read_to_string(&mut String::new()).unwrap();
+    assert!(ask(address, "GET /v1/openapi.yaml", "").contains("200 OK"));
+    serving.end();
+    let names: Vec<String> =
+        collector.all().iter().flat_map(|post| spans(post)).map(|span| span.name).collect();
+    assert_eq!(names, ["GET /v1/openapi.yaml"]);
+}
+
+#[test]
+fn a_collector_that_takes_nothing_holds_nothing_up_and_is_told_once() {
+    let place = Place::new();
+    let collector = Collector::start(&[400, 400]);
+    let mut command = Serving::command(&place, &["--otlp", &collector.url]);
+    command.env("OTEL_BSP_SCHEDULE_DELAY", "1");
+    let serving = Serving::of(command);
+    for _ in 0..3 {
+        assert!(ask(serving.address(), "GET /v1/policies", "").contains("200 OK"));
+        assert!(!collector.next().is_empty());
+    }
+    let log = serving.end();
+    assert_eq!(log.matches("traces do not arrive at").count(), 1, "{log}");
+    assert!(log.contains("it answers 400"), "{log}");
+    assert_eq!(log.matches("again").count(), 1, "{log}");
+
+    // Nothing listens there.
+    let serving = Serving::start(&place, &["--otlp", "http://127.0.0.1:1"]);
+    let question = r#"{"subject": "user:ann", "limit": "1000/h"}"#;
+    for _ in 0..200 {
+        assert!(ask(serving.address(), "POST /v1/check", question).contains("\"allowed\":true"));
+    }
+    let log = serving.end();
+    assert_eq!(log.matches("traces do not arrive at http://127.0.0.1:1/v1/traces").count(), 1);
+    assert!(log.contains("refused"), "{log}");
+}

@@ -1,0 +1,110 @@
+//! Traces: a span for each question, and within it one for each decision.
+//!
+//! The names of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
+//! `tollgate.*` for what is ours.
+
+use core::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::{HeaderMap, Method, Request, StatusCode};
+use opentelemetry::global::BoxedTracer;
+use opentelemetry::propagation::{Extractor, TextMapPropagator};
+use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::{Context, KeyValue};
+use tollgate_policy::Event;
+
+use crate::metrics::Endpoint;
+
+/// Where the spans of a service go. Cheap to clone.
+#[derive(Clone)]
+pub struct Traces(Arc<Inner>);
+
+struct Inner {
+    tracer: BoxedTracer,
+    propagator: Box<dyn TextMapPropagator + Send + Sync>,
+}
+
+impl fmt::Debug for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Traces").field(&self.0.propagator).finish()
+    }
+}
+
+impl Traces {
+    /// Spans of this tracer, below those that the propagator finds in a request's headers.
+    pub fn new(
+        tracer: BoxedTracer,
+        propagator: impl TextMapPropagator + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(Inner { tracer, propagator: Box::new(propagator) }))
+    }
+
+    /// Begins the span of a request; none for what only looks after the service.
+    pub(crate) fn begin<B>(&self, endpoint: Endpoint, request: &Request<B>) -> Option<Context> {
+        if matches!(endpoint, Endpoint::Healthz | Endpoint::Readyz | Endpoint::Metrics) {
+            return None;
+        }
+        let (method, route) = (method(request.method()), endpoint.path());
+        let parent = self.0.propagator.extract(&Headers(request.headers()));
+        // Not the path itself: it may be a user's.
+        let span = self.0.tracer.span_builder(format!("{method} {route}"));
+        let span = span.with_kind(SpanKind::Server).with_attributes([
+            KeyValue::new("http.request.method", method),
+            KeyValue::new("http.route", route),
+        ]);
+        let span = self.0.tracer.build_with_context(span, &parent);
+        Some(parent.with_span(span))
+    }
+
+    /// Ends it.
+    pub(crate) fn end(context: &Context, status: StatusCode) {
+        let span = context.span();
+        let code = i64::from(status.as_u16());
+        span.set_attribute(KeyValue::new("http.response.status_code", code));
+        // A refusal is an answer, and no error of the service.
+        if status.is_server_error() {
+            span.set_status(Status::error(""));
+        }
+        span.end();
+    }
+
+    /// A decision has been made, within the span of the request that is at work here.
+    pub(crate) fn decided(&self, event: &Event<'_>) {
+        let context = Context::current();
+        if !event.decides || !context.span().is_recording() {
+            return;
+        }
+        let end = SystemTime::now();
+        let start = end.checked_sub(event.duration).unwrap_or(end);
+        let mut attributes = vec![
+            KeyValue::new("tollgate.outcome", event.outcome.name()),
+            KeyValue::new("tollgate.authority", event.authority.name()),
+        ];
+        attributes
+            .extend(event.policy.map(|policy| KeyValue::new("tollgate.policy", policy.to_owned())));
+        let span = self.0.tracer.span_builder("decide").with_start_time(start);
+        let span = span.with_attributes(attributes);
+        self.0.tracer.build_with_context(span, &context).end_with_timestamp(end);
+    }
+}
+
+/// A method that HTTP knows; one that somebody thinks of has no name of its own.
+fn method(method: &Method) -> &'static str {
+    const KNOWN: [&str; 9] =
+        ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
+    KNOWN.into_iter().find(|known| method == known).unwrap_or("_OTHER")
+}
+
+/// Headers, for propagators.
+struct Headers<'h>(&'h HeaderMap);
+
+impl Extractor for Headers<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        self.0.get(key).and_then(|value| value.to_str().ok())
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        self.0.keys().map(http::HeaderName::as_str).collect()
+    }
+}
