@@ -9,6 +9,7 @@
 
 mod error;
 pub mod event;
+pub mod experiment;
 pub mod generate;
 mod mix;
 pub mod order;

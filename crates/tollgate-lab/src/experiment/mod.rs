@@ -1,0 +1,3 @@
+//! Experiments: the same traffic under one strategy after the other.
+
+pub mod results;

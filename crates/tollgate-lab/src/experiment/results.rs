@@ -1,0 +1,150 @@
+//! What an experiment showed, in numbers: for tables, charts and programs.
+//!
+//! All of it follows from the experiment and its seed: no figure comes from this machine's clock.
+
+use serde::Serialize;
+
+/// What an experiment showed.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Results {
+    /// What it is called.
+    pub name: String,
+    /// What its traffic was made from.
+    pub seed: u64,
+    /// Microseconds from the start to the end of the traffic.
+    pub duration_us: u64,
+    /// Microseconds of one bucket of the series over time.
+    pub bucket_us: u64,
+    /// What the resource stands, all clients together, where the experiment says it.
+    pub capacity: Option<Capacity>,
+    /// The groups of clients, in the order of the file.
+    pub groups: Vec<Group>,
+    /// What was tried, in order.
+    pub cases: Vec<CaseResult>,
+    /// What to see in it: a sentence each.
+    pub findings: Vec<String>,
+    /// False when it was stopped before its end: then `cases` has those that were finished.
+    pub complete: bool,
+}
+
+/// How much a resource stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Capacity {
+    /// As it was written: `300/10s`.
+    pub text: String,
+    /// Units in a window.
+    pub units: u64,
+    /// Microseconds of the window.
+    pub window_us: u64,
+}
+
+/// Clients that behave alike.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Group {
+    /// What it is called.
+    pub name: String,
+    /// How many clients.
+    pub clients: u64,
+}
+
+/// One way to limit the traffic, and what became of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct CaseResult {
+    /// What it is called: `sliding_log`, or what the experiment says.
+    pub name: String,
+    /// The limits that each attempt had to pass, all or nothing.
+    pub limits: Vec<LimitResult>,
+    /// What clients wanted done.
+    pub requests: u64,
+    /// How often they asked for it: `requests` and `retries`.
+    pub attempts: u64,
+    /// Attempts that were let through.
+    pub admitted: u64,
+    /// Attempts that were not.
+    pub denied: u64,
+    /// Attempts after a denial of the same request.
+    pub retries: u64,
+    /// Requests that were never let through.
+    pub never_served: u64,
+    /// The most admitted in any window of the capacity, all clients together.
+    pub peak: Option<u64>,
+    /// Of the capacity, the share that was used in windows where more was asked for: 0 to 1.
+    pub used_share: Option<f64>,
+    /// Jain's index of what each client got over its max-min fair share: 1 is fair.
+    pub fairness: Option<f64>,
+    /// The longest time from a request's first attempt to the one that was let through, in
+    /// microseconds.
+    pub longest_wait_us: Option<u64>,
+    /// The most admitted in a bucket over the mean of all buckets.
+    pub burstiness: Option<f64>,
+    /// Bytes that the store held for a subject, at most, where it can tell.
+    pub bytes_per_subject: Option<f64>,
+    /// The groups, in the order of [`Results::groups`].
+    pub groups: Vec<GroupResult>,
+    /// The series over time, from the start on, one bucket after the other.
+    pub buckets: Vec<Bucket>,
+    /// What single attempts became, for the first clients and as long as there are not too many.
+    pub raster: Raster,
+}
+
+/// A limit of a case.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct LimitResult {
+    /// Its full text.
+    pub limit: String,
+    /// The name of its strategy.
+    pub strategy: String,
+    /// Whose count: `resource` for one of all, `client` for one of each.
+    pub per: String,
+    /// The most admitted in any window of its length, of one subject.
+    pub peak: u64,
+    /// The most that its strategy promises.
+    pub promise: u64,
+    /// `peak <= promise`.
+    pub holds: bool,
+}
+
+/// What became of a group.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct GroupResult {
+    /// What its clients wanted done.
+    pub requests: u64,
+    /// How often they asked.
+    pub attempts: u64,
+    /// What was let through.
+    pub admitted: u64,
+    /// Requests that were never let through.
+    pub never_served: u64,
+    /// As [`CaseResult::longest_wait_us`].
+    pub longest_wait_us: Option<u64>,
+}
+
+/// What happened in one bucket of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// Attempts that were let through.
+    pub admitted: u64,
+    /// Attempts that were not.
+    pub denied: u64,
+    /// The most that was admitted in the window of the capacity before any moment of this bucket.
+    pub occupancy: u64,
+}
+
+/// Single attempts, for a picture of who got through when.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Raster {
+    /// The names of the rows.
+    pub clients: Vec<String>,
+    /// Row, microseconds from the start, and whether it was let through; in order of time.
+    pub attempts: Vec<(u32, u64, bool)>,
+    /// True when there were more clients or attempts than these.
+    pub cut: bool,
+}
