@@ -7,6 +7,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod digits;
 mod error;
 pub mod event;
 pub mod experiment;

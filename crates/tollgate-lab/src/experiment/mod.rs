@@ -1,3 +1,148 @@
 //! Experiments: the same traffic under one strategy after the other.
+//!
+//! An [`Experiment`] says who asks when ([`Workload`]) and what is tried ([`Case`]); [`run`] lets
+//! simulated time pass and gives [`Results`]. The same experiment and seed give the same results,
+//! to the last bit, on every machine and in every store: time is that of the events, and numbers
+//! that are drawn come from the seed alone.
+//!
+//! ```
+//! use tollgate_lab::experiment::{Experiment, InMemory, run};
+//!
+//! let file = r#"
+//!     version = 1
+//!     name = "greedy"
+//!     duration = "60s"
+//!     capacity = "10/10s"
+//!
+//!     [[workload]]
+//!     name = "greedy"
+//!     arrivals = "steady"
+//!     rate = "10/s"
+//!
+//!     [[case]]
+//!     limits = [{ per = "resource", limit = "10/10s" }]
+//!     strategies = ["fixed_window", "sliding_log"]
+//! "#;
+//! let experiment = Experiment::parse("greedy.toml", file)?;
+//! let results = run(&experiment, &mut InMemory::default(), |_| ())?;
+//! assert_eq!(results.cases[1].admitted, 60);
+//! assert!(results.cases[1].limits[0].holds);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+mod arrivals;
+mod builtin;
+mod decide;
+mod file;
+mod findings;
+mod measure;
+mod race;
 pub mod results;
+mod retry;
+mod simulate;
+
+use tollgate::LimitSet;
+
+pub use self::arrivals::{Arrivals, Rate, Workload};
+pub use self::builtin::{sides, zoo};
+pub use self::decide::{Attempt, Decider, InMemory, Verdict, subject};
+pub use self::file::FileError;
+pub use self::race::{Race, RaceResults};
+pub use self::results::{Capacity, Results};
+pub use self::retry::Retry;
+pub use self::simulate::{Progress, Took, run};
+
+/// Who asks when, and what is tried.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Experiment {
+    /// What it is called.
+    pub name: String,
+    /// What is drawn by chance comes from here.
+    pub seed: u64,
+    /// When it begins, in microseconds since the Unix epoch: windows that lie fast in time lie by
+    /// this.
+    pub start_us: u64,
+    /// How long it takes, in microseconds.
+    pub duration_us: u64,
+    /// How long one bucket of the series over time is, in microseconds.
+    pub bucket_us: u64,
+    /// What the resource stands, where that is known.
+    pub capacity: Option<Capacity>,
+    /// Who asks.
+    pub workloads: Vec<Workload>,
+    /// What is tried, one after the other.
+    pub cases: Vec<Case>,
+    /// True when a case goes on with the counts of the cases before.
+    pub keeps_counts: bool,
+}
+
+/// One way to limit the traffic.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Case {
+    /// What it is called.
+    pub name: String,
+    /// What an attempt has to pass, all or nothing.
+    pub parts: Vec<Part>,
+    /// Whose traffic it sees: indexes into [`Experiment::workloads`].
+    pub workloads: Vec<usize>,
+}
+
+/// Limits, and whose count they have.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Part {
+    /// Whose count.
+    pub per: Per,
+    /// The limits.
+    pub limits: LimitSet,
+}
+
+/// Whose count a limit has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Per {
+    /// One of all clients together.
+    Resource,
+    /// One of each client.
+    Client,
+}
+
+impl Per {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Resource, Self::Client];
+
+    /// In small letters, as files and results have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Resource => "resource",
+            Self::Client => "client",
+        }
+    }
+}
+
+/// Midnight of 15 November 2023, in microseconds: windows of a day and of all that divides one
+/// begin here.
+const START_US: u64 = 1_700_006_400_000_000;
+
+/// About how many buckets a series has, where an experiment does not say how long one is.
+const BUCKETS: u64 = 120;
+
+/// A length for buckets that people can read: 1, 2 or 5 times a power of ten of microseconds, of
+/// seconds below a minute, and whole parts of a minute, an hour and a day above.
+fn bucket_of(duration_us: u64) -> u64 {
+    const SECOND: u64 = 1_000_000;
+    let least = duration_us.div_ceil(BUCKETS).max(1);
+    let decimal = (0..8).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u64.pow(power)));
+    let longer = [15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 86_400];
+    decimal
+        .take_while(|us| *us <= 10 * SECOND)
+        .chain(longer.into_iter().map(|seconds| seconds * SECOND))
+        .find(|us| *us >= least)
+        .unwrap_or(least)
+}
+
+#[cfg(test)]
+mod tests;

@@ -35,6 +35,7 @@ use tollgate::{Ask, Limiter, ManualClock, MemoryStore, Time};
 use self::peak::Peak;
 pub use self::plan::{Case, Plan, Refused, StrategyChoice};
 pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
+use crate::digits::Digits;
 use crate::error::Error;
 use crate::event::Event;
 use crate::read::Traffic;
@@ -231,25 +232,6 @@ impl<'a> Run<'a> {
             clients_denied: self.denied.iter().filter(|denied| **denied > 0).count() as u64,
             top_denied: report::top_denied(&traffic.clients, &self.denied),
             elapsed: self.elapsed,
-        }
-    }
-}
-
-/// Writes a number in decimal without allocating, for this is done once per event.
-#[derive(Default)]
-struct Digits([u8; 10]);
-
-impl Digits {
-    fn of(&mut self, mut number: u32) -> &str {
-        let mut start = self.0.len();
-        loop {
-            start -= 1;
-            self.0[start] = b'0' + u8::try_from(number % 10).unwrap_or(0);
-            number /= 10;
-            if number == 0 {
-                // Digits are ASCII, so this is never the empty text.
-                return std::str::from_utf8(&self.0[start..]).unwrap_or_default();
-            }
         }
     }
 }

@@ -186,14 +186,6 @@ fn decisions_per_second_are_events_by_time() {
     assert_eq!(case.decisions_per_second(), 3_000_000_000);
 }
 
-#[test]
-fn digits_are_those_of_the_number() {
-    let mut digits = Digits::default();
-    for number in [0, 9, 10, 4_294_967_295, 1_234_567_890, 7] {
-        assert_eq!(digits.of(number), number.to_string());
-    }
-}
-
 /// One client's most admitted events in any `(t - D, t]`, from the definition.
 fn naive_peak(admitted: &[(u64, u32)], period_us: u64) -> u64 {
     let within = |&(t, who): &(u64, u32)| {

@@ -115,6 +115,7 @@ pub struct MemoryStoreBuilder {
     max_bytes: usize,
     clock: StoreClock,
     sip: bool,
+    seeds: Option<[u64; 2]>,
 }
 
 impl MemoryStoreBuilder {
@@ -137,10 +138,21 @@ impl MemoryStoreBuilder {
         Self { sip: true, ..self }
     }
 
+    /// Hashes subjects with these seeds instead of random ones: for measurements, where the same
+    /// questions are to take the same bytes each time. Whoever knows the seeds can choose subjects
+    /// that collide, so never before clients.
+    #[must_use]
+    pub fn hash_seeds(self, seeds: [u64; 2]) -> Self {
+        Self { seeds: Some(seeds), ..self }
+    }
+
     /// The store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
-        let hash = KeyHash::random(self.sip);
+        let hash = match self.seeds {
+            Some(seeds) => KeyHash::seeded(self.sip, seeds),
+            None => KeyHash::random(self.sip),
+        };
         self.build_with(hash, 0, Vec::new())
     }
 
@@ -186,6 +198,7 @@ impl MemoryStore {
             max_bytes: DEFAULT_BYTES,
             clock: StoreClock::Monotonic(MonotonicClock::new()),
             sip: false,
+            seeds: None,
         }
     }
 

@@ -1,0 +1,513 @@
+//! Experiments in TOML. Every key is in `docs/lab.md`.
+
+use core::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use serde::Deserialize;
+use tollgate::{LimitSet, Strategy};
+use toml::Spanned;
+
+use super::{
+    Arrivals, Capacity, Case, Experiment, Part, Per, Rate, Retry, START_US, Workload, bucket_of,
+};
+use crate::parse::By;
+use crate::read::Reading;
+
+/// The most buckets of a series over time.
+const MAX_BUCKETS: u64 = 100_000;
+
+/// The most clients of a workload.
+const MAX_CLIENTS: u32 = 10_000_000;
+
+/// How often a request is tried again, where a file does not say it.
+const TIMES: u32 = 10;
+
+/// What is wrong with an experiment, and where.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{file}{}: {what}", line.map_or_else(String::new, |line| format!(":{line}")))]
+#[non_exhaustive]
+pub struct FileError {
+    /// The file as it was named.
+    pub file: String,
+    /// The line, counted from 1, where it is one line's.
+    pub line: Option<usize>,
+    /// What is wrong, and what would be right.
+    pub what: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawExperiment {
+    version: Spanned<u64>,
+    name: Option<String>,
+    seed: Option<u64>,
+    duration: Option<Spanned<String>>,
+    bucket: Option<Spanned<String>>,
+    capacity: Option<Spanned<String>>,
+    #[serde(default)]
+    workload: Vec<Spanned<RawWorkload>>,
+    #[serde(default)]
+    case: Vec<Spanned<RawCase>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawWorkload {
+    name: Option<String>,
+    arrivals: Option<String>,
+    clients: Option<u32>,
+    rate: Option<String>,
+    size: Option<u64>,
+    count: Option<u64>,
+    every: Option<String>,
+    each: Option<u64>,
+    within: Option<String>,
+    new: Option<bool>,
+    window: Option<String>,
+    day: Option<String>,
+    log: Option<PathBuf>,
+    by: Option<String>,
+    zipf: Option<f64>,
+    from: Option<String>,
+    until: Option<String>,
+    retry: Option<String>,
+    times: Option<u32>,
+    pause: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCase {
+    name: Option<String>,
+    limits: Vec<RawPart>,
+    strategies: Option<OneOrMany>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPart {
+    per: String,
+    limit: OneOrMany,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn list(&self) -> &[String] {
+        match self {
+            Self::One(one) => core::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// The keys that belong to each kind of arrivals, besides those of all; the first ones are needed.
+const KINDS: [(&str, &[&str], &[&str]); 8] = [
+    ("steady", &["rate"], &["zipf"]),
+    ("poisson", &["rate"], &["zipf"]),
+    ("bursts", &["size", "every"], &["zipf"]),
+    ("loop", &["count", "every"], &["zipf"]),
+    ("gang", &[], &["each", "within", "every", "new"]),
+    ("edge", &["window", "size"], &["zipf"]),
+    ("diurnal", &["rate"], &["day", "zipf"]),
+    ("log", &["log"], &["by"]),
+];
+
+impl RawWorkload {
+    /// Which of the keys that belong to some kinds only are there.
+    fn said(&self) -> Vec<&'static str> {
+        let said = [
+            ("rate", self.rate.is_some()),
+            ("size", self.size.is_some()),
+            ("count", self.count.is_some()),
+            ("every", self.every.is_some()),
+            ("each", self.each.is_some()),
+            ("within", self.within.is_some()),
+            ("new", self.new.is_some()),
+            ("window", self.window.is_some()),
+            ("day", self.day.is_some()),
+            ("log", self.log.is_some()),
+            ("by", self.by.is_some()),
+            ("zipf", self.zipf.is_some()),
+        ];
+        said.into_iter().filter(|(_, is_said)| *is_said).map(|(key, _)| key).collect()
+    }
+}
+
+impl Experiment {
+    /// Reads an experiment file, and the logs that it names beside it.
+    ///
+    /// # Errors
+    /// A file that cannot be read; the first thing that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| FileError {
+            file: file.clone(),
+            line: None,
+            what: format!("the file cannot be read: {error}"),
+        })?;
+        Reader { file, text: &text, folder: path.parent().map(Path::to_path_buf) }.experiment()
+    }
+
+    /// The same of a text; logs are looked for in the working folder. `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
+        Reader { file: file.to_owned(), text, folder: None }.experiment()
+    }
+}
+
+/// Reads one file.
+struct Reader<'t> {
+    file: String,
+    text: &'t str,
+    folder: Option<PathBuf>,
+}
+
+/// What is wrong with one table, without its place.
+type Checked<T> = Result<T, String>;
+
+impl Reader<'_> {
+    fn at(&self, span: Range<usize>, what: impl Into<String>) -> FileError {
+        let before = self.text.get(..span.start).unwrap_or_default();
+        let line = Some(before.matches('\n').count() + 1);
+        FileError { file: self.file.clone(), line, what: what.into() }
+    }
+
+    fn whole(&self, what: impl Into<String>) -> FileError {
+        FileError { file: self.file.clone(), line: None, what: what.into() }
+    }
+
+    fn experiment(&self) -> Result<Experiment, FileError> {
+        let raw: RawExperiment = toml::from_str(self.text).map_err(|error| {
+            let what = error.message().to_owned();
+            match error.span() {
+                Some(span) => self.at(span, what),
+                None => self.whole(what),
+            }
+        })?;
+        if *raw.version.get_ref() != 1 {
+            return Err(self.at(raw.version.span(), "this is for version = 1"));
+        }
+        if raw.workload.is_empty() {
+            let what = "there is no [[workload]]: say who asks when, as arrivals = \"poisson\", \
+                        rate = \"10/s\"";
+            return Err(self.whole(what));
+        }
+        if raw.case.is_empty() {
+            let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
+                        \"client\", limit = \"10/10s\" }]";
+            return Err(self.whole(what));
+        }
+        let spanned = |text: &Option<Spanned<String>>| match text {
+            None => Ok(None),
+            Some(text) => {
+                duration(text.get_ref()).map(Some).map_err(|what| self.at(text.span(), what))
+            }
+        };
+        let duration_us = spanned(&raw.duration)?;
+        let mut workloads = Vec::with_capacity(raw.workload.len());
+        for (place, table) in raw.workload.iter().enumerate() {
+            let read = self.workload(table.get_ref(), place, duration_us);
+            let workload = read.map_err(|what| {
+                let name = table.get_ref().name.as_deref().unwrap_or("workload");
+                self.at(table.span(), format!("{name}: {what}"))
+            })?;
+            workloads.push(workload);
+        }
+        // A log tells when it begins, and how long it is.
+        let spans = workloads.iter().filter_map(|workload| match &workload.arrivals {
+            Arrivals::Log(traffic) => traffic.summary.first_last_us,
+            _ => None,
+        });
+        let (start_us, last_us) = spans
+            .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+            .unwrap_or((START_US, START_US));
+        let duration_us = match duration_us {
+            Some(duration_us) => duration_us,
+            None if last_us > start_us => last_us - start_us + 1,
+            None => return Err(self.whole("`duration` is missing, as duration = \"60s\"")),
+        };
+        for workload in &mut workloads {
+            workload.until_us = workload.until_us.min(duration_us);
+        }
+        let bucket_us = spanned(&raw.bucket)?.unwrap_or_else(|| bucket_of(duration_us));
+        if duration_us / bucket_us > MAX_BUCKETS {
+            let what = format!("these are more than {MAX_BUCKETS} buckets: make them longer");
+            let span = raw.bucket.as_ref().map_or(0..0, Spanned::span);
+            return Err(self.at(span, what));
+        }
+        let capacity = match &raw.capacity {
+            None => None,
+            Some(text) => {
+                Some(capacity(text.get_ref()).map_err(|what| self.at(text.span(), what))?)
+            }
+        };
+        let mut cases = Vec::new();
+        for table in &raw.case {
+            let of = cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
+            cases.extend(of.into_iter().map(|(name, parts)| Case {
+                name,
+                parts,
+                workloads: (0..workloads.len()).collect(),
+            }));
+        }
+        let name = raw.name.unwrap_or_else(|| self.file.clone());
+        let seed = raw.seed.unwrap_or(1);
+        Ok(Experiment {
+            name,
+            seed,
+            start_us,
+            duration_us,
+            bucket_us,
+            capacity,
+            workloads,
+            cases,
+            keeps_counts: false,
+        })
+    }
+
+    fn workload(
+        &self,
+        raw: &RawWorkload,
+        place: usize,
+        duration_us: Option<u64>,
+    ) -> Checked<Workload> {
+        let kind = match (&raw.arrivals, &raw.log) {
+            (Some(kind), _) => kind.as_str(),
+            (None, Some(_)) => "log",
+            (None, None) => return Err(format!("`arrivals` is missing: {}", kinds())),
+        };
+        let Some((kind, needed, others)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+            return Err(format!("there are no arrivals `{kind}`: {}", kinds()));
+        };
+        let said = raw.said();
+        if let Some(missing) = needed.iter().find(|key| !said.contains(*key)) {
+            return Err(format!("{kind} needs `{missing}`"));
+        }
+        if let Some(odd) = said.iter().find(|key| !needed.contains(*key) && !others.contains(*key))
+        {
+            let known: Vec<&str> = needed.iter().chain(others.iter()).copied().collect();
+            return Err(format!("`{odd}` says nothing of {kind}, which has {}", known.join(", ")));
+        }
+        let from_us = optional(raw.from.as_deref(), "from")?.unwrap_or(0);
+        let until_us = optional(raw.until.as_deref(), "until")?.or(duration_us);
+        let until_us = until_us.unwrap_or(u64::MAX);
+        if until_us <= from_us {
+            return Err("`until` is not after `from`".to_owned());
+        }
+        let rate_of = || rate(raw.rate.as_deref().unwrap_or_default());
+        let time_of = |text: &Option<String>, key| optional(text.as_deref(), key);
+        let positive = |time: Option<u64>, key: &str| match time {
+            Some(0) => Err(format!("`{key}` is more than 0")),
+            other => Ok(other),
+        };
+        let every_us = positive(time_of(&raw.every, "every")?, "every")?;
+        if raw.size == Some(0) || raw.each == Some(0) {
+            return Err("`size` and `each` are at least 1".to_owned());
+        }
+        let mut clients = raw.clients.unwrap_or(1);
+        let arrivals = match *kind {
+            "steady" => Arrivals::Steady(rate_of()?),
+            "poisson" => Arrivals::Poisson(rate_of()?),
+            "diurnal" => {
+                let day_us = positive(time_of(&raw.day, "day")?, "day")?;
+                Arrivals::Diurnal { rate: rate_of()?, day_us: day_us.unwrap_or(86_400_000_000) }
+            }
+            "bursts" => {
+                Arrivals::Bursts { size: raw.size.unwrap_or(1), every_us: every_us.unwrap_or(1) }
+            }
+            "loop" => {
+                Arrivals::Loop { count: raw.count.unwrap_or(1), every_us: every_us.unwrap_or(1) }
+            }
+            "edge" => {
+                let window_us = positive(time_of(&raw.window, "window")?, "window")?;
+                Arrivals::Edge { window_us: window_us.unwrap_or(1), size: raw.size.unwrap_or(1) }
+            }
+            "gang" => Arrivals::Gang {
+                each: raw.each.unwrap_or(1),
+                within_us: time_of(&raw.within, "within")?.unwrap_or(0),
+                every_us,
+                is_new: raw.new.unwrap_or(false),
+            },
+            _ => {
+                if raw.clients.is_some() {
+                    return Err("the log says how many `clients` there are".to_owned());
+                }
+                let traffic = self.log(raw)?;
+                clients = u32::try_from(traffic.clients.len()).unwrap_or(u32::MAX);
+                Arrivals::Log(Arc::new(traffic))
+            }
+        };
+        if clients == 0 || clients > MAX_CLIENTS && !matches!(arrivals, Arrivals::Log(_)) {
+            return Err(format!("`clients` is 1 to {MAX_CLIENTS}"));
+        }
+        if let Some(zipf) = raw.zipf.filter(|zipf| !(0.0..=10.0).contains(zipf)) {
+            return Err(format!("`zipf` is an exponent from 0 to 10, not {zipf}"));
+        }
+        let retry = retry(raw)?;
+        let name = raw.name.clone().unwrap_or_else(|| format!("{kind} {}", place + 1));
+        Ok(Workload { name, clients, arrivals, from_us, until_us, retry, zipf: raw.zipf })
+    }
+
+    fn log(&self, raw: &RawWorkload) -> Checked<crate::read::Traffic> {
+        let named = raw.log.clone().unwrap_or_default();
+        let path = match &self.folder {
+            Some(folder) => folder.join(&named),
+            None => named,
+        };
+        let by: By = match &raw.by {
+            Some(by) => by.parse().map_err(|error| format!("`by`: {error}"))?,
+            None => By::default(),
+        };
+        let traffic = Reading { by, ..Reading::default() }.read(&path, |_| ());
+        let traffic = traffic.map_err(|error| error.to_string())?;
+        if traffic.summary.events == 0 {
+            let lines = traffic.summary.lines;
+            return Err(format!(
+                "{}: none of its {lines} lines could be read as a line of an access log",
+                path.display()
+            ));
+        }
+        Ok(traffic)
+    }
+}
+
+/// All kinds of arrivals, for an error.
+fn kinds() -> String {
+    let names: Vec<&str> = KINDS.iter().map(|(name, ..)| *name).collect();
+    format!("one of {}", names.join(", "))
+}
+
+fn retry(raw: &RawWorkload) -> Checked<Retry> {
+    let how = raw.retry.as_deref().unwrap_or("never");
+    let times = raw.times.unwrap_or(TIMES);
+    let pause = optional(raw.pause.as_deref(), "pause")?;
+    let pause_us = pause.unwrap_or(100_000);
+    if pause == Some(0) {
+        return Err("`pause` is more than 0: an answer takes some time".to_owned());
+    }
+    if how == "never" && (raw.times.is_some() || pause.is_some())
+        || how == "obey" && pause.is_some()
+    {
+        return Err(format!("retry = \"{how}\" has no such `times` or `pause`"));
+    }
+    match how {
+        "never" => Ok(Retry::Never),
+        "at_once" => Ok(Retry::AtOnce { pause_us, times }),
+        "obey" => Ok(Retry::Obey { times }),
+        "back_off" => {
+            let most_us = pause_us.saturating_mul(1_024);
+            Ok(Retry::BackOff { base_us: pause_us, most_us, times })
+        }
+        other => Err(format!("there is no retry `{other}`: one of never, at_once, obey, back_off")),
+    }
+}
+
+/// The cases of one table, each with its name.
+fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
+    let mut texts: Vec<(Per, Vec<&str>)> = Vec::new();
+    for part in &raw.limits {
+        let named = |per: &&Per| per.name() == part.per;
+        let per = *Per::ALL
+            .iter()
+            .find(named)
+            .ok_or_else(|| format!("`per` is \"resource\" or \"client\", not \"{}\"", part.per))?;
+        let list = part.limit.list().iter().map(String::as_str);
+        match texts.iter_mut().find(|(other, _)| *other == per) {
+            Some((_, all)) => all.extend(list),
+            None => texts.push((per, list.collect())),
+        }
+    }
+    if texts.is_empty() {
+        return Err("`limits` has none: { per = \"client\", limit = \"10/10s\" }".to_owned());
+    }
+    let parts = |strategy: Option<Strategy>| -> Checked<Vec<Part>> {
+        let part = |(per, texts): &(Per, Vec<&str>)| {
+            let text = texts.join(", ");
+            let limits = match strategy.filter(|_| !text.contains(" via ")) {
+                Some(strategy) => LimitSet::parse_with(&text, strategy),
+                None => text.parse(),
+            };
+            Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
+        };
+        texts.iter().map(part).collect()
+    };
+    let named = |strategy: &str| match &raw.name {
+        Some(name) => format!("{name}: {strategy}"),
+        None => strategy.to_owned(),
+    };
+    let Some(strategies) = &raw.strategies else {
+        let parts = parts(None)?;
+        let limits = || parts.iter().flat_map(|part| part.limits.limits().iter());
+        let own = || {
+            let mut names: Vec<&str> = limits().map(|limit| limit.strategy().name()).collect();
+            names.dedup();
+            names.join(" and ")
+        };
+        return Ok(vec![(raw.name.clone().unwrap_or_else(own), parts)]);
+    };
+    if texts.iter().all(|(_, texts)| texts.iter().all(|text| text.contains(" via "))) {
+        return Err("each limit has its own `via`: leave `strategies` out".to_owned());
+    }
+    if strategies.list() == ["all"] {
+        // One that does not take these limits is left out: the others can be compared.
+        let taken = Strategy::ALL.iter().map(|strategy| (strategy, parts(Some(*strategy))));
+        let (taken, refused): (Vec<_>, Vec<_>) = taken.partition(|(_, parts)| parts.is_ok());
+        if let ([], [(_, Err(why)), ..]) = (&taken[..], &refused[..]) {
+            return Err(why.clone());
+        }
+        return taken.into_iter().map(|(of, parts)| Ok((named(of.name()), parts?))).collect();
+    }
+    let each = strategies.list().iter().map(|name| {
+        let strategy = Strategy::named(name).ok_or_else(|| {
+            let names: Vec<&str> = Strategy::ALL.iter().map(|it| it.name()).collect();
+            format!("there is no strategy `{name}`: \"all\", or some of {}", names.join(", "))
+        })?;
+        Ok((named(name), parts(Some(strategy))?))
+    });
+    each.collect()
+}
+
+/// A duration in microseconds: `10s`, `1h 30m`, `500ms`.
+fn duration(text: &str) -> Checked<u64> {
+    let read: Result<SignedDuration, _> = text.parse();
+    let micros = read.ok().and_then(|duration| u64::try_from(duration.as_micros()).ok());
+    // A hundred years: everything beyond is a mistake.
+    micros
+        .filter(|micros| *micros <= 100 * 365 * 86_400_000_000)
+        .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms or 1h 30m"))
+}
+
+fn optional(text: Option<&str>, key: &str) -> Checked<Option<u64>> {
+    text.map(duration).transpose().map_err(|what| format!("`{key}`: {what}"))
+}
+
+/// So many in so long, in the notation of limits.
+fn quota(text: &str, what: &str) -> Checked<(u64, u64)> {
+    let limits = LimitSet::parse_with(text, Strategy::FixedWindow);
+    let limits = limits.map_err(|error| format!("{what}: {error}"))?;
+    match limits.limits() {
+        [limit] => Ok((limit.quota().units, limit.quota().period.as_micros())),
+        _ => Err(format!("{what}: `{text}` is more than one")),
+    }
+}
+
+fn rate(text: &str) -> Checked<Rate> {
+    let (units, period_us) = quota(text, "`rate` is so many in so long, as 10/s")?;
+    Ok(Rate::new(units, period_us))
+}
+
+/// What a resource stands, as `300/10s`.
+pub(super) fn capacity(text: &str) -> Checked<Capacity> {
+    let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
+    Ok(Capacity { text: text.to_owned(), units, window_us })
+}

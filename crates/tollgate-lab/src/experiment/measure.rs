@@ -1,0 +1,405 @@
+//! What is measured of a case, attempt by attempt, in bounded memory.
+
+use std::collections::VecDeque;
+
+use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Raster};
+use super::{Case, Experiment, Per};
+
+/// How many clients have a row in a raster.
+const RASTER_CLIENTS: u32 = 40;
+
+/// How many attempts a raster has at most.
+const RASTER_ATTEMPTS: usize = 20_000;
+
+/// One attempt with its history.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Asked {
+    /// Microseconds from the start.
+    pub(super) at_us: u64,
+    /// When the request was first tried.
+    pub(super) first_us: u64,
+    pub(super) client: u32,
+    pub(super) workload: u32,
+    /// How often it was tried before.
+    pub(super) tries: u32,
+    /// The number of the request.
+    pub(super) request: u64,
+}
+
+/// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
+/// each. What is held is what was admitted in the last window.
+struct Window {
+    window_us: u64,
+    per: Per,
+    admitted: VecDeque<(u64, u32)>,
+    /// Of each client, where each has its own.
+    counts: Vec<u32>,
+    most: u64,
+}
+
+impl Window {
+    fn new(window_us: u64, per: Per, clients: usize) -> Self {
+        let counts = if per == Per::Client { vec![0; clients] } else { Vec::new() };
+        Self { window_us, per, admitted: VecDeque::new(), counts, most: 0 }
+    }
+
+    /// Forgets what has left the window that ends now.
+    fn pass(&mut self, now_us: u64) {
+        while let Some((at, client)) = self.admitted.front().copied() {
+            if at + self.window_us > now_us {
+                return;
+            }
+            self.admitted.pop_front();
+            if let Some(count) = self.counts.get_mut(client as usize) {
+                *count -= 1;
+            }
+        }
+    }
+
+    fn admit(&mut self, now_us: u64, client: u32) {
+        self.admitted.push_back((now_us, client));
+        let now = match self.per {
+            Per::Resource => self.admitted.len() as u64,
+            Per::Client => self.counts.get_mut(client as usize).map_or(0, |count| {
+                *count += 1;
+                u64::from(*count)
+            }),
+        };
+        self.most = self.most.max(now);
+    }
+}
+
+/// What of a capacity is used where more was asked for: in windows that lie end to end.
+struct Use {
+    units: u64,
+    window_us: u64,
+    /// The number of the window at work, with what was asked for and admitted in it.
+    window: u64,
+    asked: u64,
+    admitted: u64,
+    used: u64,
+    windows: u64,
+}
+
+impl Use {
+    fn count(&mut self, at_us: u64, is_admitted: bool) {
+        let window = at_us / self.window_us;
+        if window != self.window {
+            self.close();
+            self.window = window;
+        }
+        self.asked += 1;
+        self.admitted += u64::from(is_admitted);
+    }
+
+    fn close(&mut self) {
+        if self.asked >= self.units {
+            self.windows += 1;
+            self.used += self.admitted.min(self.units);
+        }
+        (self.asked, self.admitted) = (0, 0);
+    }
+
+    fn share(mut self) -> Option<f64> {
+        self.close();
+        (self.windows > 0).then(|| self.used as f64 / (self.windows * self.units) as f64)
+    }
+}
+
+/// The measures of one case.
+pub(super) struct Measures {
+    bucket_us: u64,
+    start_us: u64,
+    buckets: Vec<Bucket>,
+    capacity: Option<(Window, Use)>,
+    /// A window for each limit, in the order of the parts.
+    limits: Vec<(Window, LimitResult)>,
+    /// Of each client, requests and admitted.
+    clients: Vec<(u32, u32)>,
+    groups: Vec<GroupResult>,
+    raster: Raster,
+    /// The row of each client that has one.
+    rows: Vec<Option<u32>>,
+    bytes_per_subject: Option<f64>,
+}
+
+impl Measures {
+    /// Measures of a case whose clients have numbers below `clients`.
+    pub(super) fn new(experiment: &Experiment, case: &Case, clients: usize) -> Self {
+        let buckets = experiment.duration_us.div_ceil(experiment.bucket_us).max(1);
+        let buckets = usize::try_from(buckets).unwrap_or(usize::MAX);
+        let capacity = experiment.capacity.as_ref().map(|capacity| {
+            let used = Use {
+                units: capacity.units,
+                window_us: capacity.window_us,
+                window: 0,
+                asked: 0,
+                admitted: 0,
+                used: 0,
+                windows: 0,
+            };
+            (Window::new(capacity.window_us, Per::Resource, 0), used)
+        });
+        let limits = case.parts.iter().flat_map(|part| {
+            part.limits.limits().iter().map(|limit| {
+                let quota = limit.quota();
+                let result = LimitResult {
+                    limit: limit.to_string(),
+                    strategy: limit.strategy().name().to_owned(),
+                    per: part.per.name().to_owned(),
+                    peak: 0,
+                    promise: limit.strategy().traits(quota).worst_window,
+                    holds: true,
+                };
+                (Window::new(quota.period.as_micros(), part.per, clients), result)
+            })
+        });
+        let none = GroupResult {
+            requests: 0,
+            attempts: 0,
+            admitted: 0,
+            never_served: 0,
+            longest_wait_us: None,
+        };
+        Self {
+            bucket_us: experiment.bucket_us,
+            start_us: experiment.start_us,
+            buckets: vec![Bucket::default(); buckets],
+            capacity,
+            limits: limits.collect(),
+            clients: vec![(0, 0); clients],
+            groups: vec![none; experiment.workloads.len()],
+            raster: Raster::default(),
+            rows: vec![None; clients],
+            bytes_per_subject: None,
+        }
+    }
+
+    /// Counts an attempt; `is_last` when its request is not tried again.
+    pub(super) fn count(
+        &mut self,
+        asked: &Asked,
+        is_admitted: bool,
+        is_last: bool,
+        name: impl FnOnce() -> String,
+    ) {
+        let at = asked.at_us;
+        for (window, _) in &mut self.limits {
+            window.pass(at);
+            if is_admitted {
+                window.admit(at, asked.client);
+            }
+        }
+        let mut occupancy = 0;
+        if let Some((window, used)) = &mut self.capacity {
+            window.pass(at);
+            if is_admitted {
+                window.admit(at, asked.client);
+            }
+            occupancy = window.admitted.len() as u64;
+            // The windows of the clock, as those of a fixed window.
+            used.count(self.start_us + at, is_admitted);
+        }
+        let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
+        if let Some(bucket) = self.buckets.get_mut(place) {
+            bucket.admitted += u64::from(is_admitted);
+            bucket.denied += u64::from(!is_admitted);
+            bucket.occupancy = bucket.occupancy.max(occupancy);
+        }
+        if let Some((requests, admitted)) = self.clients.get_mut(asked.client as usize) {
+            *requests += u32::from(asked.tries == 0);
+            *admitted += u32::from(is_admitted);
+        }
+        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
+            group.attempts += 1;
+            group.requests += u64::from(asked.tries == 0);
+            if is_admitted {
+                group.admitted += 1;
+                let wait = at - asked.first_us;
+                group.longest_wait_us = group.longest_wait_us.max(Some(wait));
+            } else if is_last {
+                group.never_served += 1;
+            }
+        }
+        self.draw(asked, is_admitted, name);
+    }
+
+    fn draw(&mut self, asked: &Asked, is_admitted: bool, name: impl FnOnce() -> String) {
+        if self.raster.attempts.len() == RASTER_ATTEMPTS {
+            self.raster.cut = true;
+            return;
+        }
+        let Some(row) = self.rows.get_mut(asked.client as usize) else { return };
+        let rows = u32::try_from(self.raster.clients.len()).unwrap_or(u32::MAX);
+        if row.is_none() && rows < RASTER_CLIENTS {
+            *row = Some(rows);
+            self.raster.clients.push(name());
+        }
+        match row {
+            Some(row) => self.raster.attempts.push((*row, asked.at_us, is_admitted)),
+            None => self.raster.cut = true,
+        }
+    }
+
+    /// A request that will not be tried again, for the end has come before its time.
+    pub(super) fn give_up(&mut self, asked: &Asked) {
+        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
+            group.never_served += 1;
+        }
+    }
+
+    /// What a store holds now.
+    pub(super) fn held(&mut self, held: Option<(usize, usize)>) {
+        if let Some((bytes, subjects @ 1..)) = held {
+            let each = bytes as f64 / subjects as f64;
+            self.bytes_per_subject =
+                Some(self.bytes_per_subject.map_or(each, |most| most.max(each)));
+        }
+    }
+
+    /// The measures.
+    pub(super) fn finish(self, case: &Case) -> CaseResult {
+        let sum = |of: fn(&GroupResult) -> u64| self.groups.iter().map(of).sum::<u64>();
+        let (requests, attempts) = (sum(|group| group.requests), sum(|group| group.attempts));
+        let admitted = sum(|group| group.admitted);
+        let limits = self.limits.into_iter().map(|(window, result)| LimitResult {
+            peak: window.most,
+            holds: window.most <= result.promise,
+            ..result
+        });
+        let (peak, used_share) = match self.capacity {
+            Some((window, used)) => (Some(window.most), used.share()),
+            None => (None, None),
+        };
+        CaseResult {
+            name: case.name.clone(),
+            limits: limits.collect(),
+            requests,
+            attempts,
+            admitted,
+            denied: attempts - admitted,
+            retries: attempts - requests,
+            never_served: sum(|group| group.never_served),
+            peak,
+            used_share: used_share.map(rounded),
+            fairness: fairness(&self.clients).map(rounded),
+            longest_wait_us: self.groups.iter().filter_map(|group| group.longest_wait_us).max(),
+            burstiness: burstiness(&self.buckets).map(rounded),
+            bytes_per_subject: self.bytes_per_subject.map(rounded),
+            groups: self.groups,
+            buckets: self.buckets,
+            raster: self.raster,
+        }
+    }
+}
+
+/// To four places: more would be noise.
+fn rounded(number: f64) -> f64 {
+    libm::round(number * 10_000.0) / 10_000.0
+}
+
+/// Jain's index of what each client got over its fair share, which is the max-min fair division of
+/// all that was admitted: nobody gets more than it asks for, and what one does not need is divided
+/// among the others.
+///
+/// Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness", DEC TR-301, 1984.
+fn fairness(clients: &[(u32, u32)]) -> Option<f64> {
+    let mut wanted: Vec<u32> =
+        clients.iter().map(|(wanted, _)| *wanted).filter(|n| *n > 0).collect();
+    let mut left: u64 = clients.iter().map(|(_, got)| u64::from(*got)).sum();
+    if wanted.is_empty() || left == 0 {
+        return None;
+    }
+    wanted.sort_unstable();
+    // Water fills up: those who want least are served whole, the others to the same level.
+    let mut level = f64::INFINITY;
+    for (place, want) in wanted.iter().enumerate() {
+        let others = (wanted.len() - place) as u64;
+        if u64::from(*want) * others > left {
+            level = left as f64 / others as f64;
+            break;
+        }
+        left -= u64::from(*want);
+    }
+    let (mut sum, mut squares, mut number) = (0.0, 0.0, 0.0);
+    for (wanted, got) in clients.iter().filter(|(wanted, _)| *wanted > 0) {
+        let share = f64::from(*got) / f64::from(*wanted).min(level);
+        sum += share;
+        squares += share * share;
+        number += 1.0;
+    }
+    Some(sum * sum / (number * squares))
+}
+
+/// The most in a bucket over the mean, from the first admitted to the last.
+fn burstiness(buckets: &[Bucket]) -> Option<f64> {
+    let first = buckets.iter().position(|bucket| bucket.admitted > 0)?;
+    let last = buckets.iter().rposition(|bucket| bucket.admitted > 0)?;
+    let span = buckets.get(first..=last)?;
+    let most = span.iter().map(|bucket| bucket.admitted).max()?;
+    let sum: u64 = span.iter().map(|bucket| bucket.admitted).sum();
+    Some(most as f64 * span.len() as f64 / sum as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index(clients: &[(u32, u32)]) -> f64 {
+        rounded(fairness(clients).unwrap())
+    }
+
+    #[test]
+    fn fairness_is_what_each_got_of_its_fair_share() {
+        assert_eq!(fairness(&[]), None);
+        assert_eq!(fairness(&[(5, 0), (9, 0)]), None, "nobody got anything");
+        assert!((index(&[(10, 10), (10, 10)]) - 1.0).abs() < 1e-9, "all got all");
+        assert!((index(&[(10, 5), (10, 5)]) - 1.0).abs() < 1e-9);
+        // One of four got it all.
+        assert!((index(&[(9, 8), (9, 0), (9, 0), (9, 0)]) - 0.25).abs() < 1e-9);
+        // Who wants little and gets it takes nothing from the fairness.
+        assert!((index(&[(1, 1), (100, 49), (100, 49)]) - 1.0).abs() < 1e-9);
+        // A greedy one that got what a polite one wanted: its fair share was 5 and it got 10.
+        assert!(index(&[(100, 10), (5, 0), (0, 0)]) < 0.6);
+    }
+
+    #[test]
+    fn a_window_is_half_open() {
+        let mut window = Window::new(10, Per::Resource, 0);
+        for (at, most) in [(0, 1), (9, 2), (10, 2), (19, 2), (20, 2), (20, 3)] {
+            window.pass(at);
+            window.admit(at, 0);
+            assert_eq!(window.most, most, "at {at}");
+        }
+        let mut each = Window::new(10, Per::Client, 2);
+        for (at, client) in [(0, 0), (1, 1), (2, 0), (10, 0), (12, 0)] {
+            each.pass(at);
+            each.admit(at, client);
+        }
+        assert_eq!((each.most, &each.counts[..]), (2, &[2, 0][..]));
+    }
+
+    #[test]
+    fn use_is_of_windows_in_which_enough_was_asked_for() {
+        let mut used =
+            Use { units: 2, window_us: 10, window: 0, asked: 0, admitted: 0, used: 0, windows: 0 };
+        // A window with one admitted of two, one with nothing much, one with more than the capacity.
+        for (at, is_admitted) in
+            [(0, true), (9, false), (10, true), (20, true), (21, true), (22, true)]
+        {
+            used.count(at, is_admitted);
+        }
+        assert_eq!(used.share(), Some(0.75));
+    }
+
+    #[test]
+    fn burstiness_is_the_peak_over_the_mean_while_something_comes() {
+        let buckets = |counts: &[u64]| -> Vec<Bucket> {
+            counts.iter().map(|n| Bucket { admitted: *n, ..Bucket::default() }).collect()
+        };
+        assert_eq!(burstiness(&buckets(&[0, 0])), None);
+        assert_eq!(burstiness(&buckets(&[0, 3, 3, 3, 0])), Some(1.0));
+        assert_eq!(burstiness(&buckets(&[6, 0, 0])), Some(1.0));
+        assert_eq!(burstiness(&buckets(&[6, 0, 3])), Some(2.0));
+    }
+}

@@ -1,0 +1,99 @@
+//! What clients do when they are denied.
+
+use crate::mix::Mix;
+
+/// What a client does with a request that was denied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Retry {
+    /// It gives up.
+    #[default]
+    Never,
+    /// It asks again at once: after the time that an answer takes, in microseconds.
+    AtOnce {
+        /// Microseconds from one attempt to the next.
+        pause_us: u64,
+        /// How often at most.
+        times: u32,
+    },
+    /// It asks again when the denial says, to the microsecond; after a denial for ever it gives up.
+    Obey {
+        /// How often at most.
+        times: u32,
+    },
+    /// It waits a random time up to twice as long before each time.
+    BackOff {
+        /// The longest first pause, in microseconds.
+        base_us: u64,
+        /// The longest pause, in microseconds.
+        most_us: u64,
+        /// How often at most.
+        times: u32,
+    },
+}
+
+impl Retry {
+    /// After how many microseconds a request is tried again that was denied `tries` times before;
+    /// `retry_after_us` is what the denial says. None: it gives up.
+    pub(super) fn after(
+        self,
+        seed: u64,
+        request: u64,
+        tries: u32,
+        retry_after_us: Option<u64>,
+    ) -> Option<u64> {
+        match self {
+            Self::AtOnce { pause_us, times } if tries < times => Some(pause_us),
+            Self::Obey { times } if tries < times => retry_after_us,
+            Self::BackOff { base_us, most_us, times } if tries < times => {
+                let longest = base_us.saturating_mul(1 << tries.min(32)).min(most_us);
+                // By the request and not by the order in which denials come: the same under every
+                // strategy.
+                let mut mix = Mix::new(seed ^ request.rotate_left(20) ^ u64::from(tries));
+                Some(1 + mix.below(longest))
+            }
+            _ => None,
+        }
+    }
+
+    /// True when nobody ever asks again.
+    pub(super) fn is_never(self) -> bool {
+        matches!(
+            self,
+            Self::Never
+                | Self::AtOnce { times: 0, .. }
+                | Self::Obey { times: 0 }
+                | Self::BackOff { times: 0, .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gives_up_when() {
+        let never = |retry: Retry| retry.after(1, 2, 0, Some(5)).is_none();
+        assert!(never(Retry::Never) && never(Retry::Obey { times: 0 }));
+        assert_eq!(Retry::Obey { times: 1 }.after(1, 2, 0, Some(5)), Some(5));
+        assert_eq!(Retry::Obey { times: 1 }.after(1, 2, 0, None), None, "never is never");
+        assert_eq!(Retry::Obey { times: 1 }.after(1, 2, 1, Some(5)), None, "it was the last");
+        let at_once = Retry::AtOnce { pause_us: 7, times: 3 };
+        assert_eq!(at_once.after(1, 2, 2, Some(5)), Some(7));
+    }
+
+    #[test]
+    fn who_backs_off_waits_up_to_twice_as_long() {
+        let retry = Retry::BackOff { base_us: 100, most_us: 1_000, times: 60 };
+        for tries in 0..60 {
+            let longest = (100 << tries.min(10)).min(1_000);
+            let pauses: Vec<u64> =
+                (0..200).filter_map(|request| retry.after(9, request, tries, None)).collect();
+            assert_eq!(pauses.len(), 200);
+            assert!(pauses.iter().all(|pause| (1..=longest).contains(pause)), "{tries}");
+            assert!(pauses.iter().any(|pause| *pause > longest / 2), "{tries}");
+            assert_eq!(retry.after(9, 3, tries, None), Some(pauses[3]), "the same again");
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Experiments against counts that are taken again, slowly, and what their pages promise.
+
+use proptest::prelude::*;
+use tollgate::Strategy;
+
+use super::*;
+use crate::error::Error;
+
+fn run_of(experiment: &Experiment) -> Results {
+    run(experiment, &mut InMemory::default(), |_| ()).unwrap()
+}
+
+fn results(text: &str) -> Results {
+    run_of(&Experiment::parse("test.toml", text).unwrap())
+}
+
+/// Decides in memory, and keeps what was asked and answered.
+#[derive(Default)]
+struct Witness {
+    memory: InMemory,
+    seen: Vec<(Attempt, Verdict)>,
+}
+
+impl Decider for Witness {
+    fn begin(&mut self, case: &Case, keeps: bool) -> Result<(), Error> {
+        self.memory.begin(case, keeps)
+    }
+
+    fn decide(&mut self, attempts: &[Attempt], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        self.memory.decide(attempts, verdicts)?;
+        self.seen.extend(attempts.iter().copied().zip(verdicts.iter().copied()));
+        Ok(())
+    }
+}
+
+#[test]
+fn buckets_are_round_and_not_too_many() {
+    for (duration_s, bucket_us) in [
+        (1, 10_000),
+        (10, 100_000),
+        (60, 500_000),
+        (600, 5_000_000),
+        (3_600, 30_000_000),
+        (86_400, 900_000_000),
+        (604_800, 7_200_000_000),
+    ] {
+        assert_eq!(bucket_of(duration_s * 1_000_000), bucket_us, "{duration_s} s");
+    }
+    assert_eq!(bucket_of(1), 1);
+    assert_eq!(START_US % 86_400_000_000, 0);
+}
+
+const RETRIES: &str = r#"
+    version = 1
+    duration = "30s"
+    capacity = "20/5s"
+
+    [[workload]]
+    name = "polite"
+    clients = 5
+    arrivals = "poisson"
+    rate = "4/s"
+    retry = "obey"
+    times = 3
+
+    [[workload]]
+    name = "storm"
+    clients = 3
+    arrivals = "bursts"
+    size = 20
+    every = "7s"
+    retry = "at_once"
+    times = 4
+    pause = "50ms"
+
+    [[workload]]
+    name = "patient"
+    clients = 2
+    arrivals = "steady"
+    rate = "2/s"
+    from = "3s"
+    until = "20s"
+    retry = "back_off"
+
+    [[case]]
+    limits = [{ per = "resource", limit = "20/5s" }]
+    strategies = "all"
+
+    [[case]]
+    name = "both"
+    limits = [
+        { per = "resource", limit = "20/5s via sliding_log" },
+        { per = "client", limit = ["3/5s via gcra", "1/500ms via uniform"] },
+    ]
+"#;
+
+#[test]
+fn the_measures_are_those_of_the_attempts() {
+    let experiment = Experiment::parse("retries.toml", RETRIES).unwrap();
+    assert_eq!(experiment.cases.len(), Strategy::ALL.len() + 1);
+    for case in &experiment.cases {
+        let mut one = experiment.clone();
+        one.cases = vec![case.clone()];
+        let mut witness = Witness::default();
+        let results = run(&one, &mut witness, |_| ()).unwrap();
+        let [result] = &results.cases[..] else { panic!("{results:?}") };
+        let seen = witness.seen;
+        assert!(seen.is_sorted_by_key(|(attempt, _)| attempt.at_us), "{}", case.name);
+        let admitted: Vec<Attempt> =
+            seen.iter().filter(|(_, verdict)| verdict.is_admitted).map(|(it, _)| *it).collect();
+        assert_eq!(result.attempts, seen.len() as u64);
+        assert_eq!(
+            (result.admitted, result.attempts),
+            (admitted.len() as u64, result.denied + result.admitted)
+        );
+        assert_eq!(result.requests, result.admitted + result.never_served, "{}", case.name);
+        assert!(result.retries > 0 && result.retries == result.attempts - result.requests);
+        let most = |window_us: u64, of: &dyn Fn(&Attempt, &Attempt) -> bool| {
+            let within = |end: &Attempt| {
+                let inside = |it: &&Attempt| {
+                    it.at_us <= end.at_us && it.at_us + window_us > end.at_us && of(it, end)
+                };
+                admitted.iter().filter(inside).count() as u64
+            };
+            admitted.iter().map(within).max().unwrap_or(0)
+        };
+        assert_eq!(result.peak, Some(most(5_000_000, &|_, _| true)), "{}", case.name);
+        let each = |one: &Attempt, other: &Attempt| one.client == other.client;
+        for limit in &result.limits {
+            let window_us = if limit.limit.starts_with("1/500ms") { 500_000 } else { 5_000_000 };
+            let expected = match limit.per.as_str() {
+                "client" => most(window_us, &each),
+                _ => most(window_us, &|_, _| true),
+            };
+            assert_eq!(limit.peak, expected, "{}: {}", case.name, limit.limit);
+            assert!(limit.holds, "{}: {limit:?}", case.name);
+        }
+        let sums =
+            result.buckets.iter().fold((0, 0), |sum, it| (sum.0 + it.admitted, sum.1 + it.denied));
+        assert_eq!(sums, (result.admitted, result.denied));
+        assert_eq!(result.buckets.iter().map(|it| it.occupancy).max(), result.peak);
+        assert_eq!(result.raster.attempts.len(), seen.len());
+        assert_eq!((result.raster.clients.len(), result.raster.cut), (10, false));
+        let of_groups: u64 = result.groups.iter().map(|group| group.attempts).sum();
+        assert_eq!(of_groups, result.attempts);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
+    let json = |text: &str| serde_json::to_string(&results(text)).unwrap();
+    let (first, again) = (json(RETRIES), json(RETRIES));
+    assert_eq!(first, again);
+    assert_ne!(first, json(&RETRIES.replace("version = 1", "version = 1\nseed = 2")));
+}
+
+#[test]
+fn who_obeys_waits_just_long_enough() {
+    // One a second gets through; the second of each pair waits for its second, to the microsecond.
+    let results = results(
+        r#"
+        version = 1
+        duration = "10s"
+        workload = [{ arrivals = "bursts", size = 2, every = "2s", retry = "obey", times = 1 }]
+        case = [{ limits = [{ per = "client", limit = "1/s via gcra" }] }]
+        "#,
+    );
+    let case = &results.cases[0];
+    assert_eq!((case.requests, case.admitted, case.retries), (10, 10, 5));
+    assert_eq!((case.never_served, case.longest_wait_us), (0, Some(1_000_000)));
+    assert_eq!(case.peak, None, "there is no capacity");
+}
+
+#[test]
+fn who_comes_back_after_the_end_was_not_served() {
+    let results = results(
+        r#"
+        version = 1
+        duration = "3s"
+        workload = [{ arrivals = "bursts", size = 3, every = "1h", retry = "obey", times = 9 }]
+        case = [{ limits = [{ per = "client", limit = "1/2s via uniform" }] }]
+        "#,
+    );
+    let case = &results.cases[0];
+    assert_eq!((case.requests, case.admitted, case.never_served), (3, 2, 1));
+}
+
+#[test]
+fn at_the_edge_of_a_window_fixed_ones_let_twice_through_and_sliding_ones_do_not() {
+    let results = results(
+        r#"
+        version = 1
+        duration = "1m"
+        capacity = "50/10s"
+        workload = [{ arrivals = "edge", window = "10s", size = 50 }]
+        case = [{ limits = [{ per = "client", limit = "50/10s" }], strategies = "all" }]
+        "#,
+    );
+    let peak = |name: &str| {
+        let case = results.cases.iter().find(|case| case.name == name).unwrap();
+        assert!(case.limits[0].holds, "{case:?}");
+        case.peak.unwrap()
+    };
+    assert_eq!(peak("fixed_window"), 100);
+    assert_eq!(peak("sliding_log"), 50);
+    assert!(peak("sliding_window") <= 50);
+    assert_eq!(peak("uniform"), 1);
+}
+
+#[test]
+fn the_sides_of_an_hour_are_what_003_says() {
+    let results = run_of(&sides(1).unwrap());
+    let peaks: Vec<(&str, Option<u64>)> =
+        results.cases.iter().map(|case| (case.name.as_str(), case.peak)).collect();
+    assert_eq!(peaks[0], ("fixed window", Some(200)));
+    assert_eq!(peaks[1], ("fixed windows of an hour and a minute", Some(20)));
+    assert!(peaks[2].1 <= Some(100) && peaks[3].1 == Some(100), "{peaks:?}");
+    assert!(results.findings[0].contains("200 through within 1 h, 2.00 times the 100"));
+}
+
+#[test]
+fn in_the_zoo_the_gang_passes_its_gates_and_the_log_holds() {
+    for seed in 0..5 {
+        let results = run_of(&zoo(400, 300, seed).unwrap());
+        let numbers: Vec<(u64, u64, Option<u64>)> =
+            results.cases.iter().map(|it| (it.attempts, it.admitted, it.peak)).collect();
+        assert_eq!(numbers[0], (400, 300, Some(300)));
+        assert_eq!(numbers[1], (400, 400, Some(400)));
+        // It goes on with the counts of the first test.
+        assert!(numbers[2].1 < 400 && numbers[2].2 <= Some(300), "{numbers:?}");
+        assert_eq!(numbers[3], (400, 400, Some(400)));
+        assert!(results.findings[0].starts_with("2 uniform per caller let 400 through"));
+        assert!(results.findings.iter().any(|it| it.starts_with("Never more than 300")));
+    }
+    // Both tests of the log together never break the limit, as one limiter's.
+    let mut witness = Witness::default();
+    let mut experiment = zoo(400, 300, 1).unwrap();
+    experiment.cases.retain(|case| case.name.contains("log"));
+    run(&experiment, &mut witness, |_| ()).unwrap();
+    let admitted: Vec<u64> =
+        witness.seen.iter().filter(|it| it.1.is_admitted).map(|it| it.0.at_us).collect();
+    for end in &admitted {
+        let inside = admitted.iter().filter(|at| *at <= end && **at + 10_000_000 > *end).count();
+        assert!(inside <= 300);
+    }
+    assert!(zoo(400, 0, 1).is_err());
+}
+
+#[test]
+fn the_greedy_one_takes_the_share_of_the_others_unless_each_has_its_own() {
+    let results = results(
+        r#"
+        version = 1
+        duration = "60s"
+        capacity = "100/10s"
+        [[workload]]
+        name = "polite"
+        clients = 9
+        arrivals = "poisson"
+        rate = "9/s"
+        [[workload]]
+        name = "greedy"
+        arrivals = "steady"
+        rate = "100/s"
+        [[case]]
+        name = "shared"
+        limits = [{ per = "resource", limit = "100/10s via sliding_log" }]
+        [[case]]
+        name = "each"
+        limits = [{ per = "client", limit = "10/10s via sliding_log" }]
+        "#,
+    );
+    let [shared, each] = &results.cases[..] else { panic!() };
+    assert!(shared.fairness < Some(0.5), "{:?}", shared.fairness);
+    assert!(each.fairness > Some(0.95), "{:?}", each.fairness);
+    assert!(shared.groups[0].admitted < each.groups[0].admitted);
+    assert_eq!((shared.used_share, shared.peak), (Some(1.0), Some(100)));
+    assert!(results.findings.iter().any(|it| it.contains("shared") && it.contains("fair share")));
+}
+
+#[test]
+fn a_stopped_run_has_the_cases_that_were_finished() {
+    struct Stops(InMemory, usize);
+    impl Decider for Stops {
+        fn begin(&mut self, case: &Case, keeps: bool) -> Result<(), Error> {
+            self.1 += 1;
+            self.0.begin(case, keeps)
+        }
+        fn decide(&mut self, asks: &[Attempt], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+            if self.1 == 3 { Err(Error::Stopped) } else { self.0.decide(asks, verdicts) }
+        }
+    }
+    let experiment = Experiment::parse("x", RETRIES).unwrap();
+    let results = run(&experiment, &mut Stops(InMemory::default(), 0), |_| ()).unwrap();
+    assert_eq!((results.cases.len(), results.complete), (2, false));
+    assert!(run_of(&experiment).complete);
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_its_line() {
+    let case = "[[case]]\nlimits = [{ per = \"client\", limit = \"1/s\" }]\n";
+    let head = "version = 1\nduration = \"1m\"\n";
+    let steady = "[[workload]]\narrivals = \"steady\"\nrate = \"1/s\"\n";
+    let works = format!("{head}{steady}{case}");
+    assert!(Experiment::parse("x", &works).is_ok());
+    for (text, says) in [
+        (
+            works.replace("steady", "stedy"),
+            "x:3: workload: there are no arrivals `stedy`: one of steady, poisson",
+        ),
+        (works.replace("rate", "size"), "x:5: invalid type: string \"1/s\", expected u64"),
+        (
+            works.replace("rate =", "within = \"1s\"\nrate ="),
+            "`within` says nothing of steady, which has rate, zipf",
+        ),
+        (works.replace("rate = \"1/s\"\n", ""), "x:3: workload: steady needs `rate`"),
+        (works.replace("rate", "rat"), "unknown field `rat`"),
+        (works.replace("\"1/s\"\n[", "\"1/parsec\"\n["), "`rate` is so many in so long, as 10/s"),
+        (works.replace("1m", "1 parsec"), "x:2: `1 parsec` is no duration"),
+        (works.replace("version = 1", "version = 2"), "x:1: this is for version = 1"),
+        (works.replace("version = 1\n", ""), "missing field `version`"),
+        (works.replace("client", "clients"), "x:6: `per` is \"resource\" or \"client\""),
+        (works.replace("limit = \"1/s\"", "limit = \"1/x\""), "unit of time"),
+        (
+            format!("{works}strategies = [\"gcr\"]\n"),
+            "there is no strategy `gcr`: \"all\", or some of uniform, fixed_window",
+        ),
+        (format!("{head}{case}"), "there is no [[workload]]"),
+        (format!("{head}{steady}"), "there is no [[case]]"),
+        (format!("version = 1\n{steady}{case}"), "`duration` is missing"),
+        (
+            works.replace("rate", "retry = \"later\"\nrate"),
+            "there is no retry `later`: one of never",
+        ),
+        (works.replace("rate", "times = 3\nrate"), "retry = \"never\" has no such `times`"),
+        (works.replace("rate", "from = \"2m\"\nrate"), "`until` is not after `from`"),
+        (works.replace("rate", "zipf = -1.0\nrate"), "`zipf` is an exponent"),
+        (works.replace("rate", "clients = 0\nrate"), "`clients` is 1 to"),
+        (format!("bucket = \"1us\"\n{works}"), "more than 100000 buckets"),
+        (format!("capacity = \"many\"\n{works}"), "x:1: `capacity` is so many in so long"),
+        (
+            works.replace("arrivals = \"steady\"\nrate = \"1/s\"", "log = \"/nowhere.log\""),
+            "/nowhere.log: no such file",
+        ),
+        (
+            works.replace("1/s\" }]", "1/s via gcra\" }]\nstrategies = \"all\""),
+            "each limit has its own `via`",
+        ),
+    ] {
+        let error = Experiment::parse("x", &text).unwrap_err().to_string();
+        assert!(error.contains(says), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn a_log_is_a_workload_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("access.log");
+    let mut lines = String::new();
+    for n in 0..60 {
+        lines += &format!("{{\"ip\":\"192.0.2.{}\",\"ts\":{}}}\n", n % 3, 1_800_000_000 + n);
+    }
+    std::fs::write(&log, &lines).unwrap();
+    let file = folder.path().join("e.toml");
+    let text = "version = 1\nworkload = [{ log = \"access.log\" }, { arrivals = \"steady\", rate = \
+                \"1/s\" }]\ncase = [{ limits = [{ per = \"client\", limit = \"1/3s via uniform\" }] }]\n";
+    std::fs::write(&file, text).unwrap();
+    let experiment = Experiment::load(&file).unwrap();
+    assert_eq!(experiment.duration_us, 59_000_001, "as long as the log");
+    let results = run_of(&experiment);
+    let case = &results.cases[0];
+    assert_eq!((case.groups[0].requests, case.groups[0].admitted), (60, 60));
+    assert_eq!((case.groups[1].requests, case.groups[1].admitted), (60, 20));
+    assert!(case.raster.clients.contains(&"192.0.2.1".to_owned()), "{:?}", case.raster.clients);
+    std::fs::write(&log, "nonsense\n").unwrap();
+    let error = Experiment::load(&file).unwrap_err().to_string();
+    assert!(error.contains("none of its 1 lines"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_traffic_the_promises_hold(
+        seed in any::<u64>(),
+        units in 1_u64..40,
+        rate in 1_u64..60,
+        size in 1_u64..60,
+        retry in prop::sample::select(vec!["never", "at_once", "obey", "back_off"]),
+    ) {
+        let text = format!(
+            "version = 1\nseed = {}\nduration = \"40s\"\ncapacity = \"{units}/10s\"\n\
+             [[workload]]\narrivals = \"edge\"\nwindow = \"10s\"\nsize = {size}\nclients = 2\n\
+             [[workload]]\narrivals = \"poisson\"\nrate = \"{rate}/s\"\nretry = \"{retry}\"\n\
+             [[case]]\nstrategies = \"all\"\nlimits = [{{ per = \"resource\", limit = \"{units}/10s\" }}]\n",
+            seed >> 1,
+        );
+        for case in results(&text).cases {
+            prop_assert!(case.limits[0].holds, "{}: {:?}", case.name, case.limits[0]);
+            prop_assert_eq!(case.requests, case.admitted + case.never_served);
+        }
+    }
+}
