@@ -11,7 +11,9 @@ mod args;
 mod command;
 mod counts;
 mod input;
+mod on_redis;
 mod show;
+mod stop;
 mod store;
 
 use args::{Cli, Command};

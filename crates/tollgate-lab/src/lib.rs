@@ -1,12 +1,15 @@
-//! What a rate limit would do to real traffic: replay of access logs.
+//! What a rate limit would do: to real traffic, by replay of access logs, and to traffic that is made
+//! up, by experiments.
 //!
 //! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
 //! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
 //! put in order, [`generate`] writes large logs to try it on. [`replay()`](replay::replay) runs
-//! limits over the events: a [`replay::Plan`] in, a [`replay::Report`] out.
+//! limits over the events: a [`replay::Plan`] in, a [`replay::Report`] out. [`experiment`] makes
+//! traffic and measures what each strategy lets through. What [`decide`]s is memory or Redis.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod decide;
 mod digits;
 mod error;
 pub mod event;
@@ -21,6 +24,7 @@ pub mod source;
 mod text;
 pub mod time;
 
+pub use decide::{Decider, InMemory, Part, Per, Verdict};
 pub use error::Error;
 pub use event::{ClientId, Clients, Event};
 pub use order::{Ordered, Sorting};

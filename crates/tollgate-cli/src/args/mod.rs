@@ -8,8 +8,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate::Strategy;
 
+mod lab;
 mod serve;
 
+pub(crate) use lab::{Lab, LabCommon, LabRace};
 pub(crate) use serve::{Family, LogDenials, LogForm, Serve};
 
 /// Exact rate limiting, from a shell.
@@ -109,6 +111,12 @@ From the environment, so that no process list shows them:
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Replay),
+    /// Try strategies on the same traffic, and look at what gets through
+    ///
+    /// Each command prints a table with what to see in it, `--report FILE` writes a page with
+    /// pictures.
+    #[command(subcommand, after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
+    Lab(Lab),
     /// Print the Lua script for limits, for any Redis client
     ///
     /// Several limits are one set on one subject, all or nothing in one call. The script carries

@@ -12,6 +12,7 @@ mod config;
 mod count;
 mod doctor;
 mod explain;
+mod lab;
 mod replay;
 mod run;
 mod scripts;
@@ -29,6 +30,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
         Command::Replay(args) => replay::replay(&args, out),
+        Command::Lab(args) => lab::lab(&args, out),
         Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Config(Config::Check(args)) => config::check(&args, out),

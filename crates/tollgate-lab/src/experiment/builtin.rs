@@ -3,7 +3,8 @@
 use tollgate::{LimitSet, ParseError};
 
 use super::file::capacity;
-use super::{Arrivals, Case, Experiment, Part, Per, Retry, START_US, Workload, bucket_of};
+use super::{Arrivals, Case, Experiment, Retry, START_US, Workload, bucket_of};
+use crate::decide::{Part, Per};
 
 const SECOND_US: u64 = 1_000_000;
 const HOUR_US: u64 = 3_600 * SECOND_US;

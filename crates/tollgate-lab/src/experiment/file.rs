@@ -9,9 +9,8 @@ use serde::Deserialize;
 use tollgate::{LimitSet, Strategy};
 use toml::Spanned;
 
-use super::{
-    Arrivals, Capacity, Case, Experiment, Part, Per, Rate, Retry, START_US, Workload, bucket_of,
-};
+use super::{Arrivals, Capacity, Case, Experiment, Rate, Retry, START_US, Workload, bucket_of};
+use crate::decide::{Part, Per};
 use crate::parse::By;
 use crate::read::Reading;
 

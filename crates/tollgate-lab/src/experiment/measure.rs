@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Raster};
-use super::{Case, Experiment, Per};
+use super::{Case, Experiment};
+use crate::decide::Per;
 
 /// How many clients have a row in a raster.
 const RASTER_CLIENTS: u32 = 40;

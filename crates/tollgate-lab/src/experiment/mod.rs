@@ -6,7 +6,8 @@
 //! that are drawn come from the seed alone.
 //!
 //! ```
-//! use tollgate_lab::experiment::{Experiment, InMemory, run};
+//! use tollgate_lab::InMemory;
+//! use tollgate_lab::experiment::{Experiment, run};
 //!
 //! let file = r#"
 //!     version = 1
@@ -32,7 +33,6 @@
 
 mod arrivals;
 mod builtin;
-mod decide;
 mod file;
 mod findings;
 mod measure;
@@ -41,11 +41,10 @@ pub mod results;
 mod retry;
 mod simulate;
 
-use tollgate::LimitSet;
+use crate::decide::Part;
 
 pub use self::arrivals::{Arrivals, Rate, Workload};
 pub use self::builtin::{sides, zoo};
-pub use self::decide::{Attempt, Decider, InMemory, Verdict, subject};
 pub use self::file::FileError;
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
@@ -87,40 +86,6 @@ pub struct Case {
     pub parts: Vec<Part>,
     /// Whose traffic it sees: indexes into [`Experiment::workloads`].
     pub workloads: Vec<usize>,
-}
-
-/// Limits, and whose count they have.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Part {
-    /// Whose count.
-    pub per: Per,
-    /// The limits.
-    pub limits: LimitSet,
-}
-
-/// Whose count a limit has.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Per {
-    /// One of all clients together.
-    Resource,
-    /// One of each client.
-    Client,
-}
-
-impl Per {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Resource, Self::Client];
-
-    /// In small letters, as files and results have it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Resource => "resource",
-            Self::Client => "client",
-        }
-    }
 }
 
 /// Midnight of 15 November 2023, in microseconds: windows of a day and of all that divides one

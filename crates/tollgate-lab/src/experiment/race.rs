@@ -10,8 +10,9 @@ use std::collections::BinaryHeap;
 use serde::Serialize;
 use tollgate::{LimitSet, ParseError};
 
-use super::{Attempt, Case, Decider, InMemory, Part, Per};
+use crate::decide::{Decider, InMemory, Part, Per};
 use crate::error::Error;
+use crate::event::{ClientId, Event};
 use crate::mix::Mix;
 
 /// Clients that ask about one counter at once.
@@ -77,7 +78,7 @@ impl Race {
             // The value goes back, and the word to add one comes again.
             let adds = reads + way(&mut mix) + way(&mut mix);
             events.push(Reverse((reads, client, Some(adds))));
-            asks.push(Attempt::new(super::START_US + reads, 0));
+            asks.push(Event::new(super::START_US + reads, ClientId::new(0)));
         }
         let (mut counter, mut check_then_increment) = (0_u64, 0);
         while let Some(Reverse((_, client, event))) = events.pop() {
@@ -92,10 +93,8 @@ impl Race {
             }
         }
         asks.sort_unstable_by_key(|ask| ask.at_us);
-        let part = Part { per: Per::Resource, limits };
-        let case = Case { name: String::new(), parts: vec![part], workloads: Vec::new() };
         let (mut memory, mut verdicts) = (InMemory::default(), Vec::new());
-        memory.begin(&case, false)?;
+        memory.begin(&[Part::new(Per::Resource, limits)], false)?;
         memory.decide(&asks, &mut verdicts)?;
         let atomic = verdicts.iter().filter(|verdict| verdict.is_admitted).count() as u64;
         Ok(RaceResults::new(self, check_then_increment, atomic))

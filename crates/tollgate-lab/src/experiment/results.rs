@@ -24,7 +24,7 @@ pub struct Results {
     pub cases: Vec<CaseResult>,
     /// What to see in it: a sentence each.
     pub findings: Vec<String>,
-    /// False when it was stopped before its end: then `cases` has those that were finished.
+    /// False when it was stopped before its end: then the last of `cases` was cut.
     pub complete: bool,
 }
 

@@ -8,9 +8,10 @@ use super::arrivals::{Arrivals, Source};
 use super::findings;
 use super::measure::{Asked, Measures};
 use super::results::{Group, Results};
-use super::{Attempt, Case, Decider, Experiment, Verdict, Workload};
+use super::{Case, Experiment, Workload};
+use crate::decide::{Decider, Verdict};
 use crate::error::Error;
-use crate::event::ClientId;
+use crate::event::{ClientId, Event};
 
 /// How many requests are made before they are decided.
 const BATCH: usize = 8_192;
@@ -53,8 +54,8 @@ pub struct Took {
 /// each request that waits to be tried again, and the store's own. Not the number of attempts.
 ///
 /// # Errors
-/// A log that cannot be read again, or a decider's. [`Error::Stopped`] of a decider is none: the
-/// cases that were finished are the results, which are then not complete.
+/// A log that cannot be read again, or a decider's. [`Error::Stopped`] of a decider is none: what was
+/// measured so far are the results, which are then not complete.
 pub fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
@@ -77,7 +78,7 @@ pub fn run(
     };
     let (mut attempts, mut took) = (0, Took::default());
     for (place, case) in experiment.cases.iter().enumerate() {
-        decider.begin(case, experiment.keeps_counts && place > 0)?;
+        decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
         let mut run = Run::new(experiment, case)?;
         let ran = run.all(decider, |now, run_attempts, run_took| {
             progress(Progress {
@@ -91,15 +92,15 @@ pub fn run(
         });
         match ran {
             Ok(()) => {}
-            Err(Error::Stopped) => {
-                results.complete = false;
-                break;
-            }
+            Err(Error::Stopped) => results.complete = false,
             Err(error) => return Err(error),
         }
         attempts += run.attempts;
         took = took + run.took;
         results.cases.push(run.measures.finish(case));
+        if !results.complete {
+            break;
+        }
     }
     results.findings = findings::of(&results);
     Ok(results)
@@ -206,7 +207,7 @@ impl<'e> Run<'e> {
             verdicts.clear();
             let start = self.experiment.start_us;
             asks.extend(batch.iter().map(|asked: &Asked| {
-                Attempt::new(start.saturating_add(asked.at_us), asked.client)
+                Event::new(start.saturating_add(asked.at_us), ClientId::new(asked.client))
             }));
             let start = Instant::now();
             decider.decide(&asks, &mut verdicts)?;

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use tollgate::Strategy;
 
 use super::*;
+use crate::decide::{Decider, InMemory, Verdict};
 use crate::error::Error;
+use crate::event::Event;
 
 fn run_of(experiment: &Experiment) -> Results {
     run(experiment, &mut InMemory::default(), |_| ()).unwrap()
@@ -18,17 +20,17 @@ fn results(text: &str) -> Results {
 #[derive(Default)]
 struct Witness {
     memory: InMemory,
-    seen: Vec<(Attempt, Verdict)>,
+    seen: Vec<(Event, Verdict)>,
 }
 
 impl Decider for Witness {
-    fn begin(&mut self, case: &Case, keeps: bool) -> Result<(), Error> {
-        self.memory.begin(case, keeps)
+    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+        self.memory.begin(parts, keeps)
     }
 
-    fn decide(&mut self, attempts: &[Attempt], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
-        self.memory.decide(attempts, verdicts)?;
-        self.seen.extend(attempts.iter().copied().zip(verdicts.iter().copied()));
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        self.memory.decide(events, verdicts)?;
+        self.seen.extend(events.iter().copied().zip(verdicts.iter().copied()));
         Ok(())
     }
 }
@@ -106,7 +108,7 @@ fn the_measures_are_those_of_the_attempts() {
         let [result] = &results.cases[..] else { panic!("{results:?}") };
         let seen = witness.seen;
         assert!(seen.is_sorted_by_key(|(attempt, _)| attempt.at_us), "{}", case.name);
-        let admitted: Vec<Attempt> =
+        let admitted: Vec<Event> =
             seen.iter().filter(|(_, verdict)| verdict.is_admitted).map(|(it, _)| *it).collect();
         assert_eq!(result.attempts, seen.len() as u64);
         assert_eq!(
@@ -115,9 +117,9 @@ fn the_measures_are_those_of_the_attempts() {
         );
         assert_eq!(result.requests, result.admitted + result.never_served, "{}", case.name);
         assert!(result.retries > 0 && result.retries == result.attempts - result.requests);
-        let most = |window_us: u64, of: &dyn Fn(&Attempt, &Attempt) -> bool| {
-            let within = |end: &Attempt| {
-                let inside = |it: &&Attempt| {
+        let most = |window_us: u64, of: &dyn Fn(&Event, &Event) -> bool| {
+            let within = |end: &Event| {
+                let inside = |it: &&Event| {
                     it.at_us <= end.at_us && it.at_us + window_us > end.at_us && of(it, end)
                 };
                 admitted.iter().filter(inside).count() as u64
@@ -125,7 +127,7 @@ fn the_measures_are_those_of_the_attempts() {
             admitted.iter().map(within).max().unwrap_or(0)
         };
         assert_eq!(result.peak, Some(most(5_000_000, &|_, _| true)), "{}", case.name);
-        let each = |one: &Attempt, other: &Attempt| one.client == other.client;
+        let each = |one: &Event, other: &Event| one.client == other.client;
         for limit in &result.limits {
             let window_us = if limit.limit.starts_with("1/500ms") { 500_000 } else { 5_000_000 };
             let expected = match limit.per.as_str() {
@@ -279,20 +281,21 @@ fn the_greedy_one_takes_the_share_of_the_others_unless_each_has_its_own() {
 }
 
 #[test]
-fn a_stopped_run_has_the_cases_that_were_finished() {
+fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(InMemory, usize);
     impl Decider for Stops {
-        fn begin(&mut self, case: &Case, keeps: bool) -> Result<(), Error> {
+        fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
             self.1 += 1;
-            self.0.begin(case, keeps)
+            self.0.begin(parts, keeps)
         }
-        fn decide(&mut self, asks: &[Attempt], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        fn decide(&mut self, asks: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
             if self.1 == 3 { Err(Error::Stopped) } else { self.0.decide(asks, verdicts) }
         }
     }
     let experiment = Experiment::parse("x", RETRIES).unwrap();
     let results = run(&experiment, &mut Stops(InMemory::default(), 0), |_| ()).unwrap();
-    assert_eq!((results.cases.len(), results.complete), (2, false));
+    assert_eq!((results.cases.len(), results.complete), (3, false));
+    assert!(results.cases[1].attempts > 0 && results.cases[2].attempts == 0);
     assert!(run_of(&experiment).complete);
 }
 

@@ -30,12 +30,10 @@ mod report;
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Ask, Limiter, ManualClock, MemoryStore, Time};
-
 use self::peak::Peak;
 pub use self::plan::{Case, Plan, Refused, StrategyChoice};
 pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
-use crate::digits::Digits;
+use crate::decide::{Decider, InMemory, Part, Per, Verdict};
 use crate::error::Error;
 use crate::event::Event;
 use crate::read::Traffic;
@@ -57,22 +55,6 @@ pub struct Progress {
     pub events: u64,
     /// Events of every case.
     pub total_events: u64,
-}
-
-/// What decides the events of a replay: a store under a clock that is set to each event's time.
-pub trait Decider {
-    /// Makes ready for a case: fresh states, and none of a case before.
-    ///
-    /// # Errors
-    /// A store that cannot be used.
-    fn begin(&mut self, case: &Case) -> Result<(), Error>;
-
-    /// Decides the next events, which come in order, each with a cost of 1, and adds to `verdicts`
-    /// for each whether it was admitted.
-    ///
-    /// # Errors
-    /// Some event got no decision; then the replay ends.
-    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<bool>) -> Result<(), Error>;
 }
 
 /// Runs every case of `plan` over all events of `traffic` in memory, one case after the other, each
@@ -111,7 +93,7 @@ pub fn replay_in(
 ) -> Result<Report, Error> {
     let mut cases = Vec::with_capacity(plan.cases.len());
     for (index, case) in plan.cases.iter().enumerate() {
-        decider.begin(case)?;
+        decider.begin(&[Part::new(Per::Client, case.limits.clone())], false)?;
         let mut run = Run::new(traffic, case)?;
         let mut events = traffic.ordered.iter()?;
         let mut batch = Vec::with_capacity(BATCH_EVENTS);
@@ -138,40 +120,13 @@ pub fn replay_in(
     Ok(Report::new(traffic, plan, cases))
 }
 
-/// Decides in memory.
-#[derive(Default)]
-struct InMemory(Option<(Limiter, ManualClock)>);
-
-impl Decider for InMemory {
-    fn begin(&mut self, case: &Case) -> Result<(), Error> {
-        // The states of the case before go first.
-        self.0 = None;
-        let clock = ManualClock::at_micros(0);
-        let store = MemoryStore::builder().max_bytes(usize::MAX).clock(clock.clone()).build();
-        self.0 = Some((Limiter::new(case.limits.clone(), store), clock));
-        Ok(())
-    }
-
-    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<bool>) -> Result<(), Error> {
-        let Some((limiter, clock)) = &self.0 else { return Ok(()) };
-        let mut digits = Digits::default();
-        for event in events {
-            clock.set(Time::from_micros(event.at_us));
-            let ask = Ask::new(digits.of(event.client.index()));
-            verdicts.push(limiter.check_now(ask)?.is_allowed());
-        }
-        limiter.store().sweep_some();
-        Ok(())
-    }
-}
-
 /// One case at work.
 struct Run<'a> {
     /// One per limit of the set, in declared order.
     peaks: Vec<Peak<'a>>,
     /// Denials of each client.
     denied: Vec<u64>,
-    verdicts: Vec<bool>,
+    verdicts: Vec<Verdict>,
     admitted_total: u64,
     denied_total: u64,
     elapsed: Duration,
@@ -201,7 +156,8 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         decider.decide(events, &mut self.verdicts)?;
         self.elapsed += start.elapsed();
-        for (event, &admitted) in events.iter().zip(&self.verdicts) {
+        for (event, verdict) in events.iter().zip(&self.verdicts) {
+            let admitted = verdict.is_admitted;
             for peak in &mut self.peaks {
                 peak.count(*event, admitted)?;
             }

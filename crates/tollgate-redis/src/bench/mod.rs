@@ -11,6 +11,7 @@ use crate::script::Script;
 use crate::state::log_entries;
 
 mod client;
+mod race;
 mod server;
 
 pub use client::Clients;

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use smallvec::SmallVec;
 use tollgate::engine::{self, Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{
@@ -122,17 +121,18 @@ impl RedisStore {
         self.0.client.breaker()
     }
 
-    /// Composes and loads the script of a check of one subject under these limits. Without it the
-    /// first check does so, and takes two round trips more.
+    /// Composes and loads the script of a check of as many subjects as there are sets of limits, in
+    /// this order. Without it the first check does so, and takes two round trips more.
     ///
     /// # Errors
     /// As [`Store::check`]; nothing is charged.
-    pub async fn prepare(&self, limits: &LimitSet) -> Result<(), StoreError> {
-        // Any subject will do: a script is the same for all.
-        let subject =
-            Subject::of("key", "any").map_err(|error| StoreError::permanent(error.to_string()))?;
-        let parts = SmallVec::from_elem(Counted::new(&subject, limits), 1);
-        let plan = self.0.plans.of(&Question::new(parts, 1, Mode::Whole))?;
+    pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
+        // Any subjects will do: a script is the same for all.
+        let subjects: Result<Vec<Subject>, _> =
+            (0..limits.len()).map(|n| Subject::of("key", n.to_string())).collect();
+        let subjects = subjects.map_err(|error| StoreError::permanent(error.to_string()))?;
+        let parts = subjects.iter().zip(limits).map(|(it, limits)| Counted::new(it, limits));
+        let plan = self.0.plans.of(&Question::new(parts.collect(), 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await
     }
 

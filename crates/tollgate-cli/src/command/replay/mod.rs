@@ -11,23 +11,19 @@ use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
 use crate::args::Replay;
-use crate::input::shown;
+use crate::on_redis::{OnRedis, redis};
 use crate::show::{self, Output};
-use crate::store;
+use crate::stop::Stop;
 
 mod joined;
-mod on_redis;
-mod stop;
 
 use joined::Joined;
-use on_redis::{OnRedis, PATIENCE};
-use stop::Stop;
 
 /// How many of the most denied clients people are shown; JSON has more.
 const SHOWN_CLIENTS: usize = 5;
 
 pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
-    let redis = args.store.as_deref().map_or(Ok(None), redis)?;
+    let redis = args.store.as_deref().map_or(Ok(None), |url| redis(url, "a replay"))?;
     if args.limit.is_empty() {
         bail!("no limit is given: add one, as in `--limit 5/10s`");
     }
@@ -63,22 +59,6 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
         out.line(format!("\nnote: {note}"))?;
     }
     Ok(0)
-}
-
-/// The Redis to count on; none to count in memory.
-fn redis(url: &str) -> Result<Option<Options>> {
-    match url.split_once("://") {
-        Some(("memory", "")) => Ok(None),
-        Some((scheme, _)) if store::is_redis(scheme) => {
-            Ok(Some(store::redis_options(url, PATIENCE)?))
-        }
-        _ => bail!(
-            "`{}` is no store of a replay: leave `--store` out to count in memory, which is exact \
-             and leaves your counts alone, or name a Redis, as `redis://127.0.0.1:6379`",
-            // The scheme alone: what follows may hold a password.
-            shown(url.split("://").next().unwrap_or_default())
-        ),
-    }
 }
 
 fn read(args: &Replay, by: &By) -> Result<Traffic> {

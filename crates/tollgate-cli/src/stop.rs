@@ -1,4 +1,4 @@
-//! Ctrl-C during a replay that has something to put away.
+//! Ctrl-C during something that has things to put away, or figures to tell.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use crate::command::run::ignored_signals;
 /// Whether a signal came. The first is remembered, so that things can be put away; a second ends
 /// the process at once.
 #[derive(Clone, Debug)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
 impl Stop {
     /// Listens from now on.
-    pub(super) fn listen() -> Result<Self> {
+    pub(crate) fn listen() -> Result<Self> {
         let stop = Self { asked: Arc::default(), signal: Arc::default() };
         let ignored = ignored_signals();
         for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|s| ignored >> (s - 1) & 1 == 0)
@@ -34,12 +34,12 @@ impl Stop {
     }
 
     /// Whether a signal came.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
     /// The exit code for it: 128 and the signal's number.
-    pub(super) fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         u8::try_from(self.signal.load(Ordering::Relaxed)).map_or(u8::MAX, |signal| signal | 128)
     }
 }

@@ -1,0 +1,101 @@
+//! The words of `lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Lab {
+    /// Run an experiment file: workloads, limits and strategies
+    ///
+    /// Time is simulated: an hour of traffic takes as long as its decisions, and the same file and
+    /// seed give the same results to the last bit, in memory and on Redis.
+    #[command(after_help = "Example: tollgate lab run examples/lab/greedy.toml --report out.html")]
+    Run {
+        /// The experiment, in TOML (docs/lab.md)
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+
+        #[command(flatten)]
+        common: LabCommon,
+    },
+    /// The four tests of the Zoo: a gang of callers before a gate for each, and before one window
+    ///
+    /// A sliding log on the resource and a uniform gate for each caller, and both again, the gates
+    /// with new callers: more callers than the resource stands.
+    #[command(after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
+    Zoo {
+        /// How many calls each test makes
+        #[arg(value_name = "LOOPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        loops: u64,
+
+        /// How many calls the resource stands in 10 s
+        #[arg(value_name = "ALLOWED_PER_10S", value_parser = clap::value_parser!(u64).range(1..))]
+        allowed: u64,
+
+        #[command(flatten)]
+        common: LabCommon,
+    },
+    /// The two sides of an hour: a limit used up just before its edge and again just after
+    #[command(after_help = "Example: tollgate lab sides --report sides.html")]
+    Sides {
+        #[command(flatten)]
+        common: LabCommon,
+    },
+    /// The race of many who look at a counter before they add to it, beside one atomic question
+    ///
+    /// Simulated, or on a real Redis with `--store`: then each client has a connection of its own,
+    /// and how many get through is that moment's chance.
+    #[command(after_help = "Example: tollgate lab race --store redis://127.0.0.1:6379")]
+    Race(LabRace),
+}
+
+/// What all experiments have.
+#[derive(Debug, Args)]
+pub(crate) struct LabCommon {
+    /// What is drawn by chance comes from here [default: the file's, else 1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this run alone
+    /// that are removed at its end. Every decision is compared with memory's
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Write a report with pictures: one HTML file that needs nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Write each picture into this folder, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub(crate) pictures: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabRace {
+    /// How many may pass in 10 s
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) limit: u64,
+
+    /// How many ask at once
+    #[arg(long, value_name = "N", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub(crate) clients: u64,
+
+    /// What is drawn by chance comes from here
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// A Redis to race on: real clients in real time
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,144 @@
+//! `lab`: the same traffic under one strategy after the other.
+
+mod race;
+mod write;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use tollgate_lab::experiment::{self, Experiment, Progress, Results, Took};
+use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
+
+use crate::args::{Lab, LabCommon};
+use crate::on_redis::{OnRedis, redis};
+use crate::show::{self, Output};
+use crate::stop::Stop;
+use write::Files;
+
+/// The width of a terminal that is none.
+const WIDTH: usize = 100;
+
+pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
+    match args {
+        Lab::Run { file, common } => {
+            let mut experiment = Experiment::load(file)?;
+            if let Some(seed) = common.seed {
+                experiment.seed = seed;
+            }
+            perform(&experiment, common, out)
+        }
+        Lab::Zoo { loops, allowed, common } => {
+            let experiment = experiment::zoo(*loops, *allowed, common.seed.unwrap_or(1));
+            perform(&experiment.context("ALLOWED_PER_10S is the limit of a sliding log")?, common, out)
+        }
+        Lab::Sides { common } => {
+            perform(&experiment::sides(common.seed.unwrap_or(1))?, common, out)
+        }
+        Lab::Race(args) => race::race(args, out),
+    }
+}
+
+/// Runs an experiment, and says and writes what it showed.
+fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Result<u8> {
+    let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
+    // Before anything runs: after an hour it is too late to hear that a file cannot be written.
+    let files = Files::open(common)?;
+    let stop = Stop::listen()?;
+    let mut took = Took::default();
+    let results = match options {
+        None => {
+            let mut decider = Stoppable { memory: InMemory::default(), stop: stop.clone() };
+            run(experiment, &mut decider, &mut took)?
+        }
+        Some(options) => {
+            let mut decider = OnRedis::new(options, stop.clone())?;
+            let results = run(experiment, &mut decider, &mut took);
+            let cleared = decider.clear();
+            // What went wrong first is what is told.
+            let results = results?;
+            cleared?;
+            results
+        }
+    };
+    let written = files.write(&results)?;
+    if common.json {
+        out.json(&results)?;
+    } else {
+        out.text(&report::text(&results, width()))?;
+        out.line(format!("\n{}", speed(&results, took, common.store.is_some())))?;
+        for path in written {
+            out.line(format!("written to {path}"))?;
+        }
+    }
+    if results.complete {
+        return Ok(0);
+    }
+    show::note("interrupted: this is what was measured so far, and the last case was cut");
+    Ok(stop.code())
+}
+
+fn run(
+    experiment: &Experiment,
+    decider: &mut impl Decider,
+    took: &mut Took,
+) -> Result<Results, Error> {
+    let bar = ProgressBar::new(1_000);
+    let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent} %");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let results = experiment::run(experiment, decider, |progress: Progress| {
+        if let Some(case) = experiment.cases.get(progress.case) {
+            bar.set_message(case.name.clone());
+        }
+        let share = u128::from(progress.at_us) * 1_000 / u128::from(progress.duration_us.max(1));
+        let all = (progress.case as u128 * 1_000 + share) / progress.cases.max(1) as u128;
+        bar.set_position(u64::try_from(all).unwrap_or(0));
+        *took = progress.took;
+    });
+    bar.finish_and_clear();
+    results
+}
+
+/// How wide the terminal is.
+fn width() -> usize {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    columns.filter(|columns| *columns >= 40).unwrap_or(WIDTH)
+}
+
+/// Where the time went.
+fn speed(results: &Results, took: Took, is_redis: bool) -> String {
+    let attempts: u64 = results.cases.iter().map(|case| case.attempts).sum();
+    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+    let per_second = u128::from(attempts) * 1_000_000_000 / took.deciding.as_nanos().max(1);
+    format!(
+        "{} decided {} in {} ({per_second} a second), made in {}, measured in {}",
+        show::count(attempts, "attempt"),
+        if is_redis { "on Redis, and as in memory," } else { "in memory" },
+        seconds(took.deciding),
+        seconds(took.making),
+        seconds(took.measuring)
+    )
+}
+
+/// Memory, until a signal comes.
+struct Stoppable {
+    memory: InMemory,
+    stop: Stop,
+}
+
+impl Decider for Stoppable {
+    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+        self.memory.begin(parts, keeps)
+    }
+
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        if self.stop.is_asked() {
+            return Err(Error::Stopped);
+        }
+        self.memory.decide(events, verdicts)
+    }
+
+    fn held(&self) -> Option<(usize, usize)> {
+        self.memory.held()
+    }
+}

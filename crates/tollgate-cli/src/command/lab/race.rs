@@ -1,0 +1,94 @@
+//! `lab race`: check-then-increment beside one atomic question.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use anyhow::{Result, anyhow};
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tollgate::Limiter;
+use tollgate_lab::experiment::{Race, RaceResults};
+use tollgate_redis::bench::Bench;
+use tollgate_redis::{Options, RedisStore};
+
+use crate::args::LabRace;
+use crate::on_redis::redis;
+use crate::show::{self, Output};
+use crate::store::runtime;
+
+/// One race.
+#[derive(Debug, Serialize)]
+struct RaceJson {
+    /// `simulated`, or `redis`.
+    on: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u64>,
+    #[serde(flatten)]
+    results: RaceResults,
+}
+
+pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
+    let options = args.store.as_deref().map_or(Ok(None), |url| redis(url, "a race"))?;
+    let race = Race::new(args.limit, args.clients, args.seed);
+    let json = match options.zip(args.store.as_deref()) {
+        None => RaceJson { on: "simulated", seed: Some(args.seed), results: race.run()? },
+        Some((options, url)) => {
+            RaceJson { on: "redis", seed: None, results: on_redis(&race, options, url)? }
+        }
+    };
+    if args.json {
+        out.json(&json)?;
+        return Ok(0);
+    }
+    let RaceResults { limit, clients, check_then_increment, overshoot, atomic, .. } = json.results;
+    let mut table = show::table(["", "asked", "got through", "too many"]);
+    let too_many = atomic.saturating_sub(limit);
+    table.add_row([
+        "check, then increment".to_owned(),
+        clients.to_string(),
+        check_then_increment.to_string(),
+        overshoot.to_string(),
+    ]);
+    table.add_row([
+        "one atomic question".to_owned(),
+        clients.to_string(),
+        atomic.to_string(),
+        too_many.to_string(),
+    ]);
+    let how = match json.seed {
+        Some(seed) => format!("simulated: within 5 ms, 1 ms from the server, seed {seed}"),
+        None => "on Redis: real clients, each over a connection of its own".to_owned(),
+    };
+    out.line(table.to_string())?;
+    out.line(format!("\n{limit} may pass in 10 s; {how}"))?;
+    out.line(
+        "Whoever reads the counter before the first has added to it gets through: the time between \
+         is open to all.",
+    )?;
+    Ok(0)
+}
+
+/// Both forms on a real server, under keys that are removed.
+fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
+    let run = format!("race-{:016x}", RandomState::new().hash_one(std::process::id()));
+    let clients = usize::try_from(race.clients)?;
+    let mut bench = Bench::open(url, &run)?;
+    let naive = bench.check_then_increment(race.limit, clients)?;
+    let limits = race.limits()?;
+    let atomic = runtime()?.block_on(async {
+        let mut all = JoinSet::new();
+        let store = RedisStore::builder(options).keys(tollgate_redis::Keys::of_run(&run));
+        let store = store.connect().await?;
+        let limiter = Limiter::new(limits, store.clone());
+        for _ in 0..clients {
+            let limiter = limiter.clone();
+            all.spawn(async move { limiter.check("race").await.map(|it| it.is_allowed()) });
+        }
+        let mut admitted = 0;
+        while let Some(answer) = all.join_next().await {
+            admitted += u64::from(answer??);
+        }
+        store.clear_run().await?;
+        Ok::<u64, anyhow::Error>(admitted)
+    });
+    Ok(RaceResults::new(race, naive, atomic.map_err(|error| anyhow!("{error:#}"))?))
+}

@@ -1,0 +1,81 @@
+//! The files of an experiment: whole, or not at all.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use tempfile::NamedTempFile;
+use tollgate_lab::chart::{self, Look, Theme, Width};
+use tollgate_lab::experiment::Results;
+use tollgate_lab::report;
+
+use crate::args::LabCommon;
+
+/// What is to be written, and where.
+pub(super) struct Files {
+    report: Option<(PathBuf, NamedTempFile)>,
+    pictures: Option<PathBuf>,
+}
+
+impl Files {
+    /// Makes sure that they can be written.
+    pub(super) fn open(common: &LabCommon) -> Result<Self> {
+        let report = match &common.report {
+            None => None,
+            Some(path) => Some((path.clone(), beside(path)?)),
+        };
+        if let Some(folder) = &common.pictures {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("{}: this folder cannot be made", folder.display()))?;
+            beside(&folder.join("picture"))?;
+        }
+        Ok(Self { report, pictures: common.pictures.clone() })
+    }
+
+    /// Writes them, and says where they are.
+    pub(super) fn write(self, results: &Results) -> Result<Vec<String>> {
+        let mut written = Vec::new();
+        if let Some((path, file)) = self.report {
+            persist(file, report::html(results).as_bytes(), &path)?;
+            written.push(path.display().to_string());
+        }
+        let Some(folder) = self.pictures else { return Ok(written) };
+        let charts = [
+            ("over-time", Some(chart::over_time(results))),
+            ("occupancy", chart::occupancy(results)),
+            ("raster", Some(chart::raster(results))),
+        ];
+        for (name, chart) in charts.iter().filter_map(|(name, it)| it.as_ref().map(|it| (name, it))) {
+            for (theme, suffix) in [(Theme::Light, ""), (Theme::Dark, "-dark")] {
+                let look = Look::new(theme, Width::Wide);
+                let svg = folder.join(format!("{name}{suffix}.svg"));
+                persist(beside(&svg)?, chart.svg(look).as_bytes(), &svg)?;
+                let png = folder.join(format!("{name}{suffix}.png"));
+                persist(beside(&png)?, &chart.png(look)?, &png)?;
+                written.extend([svg, png].map(|path| path.display().to_string()));
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// A file that is written first, in the folder where `path` will be.
+fn beside(path: &Path) -> Result<NamedTempFile> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    // As other programs make files: a temporary one would be its owner's alone.
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.permissions(fs::Permissions::from_mode(0o666));
+    let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
+    if path.is_dir() {
+        anyhow::bail!("{}: this is a folder; name a file", path.display());
+    }
+    file.with_context(|| format!("{}: cannot be written", path.display()))
+}
+
+fn persist(mut file: NamedTempFile, bytes: &[u8], path: &Path) -> Result<()> {
+    let failed = || format!("{}: cannot be written", path.display());
+    file.write_all(bytes).with_context(failed)?;
+    file.persist(path).map(drop).with_context(failed)
+}

@@ -1,0 +1,230 @@
+//! The decisions of the lab on Redis: the same script for each event, by the event's own time.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::runtime::Runtime;
+use tollgate::{Ask, LimitSet, Limiter, ManualClock, StoreError, Time};
+use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
+use tollgate_redis::{Options, RedisStore};
+
+use crate::input::shown;
+use crate::stop::Stop;
+use crate::store;
+
+/// How long one answer may take. A replay has nobody waiting at a door.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Events that are under way at one time: enough to fill a round trip.
+const WINDOW: usize = 256;
+
+/// The Redis that decides `what`; none to decide in memory.
+pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
+    match url.split_once("://") {
+        Some(("memory", "")) => Ok(None),
+        Some((scheme, _)) if store::is_redis(scheme) => {
+            Ok(Some(store::redis_options(url, PATIENCE)?))
+        }
+        _ => bail!(
+            "`{}` is no store of {what}: leave `--store` out to count in memory, which is exact \
+             and leaves your counts alone, or name a Redis, as `redis://127.0.0.1:6379`",
+            // The scheme alone: what follows may hold a password.
+            shown(url.split("://").next().unwrap_or_default())
+        ),
+    }
+}
+
+/// Decides on a Redis, each case under keys of its own, unless it goes on with those of the case
+/// before. Memory decides beside it: both must say the same.
+pub(crate) struct OnRedis {
+    options: Options,
+    runtime: Runtime,
+    run: String,
+    cases: usize,
+    current: Option<Current>,
+    memory: InMemory,
+    stop: Stop,
+}
+
+/// The case at work.
+struct Current {
+    limiter: Limiter<RedisStore>,
+    clock: ManualClock,
+    parts: Vec<Part>,
+    /// Loads of scripts at its begin.
+    loads: u64,
+}
+
+impl OnRedis {
+    pub(crate) fn new(options: Options, stop: Stop) -> Result<Self> {
+        // Events of one connection are decided in the order in which they are sent.
+        let options = options.connections(1);
+        // A seed of the standard library is random enough to tell two replays apart.
+        let run = format!("replay-{:016x}", RandomState::new().hash_one(std::process::id()));
+        Ok(Self {
+            options,
+            runtime: store::runtime()?,
+            run,
+            cases: 0,
+            current: None,
+            memory: InMemory::default(),
+            stop,
+        })
+    }
+
+    /// Removes what the case at work has written.
+    pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
+        let Some(Current { limiter, .. }) = self.current.take() else { return Ok(()) };
+        let store = limiter.store();
+        self.runtime.block_on(store.clear_run()).map_err(|error| {
+            let prefix = store.keys().prefix();
+            let what = format!(
+                "the keys of this replay could not be removed: those that begin with `{prefix}:` \
+                 go by themselves within an hour"
+            );
+            StoreError::transient(what).because(error)
+        })
+    }
+}
+
+impl Decider for OnRedis {
+    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+        self.memory.begin(parts, keeps)?;
+        let Some(first) = parts.first() else { return Ok(()) };
+        let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
+        let (store, clock) = match self.current.take_if(|_| keeps) {
+            Some(Current { limiter, clock, .. }) => (limiter.store().clone(), clock),
+            None => {
+                self.clear()?;
+                self.cases += 1;
+                let clock = ManualClock::at_micros(0);
+                let run = format!("{}-{}", self.run, self.cases);
+                let builder = RedisStore::builder(self.options.clone()).run(&run, clock.clone());
+                let store = self.runtime.block_on(async {
+                    let store = builder.connect().await?;
+                    if store.count_keys().await? > 0 {
+                        return Err(StoreError::permanent(format!(
+                            "there are keys that begin with `{}:`, which would be counted as this \
+                             run's: start it again, for another name",
+                            store.keys().prefix()
+                        )));
+                    }
+                    Ok(store)
+                })?;
+                (store, clock)
+            }
+        };
+        // While the script is loaded, nothing is on its way that could change places.
+        self.runtime.block_on(store.prepare(&all))?;
+        let (loads, parts) = (store.loads(), parts.to_vec());
+        let limiter = Limiter::new(first.limits.clone(), store);
+        self.current = Some(Current { limiter, clock, parts, loads });
+        Ok(())
+    }
+
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        let before = verdicts.len();
+        let Some(current) = &self.current else { return Ok(()) };
+        let stop = &self.stop;
+        // Without the budget that tokio gives a task: when it is spent, a question would not be
+        // sent when it is polled first, and the next could overtake it.
+        let deciding = tokio::task::unconstrained(current.decide(events, verdicts, stop));
+        self.runtime.block_on(deciding)?;
+        let mut expected = Vec::with_capacity(events.len());
+        self.memory.decide(events, &mut expected)?;
+        let found = verdicts.get(before..).unwrap_or_default();
+        let both = || events.iter().zip(found.iter().zip(&expected));
+        match both().find(|(_, (found, expected))| found != expected) {
+            None => Ok(()),
+            Some((event, (found, expected))) => Err(StoreError::permanent(format!(
+                "Redis and memory do not say the same of client {} at {} us: {found:?} and \
+                 {expected:?}; this is a fault of Tollgate, or somebody else writes its keys",
+                event.client.index(),
+                event.at_us
+            ))
+            .into()),
+        }
+    }
+
+    fn held(&self) -> Option<(usize, usize)> {
+        // As memory holds it: that the same run has the same measures on every store.
+        self.memory.held()
+    }
+}
+
+impl Current {
+    /// Asks for every event, in order, without waiting for the answer before the next is sent.
+    async fn decide(
+        &self,
+        events: &[Event],
+        verdicts: &mut Vec<Verdict>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        let mut window: VecDeque<Answer<_>> = VecDeque::with_capacity(WINDOW);
+        for event in events {
+            if stop.is_asked() {
+                break;
+            }
+            if window.len() == WINDOW
+                && let Some(first) = window.pop_front()
+            {
+                verdicts.push(first.verdict().await?);
+            }
+            let mut verdict = Box::pin(self.ask(*event));
+            // Its first poll reads the clock and hands the question to the connection, which
+            // sends in the order in which it is handed them.
+            self.clock.set(Time::from_micros(event.at_us));
+            let polled = poll_fn(|context| Poll::Ready(verdict.as_mut().poll(context))).await;
+            window.push_back(match polled {
+                Poll::Pending => Answer::Coming(verdict),
+                Poll::Ready(verdict) => Answer::There(verdict),
+            });
+        }
+        // Also when it stops: what is on its way would be written after everything was removed.
+        for answer in window {
+            verdicts.push(answer.verdict().await?);
+        }
+        if stop.is_asked() {
+            return Err(Error::Stopped);
+        }
+        if self.limiter.store().loads() != self.loads {
+            // Those that were on their way came after others that were sent later.
+            return Err(StoreError::transient(
+                "Redis has forgotten the script during the replay (SCRIPT FLUSH, or a restart), \
+                 so the order of events is not sure: start it again",
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, event: Event) -> Result<Verdict, Error> {
+        let client = event.client.index().to_string();
+        let Some((first, rest)) = self.parts.split_first() else { return Err(Error::Stopped) };
+        let mut ask = Ask::new(first.per.subject(&client));
+        for part in rest {
+            ask = ask.and_under(part.per.subject(&client), &part.limits);
+        }
+        Ok(Verdict::of(&self.limiter.check(ask).await?))
+    }
+}
+
+/// The answer to a question that was sent.
+enum Answer<F> {
+    Coming(Pin<Box<F>>),
+    There(Result<Verdict, Error>),
+}
+
+impl<F: Future<Output = Result<Verdict, Error>>> Answer<F> {
+    async fn verdict(self) -> Result<Verdict, Error> {
+        match self {
+            Self::Coming(answer) => answer.await,
+            Self::There(answer) => answer,
+        }
+    }
+}
