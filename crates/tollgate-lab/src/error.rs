@@ -101,6 +101,12 @@ pub enum Error {
     /// The store of a replay cannot be used.
     #[error(transparent)]
     Store(#[from] tollgate::StoreError),
+    /// A chart could not be written as PNG.
+    #[error("cannot write the chart as PNG: {why}; write it as SVG, which has no such bound")]
+    Picture {
+        /// What the encoder said.
+        why: String,
+    },
     /// The replay was told to stop.
     #[error("the replay was stopped before its end")]
     Stopped,

@@ -9,17 +9,22 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+pub mod chart;
 pub mod decide;
 mod digits;
 mod error;
 pub mod event;
 pub mod experiment;
+mod figure;
+#[cfg(test)]
+mod fixture;
 pub mod generate;
 mod mix;
 pub mod order;
 pub mod parse;
 pub mod read;
 pub mod replay;
+pub mod report;
 pub mod source;
 mod text;
 pub mod time;

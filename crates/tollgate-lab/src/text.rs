@@ -28,11 +28,11 @@ pub(crate) fn printable(bytes: &[u8], max_chars: usize) -> String {
 }
 
 /// Controls and the characters that turn the direction of writing or print nothing would let a log
-/// line change what a terminal shows.
+/// line change what a terminal shows; XML and HTML have no place for non-characters.
 fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}')
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn push_hex(out: &mut String, byte: u8) {
@@ -51,6 +51,7 @@ mod tests {
         assert_eq!(printable("plain é".as_bytes(), 99), "plain é");
         assert_eq!(printable(b"\x1b[2J\xff\t", 99), "\\x1b[2J\\xff\\x09");
         assert_eq!(printable("a\u{202e}b".as_bytes(), 99), "a\\xe2\\x80\\xaeb");
+        assert_eq!(printable("\u{ffff}".as_bytes(), 99), "\\xef\\xbf\\xbf");
         assert_eq!(printable(b"abcdef", 3), "abc...");
         assert_eq!(printable(b"abc", 3), "abc");
     }

@@ -14,7 +14,7 @@ mod doctor;
 mod explain;
 mod lab;
 mod replay;
-mod run;
+pub(crate) mod run;
 mod scripts;
 mod serve;
 

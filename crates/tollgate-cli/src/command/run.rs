@@ -243,7 +243,7 @@ impl Interrupts {
 /// The signals that this process was started with as ignored, bit by bit from 1: `nohup` does
 /// so, and shells do it for what they run in the background. They stay ignored, here and in the
 /// command. Where the system does not say, none is.
-pub(super) fn ignored_signals() -> u64 {
+pub(crate) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
         .lines()

@@ -7,7 +7,7 @@ use super::{Case, Experiment};
 use crate::decide::Per;
 
 /// How many clients have a row in a raster.
-const RASTER_CLIENTS: u32 = 40;
+pub(super) const RASTER_CLIENTS: usize = 40;
 
 /// How many attempts a raster has at most.
 const RASTER_ATTEMPTS: usize = 20_000;
@@ -119,14 +119,22 @@ pub(super) struct Measures {
     clients: Vec<(u32, u32)>,
     groups: Vec<GroupResult>,
     raster: Raster,
-    /// The row of each client that has one.
-    rows: Vec<Option<u32>>,
+    /// The clients that have a row, in order.
+    rows: Vec<u32>,
+    /// How many buckets have begun.
+    begun: usize,
     bytes_per_subject: Option<f64>,
 }
 
 impl Measures {
-    /// Measures of a case whose clients have numbers below `clients`.
-    pub(super) fn new(experiment: &Experiment, case: &Case, clients: usize) -> Self {
+    /// Measures of a case whose clients have numbers below `clients`; those of `rows` are drawn, and
+    /// are in order.
+    pub(super) fn new(
+        experiment: &Experiment,
+        case: &Case,
+        clients: usize,
+        rows: Vec<(u32, String)>,
+    ) -> Self {
         let buckets = experiment.duration_us.div_ceil(experiment.bucket_us).max(1);
         let buckets = usize::try_from(buckets).unwrap_or(usize::MAX);
         let capacity = experiment.capacity.as_ref().map(|capacity| {
@@ -155,6 +163,7 @@ impl Measures {
                 (Window::new(quota.period.as_micros(), part.per, clients), result)
             })
         });
+        let (rows, names) = rows.into_iter().unzip();
         let none = GroupResult {
             requests: 0,
             attempts: 0,
@@ -170,21 +179,17 @@ impl Measures {
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
             groups: vec![none; experiment.workloads.len()],
-            raster: Raster::default(),
-            rows: vec![None; clients],
+            raster: Raster { clients: names, ..Raster::default() },
+            rows,
+            begun: 0,
             bytes_per_subject: None,
         }
     }
 
     /// Counts an attempt; `is_last` when its request is not tried again.
-    pub(super) fn count(
-        &mut self,
-        asked: &Asked,
-        is_admitted: bool,
-        is_last: bool,
-        name: impl FnOnce() -> String,
-    ) {
+    pub(super) fn count(&mut self, asked: &Asked, is_admitted: bool, is_last: bool) {
         let at = asked.at_us;
+        self.begin(at);
         for (window, _) in &mut self.limits {
             window.pass(at);
             if is_admitted {
@@ -222,24 +227,36 @@ impl Measures {
                 group.never_served += 1;
             }
         }
-        self.draw(asked, is_admitted, name);
+        self.draw(asked, is_admitted);
     }
 
-    fn draw(&mut self, asked: &Asked, is_admitted: bool, name: impl FnOnce() -> String) {
+    /// Begins the buckets up to this time, with what the window of the capacity holds at the start
+    /// of each: also of those in which nobody asks.
+    fn begin(&mut self, now_us: u64) {
+        let last = usize::try_from(now_us / self.bucket_us).unwrap_or(usize::MAX);
+        while self.begun <= last && self.begun < self.buckets.len() {
+            let start_us = self.begun as u64 * self.bucket_us;
+            if let (Some((window, _)), Some(bucket)) =
+                (&mut self.capacity, self.buckets.get_mut(self.begun))
+            {
+                window.pass(start_us);
+                bucket.occupancy = window.admitted.len() as u64;
+            }
+            self.begun += 1;
+        }
+    }
+
+    fn draw(&mut self, asked: &Asked, is_admitted: bool) {
+        let Ok(row) = self.rows.binary_search(&asked.client) else {
+            self.raster.cut = true;
+            return;
+        };
         if self.raster.attempts.len() == RASTER_ATTEMPTS {
             self.raster.cut = true;
             return;
         }
-        let Some(row) = self.rows.get_mut(asked.client as usize) else { return };
-        let rows = u32::try_from(self.raster.clients.len()).unwrap_or(u32::MAX);
-        if row.is_none() && rows < RASTER_CLIENTS {
-            *row = Some(rows);
-            self.raster.clients.push(name());
-        }
-        match row {
-            Some(row) => self.raster.attempts.push((*row, asked.at_us, is_admitted)),
-            None => self.raster.cut = true,
-        }
+        let row = u32::try_from(row).unwrap_or(u32::MAX);
+        self.raster.attempts.push((row, asked.at_us, is_admitted));
     }
 
     /// A request that will not be tried again, for the end has come before its time.
@@ -259,7 +276,8 @@ impl Measures {
     }
 
     /// The measures.
-    pub(super) fn finish(self, case: &Case) -> CaseResult {
+    pub(super) fn finish(mut self, case: &Case) -> CaseResult {
+        self.begin(u64::MAX);
         let sum = |of: fn(&GroupResult) -> u64| self.groups.iter().map(of).sum::<u64>();
         let (requests, attempts) = (sum(|group| group.requests), sum(|group| group.attempts));
         let admitted = sum(|group| group.admitted);

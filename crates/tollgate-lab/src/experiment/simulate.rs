@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::arrivals::{Arrivals, Source};
 use super::findings;
-use super::measure::{Asked, Measures};
+use super::measure::{Asked, Measures, RASTER_CLIENTS};
 use super::results::{Group, Results};
 use super::{Case, Experiment, Workload};
 use crate::decide::{Decider, Verdict};
@@ -134,8 +134,6 @@ struct Run<'e> {
     experiment: &'e Experiment,
     /// The workloads of the case.
     sources: Vec<Head<'e>>,
-    /// The first client of every workload.
-    firsts: Vec<u32>,
     /// Requests that were made and not yet decided, in order of time; those before `next` are done.
     fresh: Vec<Asked>,
     next: usize,
@@ -173,11 +171,11 @@ impl<'e> Run<'e> {
             let next = source.next()?;
             sources.push(Head { workload: number, source, next });
         }
-        let measures = Measures::new(experiment, case, clients as usize);
+        let rows = rows(experiment, case, &firsts);
+        let measures = Measures::new(experiment, case, clients as usize, rows);
         Ok(Self {
             experiment,
             sources,
-            firsts,
             fresh: Vec::with_capacity(BATCH),
             next: 0,
             again: BinaryHeap::new(),
@@ -298,10 +296,32 @@ impl<'e> Run<'e> {
             }
             self.denials += 1;
         }
-        let first = self.firsts.get(asked.workload as usize).copied().unwrap_or(0);
-        let name = || name_of(workload, asked.client - first);
-        self.measures.count(asked, verdict.is_admitted, is_last, name);
+        self.measures.count(asked, verdict.is_admitted, is_last);
     }
+}
+
+/// Clients of a case that are drawn, with their names: all, or some from the first to the last.
+fn rows(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<(u32, String)> {
+    let mut places = case.workloads.clone();
+    places.sort_unstable();
+    let all = places
+        .iter()
+        .filter_map(|place| experiment.workloads.get(*place).zip(firsts.get(*place).copied()));
+    let number: u64 = all.clone().map(|(workload, _)| workload.all_clients()).sum();
+    let step = number.div_ceil(RASTER_CLIENTS as u64).max(1);
+    let mut rows = Vec::new();
+    // The next that is drawn, counted over all clients of the case.
+    let (mut next, mut before) = (0, 0);
+    for (workload, first) in all {
+        let clients = workload.all_clients();
+        while next < before + clients {
+            let client = u32::try_from(next - before).unwrap_or(u32::MAX);
+            rows.push((first.saturating_add(client), name_of(workload, client)));
+            next += step;
+        }
+        before += clients;
+    }
+    rows
 }
 
 /// What a client is called in pictures.

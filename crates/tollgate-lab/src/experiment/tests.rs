@@ -141,6 +141,16 @@ fn the_measures_are_those_of_the_attempts() {
             result.buckets.iter().fold((0, 0), |sum, it| (sum.0 + it.admitted, sum.1 + it.denied));
         assert_eq!(sums, (result.admitted, result.denied));
         assert_eq!(result.buckets.iter().map(|it| it.occupancy).max(), result.peak);
+        // What was admitted is in the window for as long as that is, also while nobody asks.
+        for (place, bucket) in result.buckets.iter().enumerate() {
+            let start = experiment.start_us + place as u64 * experiment.bucket_us;
+            let inside = |it: &&Event| it.at_us <= start && it.at_us + 5_000_000 > start;
+            let held = admitted.iter().filter(inside).count() as u64;
+            assert!(bucket.occupancy >= held, "{}: bucket {place}", case.name);
+            if bucket.admitted == 0 {
+                assert!(bucket.occupancy <= held, "{}: bucket {place}", case.name);
+            }
+        }
         assert_eq!(result.raster.attempts.len(), seen.len());
         assert_eq!((result.raster.clients.len(), result.raster.cut), (10, false));
         let of_groups: u64 = result.groups.iter().map(|group| group.attempts).sum();

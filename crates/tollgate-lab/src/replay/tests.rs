@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use proptest::prelude::*;
-use tollgate::Strategy;
+use tollgate::{Limiter, ManualClock, MemoryStore, Strategy, Time};
 
 use super::*;
 use crate::event::{ClientId, Clients};

@@ -3,10 +3,13 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use tollgate::StoreError;
+use tokio::task::JoinSet;
+use tollgate::{LimitSet, Limiter, StoreError, Subject};
 
 use super::Bench;
 use super::server::failed;
+use crate::options::Options;
+use crate::store::RedisStore;
 
 impl Bench {
     /// How many of these clients get through who read a counter, and add one when it is below the
@@ -14,11 +17,7 @@ impl Bench {
     ///
     /// # Errors
     /// The server cannot be reached, or not by so many.
-    pub fn check_then_increment(
-        &mut self,
-        limit: u64,
-        clients: usize,
-    ) -> Result<u64, StoreError> {
+    pub fn check_then_increment(&mut self, limit: u64, clients: usize) -> Result<u64, StoreError> {
         let key = format!("{}:race", self.server.keys.prefix());
         self.server.ask(redis::cmd("DEL").arg(&key))?;
         self.server.owns([&key]);
@@ -56,6 +55,36 @@ impl Bench {
                 .join()
                 .map_err(|_| StoreError::permanent("a client of the race has ended"))?;
             through += u64::from(passed.map_err(failed)?);
+        }
+        Ok(through)
+    }
+
+    /// How many of these clients get through who ask one atomic question each, all at once.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub async fn one_question(
+        &mut self,
+        limits: LimitSet,
+        clients: usize,
+    ) -> Result<u64, StoreError> {
+        let keys = self.server.keys.clone();
+        let subject = Subject::of("race", "atomic").map_err(super::ours)?;
+        let state = keys.state(&subject, &limits);
+        self.server.ask(redis::cmd("DEL").arg(&state))?;
+        self.server.owns([&state]);
+        let options = Options::from_url(&self.url)?;
+        let store = RedisStore::builder(options).keys(keys).connect().await?;
+        let limiter = Limiter::new(limits, store);
+        let mut all = JoinSet::new();
+        for _ in 0..clients {
+            let (limiter, subject) = (limiter.clone(), subject.clone());
+            all.spawn(async move { limiter.check(&subject).await.map(|it| it.is_allowed()) });
+        }
+        let mut through = 0;
+        while let Some(answer) = all.join_next().await {
+            let answer = answer.map_err(|error| StoreError::permanent(error.to_string()))?;
+            through += u64::from(answer.map_err(|error| StoreError::permanent(error.to_string()))?);
         }
         Ok(through)
     }

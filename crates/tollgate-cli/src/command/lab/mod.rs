@@ -30,7 +30,11 @@ pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
         }
         Lab::Zoo { loops, allowed, common } => {
             let experiment = experiment::zoo(*loops, *allowed, common.seed.unwrap_or(1));
-            perform(&experiment.context("ALLOWED_PER_10S is the limit of a sliding log")?, common, out)
+            perform(
+                &experiment.context("ALLOWED_PER_10S is the limit of a sliding log")?,
+                common,
+                out,
+            )
         }
         Lab::Sides { common } => {
             perform(&experiment::sides(common.seed.unwrap_or(1))?, common, out)

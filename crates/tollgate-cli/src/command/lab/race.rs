@@ -2,13 +2,10 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use serde::Serialize;
-use tokio::task::JoinSet;
-use tollgate::Limiter;
 use tollgate_lab::experiment::{Race, RaceResults};
 use tollgate_redis::bench::Bench;
-use tollgate_redis::{Options, RedisStore};
 
 use crate::args::LabRace;
 use crate::on_redis::redis;
@@ -27,13 +24,14 @@ struct RaceJson {
 }
 
 pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
-    let options = args.store.as_deref().map_or(Ok(None), |url| redis(url, "a race"))?;
+    let is_real = match args.store.as_deref() {
+        Some(url) => redis(url, "a race")?.is_some(),
+        None => false,
+    };
     let race = Race::new(args.limit, args.clients, args.seed);
-    let json = match options.zip(args.store.as_deref()) {
+    let json = match args.store.as_deref().filter(|_| is_real) {
         None => RaceJson { on: "simulated", seed: Some(args.seed), results: race.run()? },
-        Some((options, url)) => {
-            RaceJson { on: "redis", seed: None, results: on_redis(&race, options, url)? }
-        }
+        Some(url) => RaceJson { on: "redis", seed: None, results: on_redis(&race, url)? },
     };
     if args.json {
         out.json(&json)?;
@@ -68,27 +66,12 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
 }
 
 /// Both forms on a real server, under keys that are removed.
-fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
+fn on_redis(race: &Race, url: &str) -> Result<RaceResults> {
     let run = format!("race-{:016x}", RandomState::new().hash_one(std::process::id()));
     let clients = usize::try_from(race.clients)?;
     let mut bench = Bench::open(url, &run)?;
     let naive = bench.check_then_increment(race.limit, clients)?;
     let limits = race.limits()?;
-    let atomic = runtime()?.block_on(async {
-        let mut all = JoinSet::new();
-        let store = RedisStore::builder(options).keys(tollgate_redis::Keys::of_run(&run));
-        let store = store.connect().await?;
-        let limiter = Limiter::new(limits, store.clone());
-        for _ in 0..clients {
-            let limiter = limiter.clone();
-            all.spawn(async move { limiter.check("race").await.map(|it| it.is_allowed()) });
-        }
-        let mut admitted = 0;
-        while let Some(answer) = all.join_next().await {
-            admitted += u64::from(answer??);
-        }
-        store.clear_run().await?;
-        Ok::<u64, anyhow::Error>(admitted)
-    });
-    Ok(RaceResults::new(race, naive, atomic.map_err(|error| anyhow!("{error:#}"))?))
+    let atomic = runtime()?.block_on(bench.one_question(limits, clients))?;
+    Ok(RaceResults::new(race, naive, atomic))
 }

@@ -47,7 +47,8 @@ impl Files {
             ("occupancy", chart::occupancy(results)),
             ("raster", Some(chart::raster(results))),
         ];
-        for (name, chart) in charts.iter().filter_map(|(name, it)| it.as_ref().map(|it| (name, it))) {
+        for (name, chart) in charts.iter().filter_map(|(name, it)| it.as_ref().map(|it| (name, it)))
+        {
             for (theme, suffix) in [(Theme::Light, ""), (Theme::Dark, "-dark")] {
                 let look = Look::new(theme, Width::Wide);
                 let svg = folder.join(format!("{name}{suffix}.svg"));

@@ -11,6 +11,7 @@ use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
 use crate::args::Replay;
+use crate::input::shown;
 use crate::on_redis::{OnRedis, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;

@@ -1,0 +1,46 @@
+//! Series over time, brought down to what a picture has room for.
+
+use crate::experiment::results::{Bucket, Results};
+
+/// The most columns of a picture. Finer ones would be narrower than a pixel of most screens.
+pub(crate) const COLUMNS: usize = 600;
+
+/// The time axis that all cases of an experiment share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Timeline {
+    /// Where it ends.
+    pub(crate) end_us: u64,
+    /// Microseconds of a column.
+    pub(crate) column_us: u64,
+    /// Buckets in a column.
+    per_column: usize,
+}
+
+impl Timeline {
+    /// Of at most so many columns.
+    pub(crate) fn new(results: &Results, columns: usize) -> Self {
+        let longest = results.cases.iter().map(|case| case.buckets.len()).max().unwrap_or(0);
+        let per_column = longest.div_ceil(columns.max(1)).max(1);
+        let times = |buckets: usize| {
+            u64::try_from(buckets).unwrap_or(u64::MAX).saturating_mul(results.bucket_us)
+        };
+        // The last bucket may reach past the end of the traffic; with others after that, so does
+        // what happened.
+        let end_us = match results.duration_us {
+            duration if times(longest.saturating_sub(1)) < duration => duration,
+            _ => times(longest),
+        };
+        Self { end_us: end_us.max(1), column_us: times(per_column).max(1), per_column }
+    }
+
+    /// Whether a column has several buckets.
+    pub(crate) fn is_coarse(self) -> bool {
+        self.per_column > 1
+    }
+
+    /// The highest value of each column: a spike stays as high as it was.
+    pub(crate) fn highest(self, buckets: &[Bucket], value: impl Fn(&Bucket) -> u64) -> Vec<u64> {
+        let highest = |column: &[Bucket]| column.iter().map(&value).max().unwrap_or(0);
+        buckets.chunks(self.per_column).map(highest).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! Text that must fit: measured, cut, broken into lines.
+//!
+//! The measure is an estimate on the safe side, since a reader's system has its own font.
+
+use crate::text::printable;
+
+/// The most characters of a name in a sentence.
+const NAME: usize = 40;
+
+/// A font size and whether it is bold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Font {
+    pub(super) size: u32,
+    pub(super) bold: bool,
+}
+
+impl Font {
+    pub(super) const fn plain(size: u32) -> Self {
+        Self { size, bold: false }
+    }
+
+    pub(super) const fn bold(size: u32) -> Self {
+        Self { size, bold: true }
+    }
+
+    /// How wide a text is, in pixels.
+    pub(super) fn width(self, text: &str) -> f64 {
+        text.chars().map(|c| self.advance(c)).sum()
+    }
+
+    fn advance(self, c: char) -> f64 {
+        let em = match c {
+            'i' | 'j' | 'l' | '.' | ',' | ':' | ' ' | '|' | '\'' => 0.34,
+            'm' | 'w' | 'M' | 'W' | '%' | '@' => 0.98,
+            'A'..='Z' => 0.74,
+            '\0'..='\u{7f}' => 0.63,
+            '\u{80}'..='\u{10ff}' => 0.75,
+            _ => 1.05,
+        };
+        em * f64::from(self.size) * if self.bold { 1.12 } else { 1.0 }
+    }
+
+    /// The text, or as much of its beginning as fits.
+    pub(super) fn fit(self, text: &str, room: f64) -> String {
+        if self.width(text) <= room {
+            return text.into();
+        }
+        let mut left = room - self.advance('…');
+        let fits = |c: &char| {
+            left -= self.advance(*c);
+            left >= 0.0
+        };
+        text.chars().take_while(fits).chain(['…']).collect()
+    }
+
+    /// The text in lines that fit, broken between words where that is possible.
+    pub(super) fn wrap(self, text: &str, room: f64) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        for word in text.split_whitespace() {
+            let word = self.fit(word, room);
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => *line = word,
+                Some(line) if self.width(line) + self.width(" ") + self.width(&word) <= room => {
+                    line.push(' ');
+                    line.push_str(&word);
+                }
+                _ => lines.push(word),
+            }
+        }
+        lines
+    }
+}
+
+/// A name in a sentence: short and on one line.
+pub(super) fn name(name: &str) -> String {
+    printable(name.as_bytes(), NAME)
+}
+
+/// `a`, `a and b`, `a, b and 3 more`.
+pub(super) fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => name(one),
+        [one, two] => format!("{} and {}", name(one), name(two)),
+        [one, two, more @ ..] => format!("{}, {} and {} more", name(one), name(two), more.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FONT: Font = Font::plain(12);
+
+    #[test]
+    fn what_does_not_fit_is_cut() {
+        assert_eq!(FONT.fit("short", 100.0), "short");
+        let cut = FONT.fit(&"x".repeat(500), 100.0);
+        assert!(cut.ends_with('…') && FONT.width(&cut) <= 100.0, "{cut}");
+        assert_eq!(FONT.fit("abc", 0.0), "…");
+    }
+
+    #[test]
+    fn lines_break_between_words_and_fit() {
+        let text = format!("some words and {} more", "w".repeat(99));
+        let lines = FONT.wrap(&text, 120.0);
+        assert!(lines.len() > 2 && lines.iter().all(|line| FONT.width(line) <= 120.0), "{lines:?}");
+        assert_eq!(FONT.wrap("", 120.0), [""]);
+    }
+
+    #[test]
+    fn names_are_listed_as_people_do() {
+        assert_eq!(list(&["a"]), "a");
+        assert_eq!(list(&["a", "b"]), "a and b");
+        assert_eq!(list(&["a", "b", "c"]), "a, b and 1 more");
+        assert_eq!(name("a\u{0}"), "a\\x00");
+    }
+}

@@ -1,0 +1,155 @@
+//! How a chart looks: its colours and its width.
+
+use kuva::render::color::Color;
+
+/// How a chart is drawn.
+///
+/// # Examples
+/// ```
+/// use tollgate_lab::chart::{Look, Theme, Width};
+/// let look = Look::new(Theme::Dark, Width::Narrow);
+/// # let _ = look;
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Look {
+    /// Its colours.
+    pub theme: Theme,
+    /// How wide it is.
+    pub width: Width,
+    /// Whether its title and its sentence are part of the picture.
+    pub(super) heading: bool,
+}
+
+impl Look {
+    /// A picture that stands for itself, with its title and its sentence.
+    #[must_use]
+    pub fn new(theme: Theme, width: Width) -> Self {
+        Self { theme, width, heading: true }
+    }
+
+    /// A picture in a page, which has title and sentence as text and names the colours.
+    pub(crate) fn in_page(width: Width) -> Self {
+        Self { theme: Theme::Page, width, heading: false }
+    }
+}
+
+/// The colours of a chart: of Okabe and Ito, which everybody can tell apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Theme {
+    /// On white.
+    Light,
+    /// On near black.
+    Dark,
+    /// The custom properties of CSS that [`crate::report::html`] declares.
+    Page,
+}
+
+/// How wide a chart is. Text is as large in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Width {
+    /// 880 pixels: a page, a slide.
+    Wide,
+    /// 360 pixels: a phone.
+    Narrow,
+}
+
+impl Width {
+    pub(super) fn pixels(self) -> f64 {
+        match self {
+            Self::Wide => 880.0,
+            Self::Narrow => 360.0,
+        }
+    }
+
+    /// One of two values, the first for [`Width::Wide`].
+    pub(super) fn pick<T>(self, wide: T, narrow: T) -> T {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => narrow,
+        }
+    }
+}
+
+/// What a colour is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ink {
+    Paper,
+    Text,
+    Muted,
+    Grid,
+    Admitted,
+    Denied,
+    Over,
+}
+
+impl Ink {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Paper,
+        Self::Text,
+        Self::Muted,
+        Self::Grid,
+        Self::Admitted,
+        Self::Denied,
+        Self::Over,
+    ];
+
+    pub(super) fn colour(self, theme: Theme) -> Color {
+        Color::from(match theme {
+            Theme::Light => self.light(),
+            Theme::Dark => self.dark(),
+            Theme::Page => self.page(),
+        })
+    }
+
+    fn light(self) -> &'static str {
+        match self {
+            Self::Paper => "#ffffff",
+            Self::Text => "#1f2328",
+            Self::Muted => "#59636e",
+            Self::Grid => "#d8dee4",
+            Self::Admitted => "#0072b2",
+            Self::Denied => "#d55e00",
+            Self::Over => "#e69f00",
+        }
+    }
+
+    fn dark(self) -> &'static str {
+        match self {
+            Self::Paper => "#0d1117",
+            Self::Text => "#e6edf3",
+            Self::Muted => "#9198a1",
+            Self::Grid => "#2a313a",
+            Self::Admitted => "#56b4e9",
+            Self::Denied => "#d55e00",
+            Self::Over => "#e69f00",
+        }
+    }
+
+    fn page(self) -> &'static str {
+        match self {
+            Self::Paper => "var(--paper)",
+            Self::Text => "var(--text)",
+            Self::Muted => "var(--muted)",
+            Self::Grid => "var(--grid)",
+            Self::Admitted => "var(--admitted)",
+            Self::Denied => "var(--denied)",
+            Self::Over => "var(--over)",
+        }
+    }
+}
+
+/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is.
+pub(crate) fn page_colours() -> String {
+    let declare = |colour: fn(Ink) -> &'static str| {
+        let name = |ink: Ink| ink.page().trim_start_matches("var(").trim_end_matches(')');
+        Ink::ALL.map(|ink| format!("{}:{};", name(ink), colour(ink))).concat()
+    };
+    let (light, dark) = (declare(Ink::light), declare(Ink::dark));
+    format!(
+        ":root{{color-scheme:light dark;{light}}}\n\
+         @media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+    )
+}

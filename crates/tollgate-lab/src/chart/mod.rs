@@ -1,0 +1,99 @@
+//! Pictures of an experiment: what got through over time, how full the window was, who got through.
+//!
+//! [`over_time`], [`occupancy`] and [`raster`] say what is drawn; a [`Look`] says how. Every chart
+//! has one panel for each case, one under the other, on the same axes, so that cases are compared
+//! by looking down. At most 600 columns of time are drawn: of a longer series the highest bucket of
+//! each column, so that a spike stays as high as it was.
+//!
+//! Layout and axes are ours, not those of the plots that the drawing crate has: panels must line
+//! up, at two widths, and ten thousand attempts should be one path instead of as many circles.
+
+mod axis;
+mod columns;
+mod draw;
+mod label;
+mod look;
+mod occupancy;
+mod over_time;
+mod panel;
+mod raster;
+mod sheet;
+
+pub(crate) use columns::Timeline;
+pub(crate) use look::page_colours;
+
+pub use look::{Look, Theme, Width};
+pub use occupancy::occupancy;
+pub use over_time::over_time;
+pub use raster::raster;
+
+use crate::error::Error;
+use panel::{Key, Panel, Scale};
+
+/// Pixels of a PNG for each pixel of the layout: sharp on screens of today.
+const PNG_SCALE: f32 = 2.0;
+/// How tall a PNG can be, in pixels of the layout: with its width some 200 MB while it is drawn.
+const PNG_HEIGHT: f64 = 16_000.0;
+
+/// What a picture shows, for any width and theme.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Chart {
+    title: String,
+    says: String,
+    /// Where the axis of time ends.
+    end_us: u64,
+    scale: Scale,
+    keys: Vec<Key>,
+    panels: Vec<Panel>,
+}
+
+impl Chart {
+    /// What it is a picture of.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// What there is to see in it: one sentence.
+    #[must_use]
+    pub fn says(&self) -> &str {
+        &self.says
+    }
+
+    /// The picture as SVG, which needs nothing beside it.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use tollgate_lab::chart::{Look, Theme, Width, over_time};
+    /// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
+    /// let picture = over_time(&results()).svg(Look::new(Theme::Light, Width::Wide));
+    /// std::fs::write("over-time.svg", picture)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn svg(&self, look: Look) -> String {
+        draw::svg(self, look)
+    }
+
+    /// The picture as the bytes of a PNG, with two pixels for each of the SVG's. [`Theme::Page`]
+    /// needs a page and is drawn as [`Theme::Light`].
+    ///
+    /// # Errors
+    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout, with more than a
+    /// hundred cases.
+    pub fn png(&self, look: Look) -> Result<Vec<u8>, Error> {
+        let theme = if look.theme == Theme::Page { Theme::Light } else { look.theme };
+        let scene = draw::scene(self, Look { theme, ..look });
+        if scene.height > PNG_HEIGHT {
+            let why = format!("it is {} pixels tall, {PNG_HEIGHT} are possible", scene.height);
+            return Err(Error::Picture { why });
+        }
+        kuva::RasterBackend::new()
+            .with_scale(PNG_SCALE)
+            .render_scene(&scene)
+            .map_err(|why| Error::Picture { why })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! How full the window of the capacity was.
+
+use super::Chart;
+use super::columns::{COLUMNS, Timeline};
+use super::label::list;
+use super::look::Ink;
+use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
+use crate::experiment::results::{Capacity, CaseResult, Results};
+use crate::figure::{real, span};
+
+/// What was admitted in the last window of the capacity, at every moment, against the capacity.
+/// There is none of an experiment without a capacity.
+#[must_use]
+pub fn occupancy(results: &Results) -> Option<Chart> {
+    let capacity = results.capacity.as_ref()?;
+    let timeline = Timeline::new(results, COLUMNS);
+    let window = span(capacity.window_us);
+    let panels = results.cases.iter().map(|case| panel(case, capacity, timeline)).collect();
+    let fullest = results.cases.iter().map(fullest).max().unwrap_or(0);
+    let key = |shape, ink, text: String| Key { shape, ink, text };
+    Some(Chart {
+        title: format!("Admitted in the last {window}, against the capacity"),
+        says: says(results, capacity),
+        end_us: timeline.end_us,
+        scale: Scale::Count {
+            unit: format!("admitted in the last {window}"),
+            top: fullest.max(capacity.units),
+        },
+        keys: vec![
+            key(Shape::Area, Ink::Admitted, "within the capacity".into()),
+            key(Shape::Area, Ink::Over, "above it".into()),
+            key(Shape::Dashes, Ink::Text, format!("capacity: {} in {window}", capacity.units)),
+        ],
+        panels,
+    })
+}
+
+fn panel(case: &CaseResult, capacity: &Capacity, timeline: Timeline) -> Panel {
+    let series = Series {
+        column_us: timeline.column_us,
+        values: timeline.highest(&case.buckets, |bucket| bucket.occupancy),
+    };
+    let level = real(capacity.units);
+    let fullest = fullest(case);
+    Panel {
+        name: case.name.clone(),
+        note: match fullest.checked_sub(capacity.units) {
+            Some(over @ 1..) => format!("at most {fullest}: {over} too many"),
+            _ => format!("at most {fullest}"),
+        },
+        rows: Vec::new(),
+        marks: vec![
+            Mark::Area { ink: Ink::Admitted, series: series.clone() },
+            Mark::Above { ink: Ink::Over, level, series },
+            Mark::Level(level),
+        ],
+    }
+}
+
+/// The most in any window: exact where the case says it.
+fn fullest(case: &CaseResult) -> u64 {
+    let seen = case.buckets.iter().map(|bucket| bucket.occupancy).max();
+    case.peak.or(seen).unwrap_or(0)
+}
+
+fn says(results: &Results, capacity: &Capacity) -> String {
+    let window = span(capacity.window_us);
+    let units = capacity.units;
+    let Some(worst) = results.cases.iter().max_by_key(|case| fullest(case)) else {
+        return "No case was finished.".into();
+    };
+    let held: Vec<_> = results
+        .cases
+        .iter()
+        .filter(|case| fullest(case) <= units)
+        .map(|case| &*case.name)
+        .collect();
+    let most = fullest(worst);
+    if held.len() == results.cases.len() {
+        return format!(
+            "Every case kept to {units} in {window}; the most that got through is {most}."
+        );
+    }
+    let mut says = format!(
+        "{} let {most} through in {window}, where {units} are allowed",
+        list(&[&worst.name])
+    );
+    if !held.is_empty() {
+        says.push_str(&format!("; {} kept to it", list(&held)));
+    }
+    says.push('.');
+    says
+}

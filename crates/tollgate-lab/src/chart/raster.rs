@@ -1,0 +1,113 @@
+//! Who got through when.
+
+use std::collections::BTreeSet;
+
+use super::Chart;
+use super::columns::{COLUMNS, Timeline};
+use super::label::name;
+use super::look::Ink;
+use super::panel::{Key, Mark, Panel, Run, Scale, Shape};
+use crate::experiment::results::{CaseResult, Raster, Results};
+use crate::figure::plural;
+use crate::text::printable;
+
+/// The most rows of a panel: with more, a row would be too thin for its two kinds of marks.
+const ROWS: usize = 40;
+/// With more rows than these there is no room for their names.
+pub(super) const NAMED_ROWS: usize = 12;
+
+/// Every attempt of single clients: a row for each client, admitted attempts above denied ones.
+/// Of more than 40 clients every second is shown, or every third, and so on.
+#[must_use]
+pub fn raster(results: &Results) -> Chart {
+    let end_us = Timeline::new(results, COLUMNS).end_us;
+    let latest = |case: &CaseResult| case.raster.attempts.iter().map(|(_, at, _)| *at).max();
+    let end_us = results.cases.iter().filter_map(latest).fold(end_us, u64::max);
+    let panels = results.cases.iter().map(|case| panel(case, end_us)).collect();
+    let key = |shape, ink, text: &str| Key { shape, ink, text: text.into() };
+    Chart {
+        title: "Who got through, and when".into(),
+        says: says(results),
+        end_us,
+        scale: Scale::Rows { unit: "client".into() },
+        keys: vec![
+            key(Shape::High, Ink::Admitted, "admitted"),
+            key(Shape::Low, Ink::Denied, "denied"),
+        ],
+        panels,
+    }
+}
+
+fn panel(case: &CaseResult, end_us: u64) -> Panel {
+    let raster = &case.raster;
+    let clients = raster.clients.len();
+    let every = clients.div_ceil(ROWS).max(1);
+    let named = clients <= NAMED_ROWS;
+    let label = |(index, client): (usize, &String)| {
+        if named { printable(client.as_bytes(), 60) } else { (index + 1).to_string() }
+    };
+    let shown = if every == 1 {
+        plural(u64::try_from(clients).unwrap_or(u64::MAX), "client")
+    } else {
+        format!("{} of {clients} clients", clients.div_ceil(every))
+    };
+    let cut = if raster.cut { ", not all of the experiment" } else { "" };
+    let moments = |ink, shape, admitted| Mark::Moments {
+        ink,
+        shape,
+        runs: runs(raster, admitted, every, end_us),
+    };
+    Panel {
+        name: case.name.clone(),
+        note: format!("{shown}{cut}"),
+        rows: raster.clients.iter().enumerate().step_by(every).map(label).collect(),
+        marks: vec![
+            moments(Ink::Admitted, Shape::High, true),
+            moments(Ink::Denied, Shape::Low, false),
+        ],
+    }
+}
+
+/// Attempts as columns that touch are joined: a million of them are no more than the columns.
+fn runs(raster: &Raster, admitted: bool, every: usize, end_us: u64) -> Vec<Run> {
+    let column_us = end_us.div_ceil(u64::try_from(COLUMNS).unwrap_or(u64::MAX)).max(1);
+    let mut cells = BTreeSet::new();
+    for &(row, at_us, was_admitted) in &raster.attempts {
+        let row = usize::try_from(row).unwrap_or(usize::MAX);
+        if was_admitted == admitted && row < raster.clients.len() && row % every == 0 {
+            cells.insert((row / every, at_us / column_us));
+        }
+    }
+    let mut runs: Vec<Run> = Vec::new();
+    for (row, column) in cells {
+        let from_us = column * column_us;
+        let to_us = from_us.saturating_add(column_us);
+        match runs.last_mut() {
+            Some(run) if run.row == row && run.to_us == from_us => run.to_us = to_us,
+            _ => runs.push(Run { row, from_us, to_us }),
+        }
+    }
+    runs
+}
+
+/// Which case left the most clients with nothing.
+fn says(results: &Results) -> String {
+    let left_out = |case: &CaseResult| {
+        let tried = case.raster.attempts.iter().map(|(row, ..)| row).collect::<BTreeSet<_>>();
+        let served = case.raster.attempts.iter().filter(|(_, _, admitted)| *admitted);
+        let served = served.map(|(row, ..)| row).collect::<BTreeSet<_>>();
+        (tried.len() - served.len(), tried.len())
+    };
+    let cases = results.cases.iter().map(|case| (left_out(case), case));
+    let Some(((none, tried), case)) = cases.max_by_key(|((none, _), _)| *none) else {
+        return "No case was finished.".into();
+    };
+    if tried == 0 {
+        return "Nobody asked.".into();
+    }
+    if none == 0 {
+        return "Every client that asked got something through, in every case.".into();
+    }
+    let them = if none == 1 { "gets" } else { "get" };
+    format!("With {}, {none} of {tried} clients that ask {them} nothing through.", name(&case.name))
+}

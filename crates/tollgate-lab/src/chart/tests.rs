@@ -1,0 +1,158 @@
+use std::time::Instant;
+
+use super::*;
+use crate::experiment::results::{Bucket, Results};
+use crate::fixture::{bare, edges, results};
+
+const LOOKS: [Look; 4] = [
+    Look { theme: Theme::Light, width: Width::Wide, heading: true },
+    Look { theme: Theme::Dark, width: Width::Narrow, heading: true },
+    Look { theme: Theme::Page, width: Width::Wide, heading: false },
+    Look { theme: Theme::Page, width: Width::Narrow, heading: false },
+];
+
+fn charts(results: &Results) -> Vec<Chart> {
+    [Some(over_time(results)), occupancy(results), Some(raster(results))]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// All text of a picture.
+fn words(svg: &str) -> Vec<String> {
+    let tree = roxmltree::Document::parse(svg).unwrap();
+    let texts = tree.descendants().filter(|node| node.has_tag_name("text"));
+    texts
+        .map(|node| {
+            node.descendants()
+                .filter(|part| part.is_text())
+                .filter_map(|part| part.text())
+                .collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_picture_is_well_formed_and_inside_its_frame() {
+    for (name, results) in edges() {
+        for chart in charts(&results) {
+            for look in LOOKS {
+                let svg = chart.svg(look);
+                let tree = roxmltree::Document::parse(&svg);
+                let tree = tree.unwrap_or_else(|error| panic!("{name}: {error}"));
+                let width: f64 = tree.root_element().attribute("width").unwrap().parse().unwrap();
+                for text in tree.descendants().filter(|node| node.has_tag_name("text")) {
+                    let x: f64 = text.attribute("x").unwrap().parse().unwrap();
+                    assert!((0.0..=width).contains(&x), "{name}: {x}");
+                }
+                assert!(!svg.contains("NaN") && !svg.contains("inf "), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_png_is_twice_the_size_of_the_svg() {
+    for chart in charts(&results()) {
+        for look in LOOKS {
+            let png = chart.png(look).unwrap();
+            assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n");
+            let width = u32::from_be_bytes([png[16], png[17], png[18], png[19]]);
+            assert_eq!(f64::from(width), look.width.pixels() * 2.0);
+        }
+    }
+}
+
+#[test]
+fn a_picture_too_tall_for_png_is_refused() {
+    let mut results = results();
+    results.cases = vec![bare("case", Vec::new()); 2_000];
+    let chart = over_time(&results);
+    let error = chart.png(Look::new(Theme::Light, Width::Wide)).unwrap_err();
+    assert!(error.to_string().contains("SVG"), "{error}");
+    roxmltree::Document::parse(&chart.svg(Look::new(Theme::Light, Width::Wide))).unwrap();
+}
+
+#[test]
+fn the_same_results_are_the_same_picture() {
+    let draw = || charts(&results()).iter().map(|chart| chart.svg(LOOKS[0])).collect::<Vec<_>>();
+    assert_eq!(draw(), draw());
+}
+
+#[test]
+fn a_spike_survives_a_hundred_thousand_buckets() {
+    let mut results = results();
+    let mut buckets = vec![Bucket { admitted: 1, denied: 0, occupancy: 5 }; 100_000];
+    buckets[54_321] = Bucket { admitted: 997, denied: 0, occupancy: 1_234 };
+    results.bucket_us = 600;
+    results.cases = vec![bare("spiky", buckets)];
+    let timeline = Timeline::new(&results, columns::COLUMNS);
+    let columns = timeline.highest(&results.cases[0].buckets, |bucket| bucket.admitted);
+    assert!(columns.len() <= columns::COLUMNS);
+    assert_eq!(columns.iter().filter(|value| **value == 997).count(), 1);
+    assert_eq!(columns.iter().position(|value| *value == 997), Some(54_321 / 167));
+    // The picture reaches up to it and says so.
+    let chart = over_time(&results);
+    assert_eq!(chart.scale, Scale::Count { unit: chart.scale.unit().into(), top: 997 });
+    assert_eq!(chart.says(), "In its busiest 600 us, every case let 997 through.");
+    assert!(chart.scale.unit().ends_with("the most of each 100.2 ms"), "{}", chart.scale.unit());
+    assert!(occupancy(&results).unwrap().says().contains("let 1234 through in 10 s"));
+}
+
+#[test]
+fn sentences_say_what_the_numbers_say() {
+    let results = results();
+    let says = |chart: Chart| chart.says().to_owned();
+    let most = results.cases.iter().filter_map(|case| case.peak).max().unwrap();
+    assert!(most > 300);
+    let said = says(occupancy(&results).unwrap());
+    assert!(said.contains(&format!("let {most} through in 10 s, where 300 are allowed")), "{said}");
+    assert!(said.ends_with("; sliding_log and uniform kept to it."), "{said}");
+    let busiest = |n: usize| results.cases[n].buckets.iter().map(|b| b.admitted).max().unwrap();
+    let said = says(over_time(&results));
+    assert!(said.contains(&format!("uniform never more than {}", busiest(1))), "{said}");
+    assert_eq!(
+        says(raster(&results)),
+        "Every client that asked got something through, in every case."
+    );
+}
+
+#[test]
+fn names_are_shown_as_they_are() {
+    let (_, results) = edges().pop().unwrap();
+    for chart in charts(&results) {
+        let words = words(&chart.svg(LOOKS[0]));
+        for name in ["<script>alert(1)</script>", "Zähler für $x^2$ ünd 漢字 🚦"] {
+            assert!(words.iter().any(|word| word == name), "{name}: {words:?}");
+        }
+    }
+}
+
+#[test]
+fn attempts_that_touch_are_one_mark() {
+    let mut results = results();
+    for case in &mut results.cases {
+        case.raster.attempts = (0..1_000_000_u64).map(|n| (0, n * 60, true)).collect();
+    }
+    let chart = raster(&results);
+    let panel::Mark::Moments { runs, .. } = &chart.panels[0].marks[0] else { panic!() };
+    assert_eq!(runs.len(), 1);
+}
+
+/// For people: `CHART_DIR=/some/folder cargo test -p tollgate-lab write_pictures` keeps them.
+#[test]
+fn write_pictures() {
+    let Ok(dir) = std::env::var("CHART_DIR") else { return };
+    let start = Instant::now();
+    for (case, results) in edges().into_iter().chain([("fixture", results())]) {
+        let case = case.replace([' ', ','], "_");
+        for (kind, chart) in charts(&results).into_iter().enumerate() {
+            for (name, look) in ["wide", "narrow"].into_iter().zip(LOOKS) {
+                let path = format!("{dir}/{case}-{kind}-{name}");
+                std::fs::write(format!("{path}.svg"), chart.svg(look)).unwrap();
+                std::fs::write(format!("{path}.png"), chart.png(look).unwrap()).unwrap();
+            }
+        }
+    }
+    println!("{:?}", start.elapsed());
+}

@@ -1,0 +1,100 @@
+//! Numbers as people read them.
+
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// A time as `1.2 s`: rounded up, as every wait is.
+pub(crate) fn span(us: u64) -> String {
+    // Each bound is where the text would reach the next unit.
+    match us {
+        0 => "0 s".into(),
+        1..MS => format!("{us} us"),
+        MS..=999_900 => tenths(us, MS, "ms"),
+        999_901..=59_900_000 => tenths(us, SECOND, "s"),
+        _ => whole(us.div_ceil(SECOND)),
+    }
+}
+
+/// One decimal, and none where it is 0.
+fn tenths(us: u64, unit_us: u64, unit: &str) -> String {
+    let tenths = us.div_ceil(unit_us / 10);
+    match tenths % 10 {
+        0 => format!("{} {unit}", tenths / 10),
+        part => format!("{}.{part} {unit}", tenths / 10),
+    }
+}
+
+/// The two largest units of a minute and more.
+fn whole(seconds: u64) -> String {
+    let (large, small, names) = match seconds {
+        0..3_600 => (seconds / 60, seconds % 60, ["min", "s"]),
+        3_600..86_400 => (seconds / 3_600, (seconds % 3_600).div_ceil(60), ["h", "min"]),
+        _ => (seconds / 86_400, (seconds % 86_400).div_ceil(3_600), ["d", "h"]),
+    };
+    // Rounding up can fill the large unit: 1 h 60 min.
+    let full = if names[0] == "d" { 24 } else { 60 };
+    let (large, small) = if small == full { (large + 1, 0) } else { (large, small) };
+    let [large_name, small_name] = names;
+    match small {
+        0 => format!("{large} {large_name}"),
+        _ => format!("{large} {large_name} {small} {small_name}"),
+    }
+}
+
+/// A part of 1 as `97.3%`.
+pub(crate) fn share(part: f64) -> String {
+    format!("{:.1}%", part * 100.0)
+}
+
+/// `1 client`, `2 clients`.
+pub(crate) fn plural(count: u64, one: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
+}
+
+/// A count as a place on paper, where 53 bits are more than enough.
+pub(crate) fn real(count: u64) -> f64 {
+    count as f64
+}
+
+/// `numerator / denominator` as a place on paper; 0 where nothing is divided by nothing.
+pub(crate) fn ratio(numerator: u64, denominator: u64) -> f64 {
+    if denominator == 0 { 0.0 } else { real(numerator) / real(denominator) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_and_short() {
+        for (us, text) in [
+            (0, "0 s"),
+            (1, "1 us"),
+            (999, "999 us"),
+            (1_000, "1 ms"),
+            (1_001, "1.1 ms"),
+            (999_900, "999.9 ms"),
+            (999_901, "1 s"),
+            (1_000_000, "1 s"),
+            (1_150_000, "1.2 s"),
+            (59_900_000, "59.9 s"),
+            (59_900_001, "1 min"),
+            (125_000_000, "2 min 5 s"),
+            (3_599_000_001, "1 h"),
+            (3_661_000_000, "1 h 2 min"),
+            (7_199_000_000, "2 h"),
+            (86_399_000_000, "24 h"),
+            (90_000_000_000, "1 d 1 h"),
+            (172_799_000_000, "2 d"),
+        ] {
+            assert_eq!(span(us), text, "{us}");
+        }
+        assert!(span(u64::MAX).ends_with(" h"));
+    }
+
+    #[test]
+    fn shares_are_percent() {
+        assert_eq!(share(0.973_4), "97.3%");
+        assert_eq!(share(1.0), "100.0%");
+    }
+}

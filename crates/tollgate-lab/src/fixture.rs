@@ -1,0 +1,285 @@
+//! Results to draw in tests: four cases, two that hold the capacity and two that break it.
+
+use std::collections::VecDeque;
+
+use crate::experiment::results::{
+    Bucket, Capacity, CaseResult, Group, GroupResult, LimitResult, Raster, Results,
+};
+
+const SECOND: u64 = 1_000_000;
+const UNITS: usize = 300;
+const WINDOW: u64 = 10 * SECOND;
+const DURATION: u64 = 60 * SECOND;
+
+/// Two greedy clients and ten steady ones ask for a minute; the capacity is `300/10s`.
+pub(crate) fn results() -> Results {
+    let mut log: VecDeque<u64> = VecDeque::new();
+    let sliding_log = move |now: u64| {
+        while log.front().is_some_and(|first| first + WINDOW <= now) {
+            log.pop_front();
+        }
+        let admits = log.len() < UNITS;
+        admits.then(|| log.push_back(now)).is_some()
+    };
+    let mut free_at = 0;
+    let uniform = move |now: u64| {
+        let admits = now >= free_at;
+        if admits {
+            free_at = now + WINDOW / UNITS as u64;
+        }
+        admits
+    };
+    let mut window = (0, 0);
+    let fixed_window = move |now: u64| {
+        if window.0 != now / WINDOW {
+            window = (now / WINDOW, 0);
+        }
+        window.1 += 1;
+        window.1 <= UNITS
+    };
+    let mut bucket = (0_u64, UNITS as u64 * SECOND);
+    let token_bucket = move |now: u64| {
+        let full = UNITS as u64 * SECOND;
+        bucket = (now, full.min(bucket.1 + (now - bucket.0) * 30));
+        let admits = bucket.1 >= SECOND;
+        bucket.1 -= if admits { SECOND } else { 0 };
+        admits
+    };
+    Results {
+        name: "a burst at the edge".into(),
+        seed: 7,
+        duration_us: DURATION,
+        bucket_us: SECOND,
+        capacity: Some(Capacity { text: "300/10s".into(), units: UNITS as u64, window_us: WINDOW }),
+        groups: vec![
+            Group { name: "greedy".into(), clients: 2 },
+            Group { name: "steady".into(), clients: 10 },
+        ],
+        cases: vec![
+            case("sliding_log", sliding_log),
+            case("uniform", uniform),
+            case("fixed_window", fixed_window),
+            case("token_bucket", token_bucket),
+        ],
+        findings: vec![
+            "fixed_window and token_bucket let more than 300 through in 10 s.".into(),
+            "uniform spreads what it admits; sliding_log admits as much, in bursts.".into(),
+        ],
+        complete: true,
+    }
+}
+
+/// Times and clients of the attempts: the steady ask twice a second, the greedy in bursts.
+fn traffic() -> Vec<(u64, u32)> {
+    let mut attempts = Vec::new();
+    let mut random = 7_u64;
+    let mut step_us = |mean: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        mean / 2 + (random >> 33) % mean
+    };
+    for client in 0..12 {
+        let mut now = step_us(SECOND);
+        while now < DURATION {
+            attempts.push((now, client));
+            let burst = (7..13).contains(&(now / SECOND)) || (35..48).contains(&(now / SECOND));
+            now += step_us(match (client, burst) {
+                (0 | 1, true) => SECOND / 60,
+                (0 | 1, false) => 3 * SECOND,
+                _ => SECOND / 2,
+            });
+        }
+    }
+    attempts.sort_unstable();
+    attempts
+}
+
+fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
+    let traffic = traffic();
+    let mut buckets = vec![Bucket::default(); 60];
+    let mut recent: VecDeque<u64> = VecDeque::new();
+    let mut groups = vec![
+        GroupResult {
+            requests: 0,
+            attempts: 0,
+            admitted: 0,
+            never_served: 0,
+            longest_wait_us: None
+        };
+        2
+    ];
+    let mut raster = Raster {
+        clients: (0..12)
+            .map(|n| if n < 2 { format!("greedy-{n}") } else { format!("steady-{n}") })
+            .collect(),
+        ..Raster::default()
+    };
+    for &(now, client) in &traffic {
+        let was_admitted = admits(now);
+        raster.attempts.push((client, now, was_admitted));
+        while recent.front().is_some_and(|first| first + WINDOW <= now) {
+            recent.pop_front();
+        }
+        let bucket = &mut buckets[usize::try_from(now / SECOND).unwrap()];
+        let group = &mut groups[usize::from(client > 1)];
+        group.requests += 1;
+        group.attempts += 1;
+        if was_admitted {
+            recent.push_back(now);
+            group.admitted += 1;
+            bucket.admitted += 1;
+        } else {
+            group.never_served += 1;
+            bucket.denied += 1;
+        }
+        bucket.occupancy = bucket.occupancy.max(recent.len() as u64);
+    }
+    let sum = |part: fn(&Bucket) -> u64| buckets.iter().map(part).sum::<u64>();
+    let peak = buckets.iter().map(|bucket| bucket.occupancy).max().unwrap();
+    CaseResult {
+        name: name.into(),
+        limits: vec![LimitResult {
+            limit: format!("300/10s via {name}"),
+            strategy: name.into(),
+            per: "resource".into(),
+            peak,
+            promise: peak.max(300),
+            holds: true,
+        }],
+        requests: traffic.len() as u64,
+        attempts: traffic.len() as u64,
+        admitted: sum(|bucket| bucket.admitted),
+        denied: sum(|bucket| bucket.denied),
+        retries: 0,
+        never_served: sum(|bucket| bucket.denied),
+        peak: Some(peak),
+        used_share: Some(0.973_421_7),
+        fairness: Some(0.812_3),
+        longest_wait_us: (name != "uniform").then_some(1_234_567),
+        burstiness: Some(3.251),
+        bytes_per_subject: None,
+        groups,
+        buckets,
+        raster,
+    }
+}
+
+/// A case of nothing but these buckets.
+pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
+    CaseResult {
+        name: name.into(),
+        limits: Vec::new(),
+        requests: 0,
+        attempts: 0,
+        admitted: 0,
+        denied: 0,
+        retries: 0,
+        never_served: 0,
+        peak: None,
+        used_share: None,
+        fairness: None,
+        longest_wait_us: None,
+        burstiness: None,
+        bytes_per_subject: None,
+        groups: Vec::new(),
+        buckets,
+        raster: Raster::default(),
+    }
+}
+
+/// Results that are hard on whoever shows them, with a name each.
+pub(crate) fn edges() -> Vec<(&'static str, Results)> {
+    let fixture = results();
+    let mut edges = Vec::new();
+    let mut edge = |name, change: &dyn Fn(&mut Results)| {
+        let mut results = fixture.clone();
+        change(&mut results);
+        edges.push((name, results));
+    };
+    edge("no capacity", &|results| results.capacity = None);
+    edge("no cases", &|results| results.cases.clear());
+    edge("stopped", &|results| {
+        results.cases.truncate(1);
+        results.complete = false;
+    });
+    edge("one bucket", &|results| {
+        results.bucket_us = results.duration_us;
+        results.cases.iter_mut().for_each(|case| case.buckets.truncate(1));
+    });
+    edge("nothing happened", &|results| {
+        results.groups.clear();
+        results.cases = vec![bare("idle", Vec::new()), bare("bored", vec![Bucket::default()])];
+    });
+    edge("no time", &|results| (results.duration_us, results.bucket_us) = (0, 0));
+    edge("no window", &|results| {
+        if let Some(capacity) = &mut results.capacity {
+            (capacity.units, capacity.window_us) = (0, 0);
+        }
+    });
+    edge("no numbers", &|results| {
+        results.cases[0].used_share = Some(f64::NAN);
+        results.cases[0].fairness = Some(f64::INFINITY);
+    });
+    edge("largest numbers", &|results| {
+        results.duration_us = u64::MAX;
+        results.bucket_us = u64::MAX;
+        let most = Bucket { admitted: u64::MAX, denied: u64::MAX, occupancy: u64::MAX };
+        results.cases = vec![bare("most", vec![most; 3])];
+        results.cases[0].raster = Raster {
+            clients: vec!["c".into()],
+            attempts: vec![(u32::MAX, 0, true), (0, u64::MAX, true)],
+            cut: true,
+        };
+    });
+    edge("100,000 buckets", &|results| {
+        results.bucket_us = 600;
+        for case in &mut results.cases {
+            case.buckets = (0..100_000)
+                .map(|n| Bucket { admitted: n % 7, denied: n % 11, occupancy: n % 300 })
+                .collect();
+        }
+    });
+    edge("200 clients", &|results| {
+        for case in &mut results.cases {
+            case.raster.clients = (0..200).map(|n| format!("client-{n}")).collect();
+            case.raster.attempts = (0..100_000_u64)
+                .map(|n| (u32::try_from(n % 200).unwrap(), n * 600, n % 3 == 0))
+                .collect();
+        }
+    });
+    edge("30 clients", &|results| {
+        for case in &mut results.cases {
+            case.raster.clients = (0..30).map(|n| format!("client-{n}")).collect();
+        }
+    });
+    edge("huge names", &|results| {
+        let huge = "very_long_name_without_a_break".repeat(40);
+        results.name.clone_from(&huge);
+        results.groups[0].name.clone_from(&huge);
+        results.findings.push(huge.clone());
+        results.cases[0].name.clone_from(&huge);
+        results.cases[0].raster.clients[0].clone_from(&huge);
+        results.cases[1].name = "漢字".repeat(60);
+    });
+    edge("hostile names", &|results| {
+        for (case, name) in results.cases.iter_mut().zip(HOSTILE) {
+            case.name = name.into();
+            case.limits[0].limit = name.into();
+            case.raster.clients[0] = name.into();
+        }
+        results.name = HOSTILE[0].into();
+        results.groups[0].name = HOSTILE[1].into();
+        results.findings = HOSTILE.map(String::from).to_vec();
+        if let Some(capacity) = &mut results.capacity {
+            capacity.text = HOSTILE[2].into();
+        }
+    });
+    edges
+}
+
+/// Names that somebody could give.
+pub(crate) const HOSTILE: [&str; 4] = [
+    "<script>alert(1)</script>",
+    "\"quoted\" 'twice' & more",
+    "</script><!--\u{0}\u{1b}[2J\u{ffff}\u{202e}",
+    "Zähler für $x^2$ ünd 漢字 🚦",
+];

@@ -1,0 +1,227 @@
+//! The page: one file that asks for nothing else and runs nothing.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::measure::{self, Measure};
+use super::{counts, stopped, summary};
+use crate::chart::{self, Chart, Look, Width, page_colours};
+use crate::experiment::results::{Group, Results};
+use crate::figure::{plural, span};
+use crate::text::printable;
+
+/// The most characters of a name where it is read; the JSON has all of it.
+const NAME: usize = 120;
+
+/// Results as one page of HTML: findings, charts, every measure, how it was made, and the results
+/// as JSON in the element `#results`.
+///
+/// It needs no other file, no network and no script, is light or dark as its reader's system is,
+/// and can be read on a phone. Whatever was given, as names are, is escaped.
+///
+/// # Examples
+/// ```no_run
+/// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
+/// std::fs::write("report.html", tollgate_lab::report::html(&results()))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub fn html(results: &Results) -> String {
+    let charts =
+        [Some(chart::over_time(results)), chart::occupancy(results), Some(chart::raster(results))];
+    let style = page_colours() + include_str!("page.css");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (name(&results.name)) }
+                style { (PreEscaped(style)) }
+            }
+            body {
+                main {
+                    h1 { (name(&results.name)) }
+                    p class="lead" { (summary(results)) }
+                    @if let Some(stopped) = stopped(results) { p class="stopped" { (stopped) } }
+                    (findings(&results.findings))
+                    (measures(results))
+                    @for chart in charts.iter().flatten() { (figure(chart)) }
+                    (limits(results))
+                    (groups(results))
+                    (made(results))
+                }
+                script type="application/json" id="results" { (PreEscaped(json(results))) }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn name(text: &str) -> String {
+    printable(text.as_bytes(), NAME)
+}
+
+/// A name in a table: on one line while it is short.
+fn tag(text: &str) -> Markup {
+    html! { div class="tag" { (name(text)) } }
+}
+
+/// The results so that nothing in them can end the element: `<` is only ever within a string.
+fn json(results: &Results) -> String {
+    // Keys are fixed texts and values are plain, so that writing cannot fail.
+    serde_json::to_string(results).unwrap_or_default().replace('<', "\\u003c")
+}
+
+fn findings(findings: &[String]) -> Markup {
+    html! {
+        @if !findings.is_empty() {
+            ul class="findings" aria-label="findings" {
+                @for finding in findings { li { (printable(finding.as_bytes(), 1_000)) } }
+            }
+        }
+    }
+}
+
+/// A chart twice: text in it would be too small to read if the wide one were scaled to a phone.
+fn figure(chart: &Chart) -> Markup {
+    html! {
+        h2 { (chart.title()) }
+        figure {
+            figcaption { (chart.says()) }
+            @for (class, width) in [("wide", Width::Wide), ("narrow", Width::Narrow)] {
+                div class=(class) { (PreEscaped(chart.svg(Look::in_page(width)))) }
+            }
+        }
+    }
+}
+
+/// Measures down the side, cases across: so that one measure is compared along a line.
+fn measures(results: &Results) -> Markup {
+    let measures = measure::of(results);
+    html! {
+        h2 { "Measures" }
+        @if results.cases.is_empty() {
+            p { "No case was finished." }
+        } @else {
+            div class="table" tabindex="0" {
+                table id="measures" {
+                    thead { tr {
+                        th scope="col" { "measure" }
+                        @for case in &results.cases { th scope="col" { (tag(&case.name)) } }
+                    } }
+                    tbody { @for measure in &measures { (row(results, measure)) } }
+                }
+            }
+            details {
+                summary { "What they mean" }
+                dl { @for measure in &measures { dt { (measure.title) } dd { (measure.means) } } }
+            }
+        }
+    }
+}
+
+fn row(results: &Results, measure: &Measure) -> Markup {
+    html! {
+        tr {
+            th scope="row" title=(measure.means) { (measure.title) }
+            @for case in &results.cases {
+                @let value = (measure.value)(case);
+                @let case = printable(case.name.as_bytes(), usize::MAX);
+                td data-case=(case) data-measure=(measure.id) data-value=(value.exact()) {
+                    (value.shown())
+                }
+            }
+        }
+    }
+}
+
+fn limits(results: &Results) -> Markup {
+    let limits: Vec<_> = results
+        .cases
+        .iter()
+        .flat_map(|case| case.limits.iter().map(move |limit| (case, limit)))
+        .collect();
+    html! {
+        @if !limits.is_empty() {
+            h2 { "Limits, and whether they held" }
+            div class="table" tabindex="0" {
+                table id="limits" {
+                    thead { tr {
+                        th scope="col" { "case" }
+                        th scope="col" class="words" { "limit" }
+                        th scope="col" class="words" { "counts" }
+                        th scope="col" { "peak" }
+                        th scope="col" { "promised" }
+                        th scope="col" { "holds" }
+                    } }
+                    tbody { @for (case, limit) in limits { tr {
+                        th scope="row" { (tag(&case.name)) }
+                        td class="words" { (tag(&limit.limit)) }
+                        td class="words" { (counts(limit)) }
+                        td { (limit.peak) }
+                        td { (limit.promise) }
+                        @if limit.holds { td { "yes" } } @else { td class="broken" { "no" } }
+                    } } }
+                }
+            }
+        }
+    }
+}
+
+/// What each group got, where there are groups to tell apart.
+fn groups(results: &Results) -> Markup {
+    html! {
+        @if results.groups.len() > 1 && !results.cases.is_empty() {
+            h2 { "Groups of clients" }
+            div class="table" tabindex="0" {
+                table id="groups" {
+                    thead { tr {
+                        th scope="col" { "case" }
+                        th scope="col" class="words" { "group" }
+                        th scope="col" { "requests" }
+                        th scope="col" { "attempts" }
+                        th scope="col" { "admitted" }
+                        th scope="col" { "never served" }
+                        th scope="col" { "longest wait" }
+                    } }
+                    tbody { @for case in &results.cases {
+                        @for (group, got) in results.groups.iter().zip(&case.groups) { tr {
+                            th scope="row" { (tag(&case.name)) }
+                            td class="words" { (tag(&group.name)) }
+                            td { (got.requests) }
+                            td { (got.attempts) }
+                            td { (got.admitted) }
+                            td { (got.never_served) }
+                            td { (got.longest_wait_us.map_or_else(|| "-".into(), span)) }
+                        } }
+                    } }
+                }
+            }
+        }
+    }
+}
+
+fn made(results: &Results) -> Markup {
+    let group =
+        |group: &Group| format!("{}: {}", name(&group.name), plural(group.clients, "client"));
+    html! {
+        h2 { "How it was made" }
+        dl {
+            dt { "experiment" } dd { (name(&results.name)) }
+            dt { "seed" } dd { (results.seed) }
+            dt { "duration" } dd { (span(results.duration_us)) }
+            dt { "one bucket" } dd { (span(results.bucket_us)) }
+            @if let Some(capacity) = &results.capacity {
+                dt { "capacity" } dd { (name(&capacity.text)) }
+            }
+            @if !results.groups.is_empty() {
+                dt { "groups" }
+                dd { (results.groups.iter().map(group).collect::<Vec<_>>().join(", ")) }
+            }
+        }
+        p class="lead" {
+            "Every number follows from the experiment and its seed; none from a machine's clock. "
+            "All of them are in this file, as JSON in the element #results."
+        }
+    }
+}

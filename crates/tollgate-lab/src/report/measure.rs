@@ -1,0 +1,166 @@
+//! The measures of a case, in the order in which reports show them.
+
+use crate::experiment::results::{CaseResult, Results};
+use crate::figure::{share, span};
+
+/// A column of the table.
+pub(super) struct Measure {
+    /// Its name in the JSON.
+    pub(super) id: &'static str,
+    /// Its name for people.
+    pub(super) title: &'static str,
+    /// What it is, in a sentence.
+    pub(super) means: &'static str,
+    pub(super) value: fn(&CaseResult) -> Value,
+}
+
+/// A number and how it is shown.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Value {
+    Count(Option<u64>),
+    Wait(Option<u64>),
+    Share(Option<f64>),
+    /// An index from 0 to 1, which is no part of anything.
+    Index(Option<f64>),
+    Times(Option<f64>),
+    Bytes(Option<f64>),
+}
+
+impl Value {
+    /// As people read it; `-` where there is none.
+    pub(super) fn shown(self) -> String {
+        let text = match self {
+            Self::Count(count) => count.map(|count| count.to_string()),
+            Self::Wait(us) => us.map(span),
+            Self::Share(part) => finite(part).map(share),
+            Self::Index(index) => finite(index).map(|index| format!("{index:.3}")),
+            Self::Times(times) => finite(times).map(|times| format!("{times:.1}x")),
+            Self::Bytes(bytes) => finite(bytes).map(|bytes| format!("{bytes:.0} B")),
+        };
+        text.unwrap_or_else(|| "-".into())
+    }
+
+    /// As it stands in the JSON.
+    pub(super) fn exact(self) -> String {
+        let text = match self {
+            Self::Count(count) | Self::Wait(count) => serde_json::to_string(&count),
+            Self::Share(real) | Self::Index(real) | Self::Times(real) | Self::Bytes(real) => {
+                serde_json::to_string(&real)
+            }
+        };
+        // A number cannot fail to be written.
+        text.unwrap_or_default()
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.exact() == "null"
+    }
+}
+
+/// What is no number is `null` in the JSON too.
+fn finite(real: Option<f64>) -> Option<f64> {
+    real.filter(|real| real.is_finite())
+}
+
+const ALL: [Measure; 12] = [
+    Measure {
+        id: "requests",
+        title: "requests",
+        means: "What clients wanted done.",
+        value: |case| Value::Count(Some(case.requests)),
+    },
+    Measure {
+        id: "attempts",
+        title: "attempts",
+        means: "How often they asked for it: requests and retries.",
+        value: |case| Value::Count(Some(case.attempts)),
+    },
+    Measure {
+        id: "retries",
+        title: "retries",
+        means: "Attempts after a denial of the same request.",
+        value: |case| Value::Count(Some(case.retries)),
+    },
+    Measure {
+        id: "admitted",
+        title: "admitted",
+        means: "Attempts that were let through.",
+        value: |case| Value::Count(Some(case.admitted)),
+    },
+    Measure {
+        id: "denied",
+        title: "denied",
+        means: "Attempts that were not.",
+        value: |case| Value::Count(Some(case.denied)),
+    },
+    Measure {
+        id: "never_served",
+        title: "never served",
+        means: "Requests that were never let through.",
+        value: |case| Value::Count(Some(case.never_served)),
+    },
+    Measure {
+        id: "peak",
+        title: "peak",
+        means: "The most admitted in any window of the capacity, all clients together.",
+        value: |case| Value::Count(case.peak),
+    },
+    Measure {
+        id: "used_share",
+        title: "used share",
+        means: "Of the capacity, the part that was used in windows where more was asked for.",
+        value: |case| Value::Share(case.used_share),
+    },
+    Measure {
+        id: "fairness",
+        title: "fairness",
+        means: "Jain's index of what each client got over its max-min fair share: 1 is fair.",
+        value: |case| Value::Index(case.fairness),
+    },
+    Measure {
+        id: "longest_wait_us",
+        title: "longest wait",
+        means: "From a request's first attempt to the one that was let through, rounded up.",
+        value: |case| Value::Wait(case.longest_wait_us),
+    },
+    Measure {
+        id: "burstiness",
+        title: "burstiness",
+        means: "The most admitted in a bucket over the mean of all buckets.",
+        value: |case| Value::Times(case.burstiness),
+    },
+    Measure {
+        id: "bytes_per_subject",
+        title: "bytes per subject",
+        means: "What the store held for a subject, at most.",
+        value: |case| Value::Bytes(case.bytes_per_subject),
+    },
+];
+
+/// The measures that some case has.
+pub(super) fn of(results: &Results) -> Vec<&'static Measure> {
+    let has_some =
+        |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
+    const { &ALL }.iter().filter(has_some).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_for_people_and_kept_exact() {
+        for (value, shown, exact) in [
+            (Value::Count(Some(1_234_567)), "1234567", "1234567"),
+            (Value::Count(None), "-", "null"),
+            (Value::Wait(Some(1_234_567)), "1.3 s", "1234567"),
+            (Value::Share(Some(0.973_421_7)), "97.3%", "0.9734217"),
+            (Value::Share(Some(f64::NAN)), "-", "null"),
+            (Value::Index(Some(0.812_3)), "0.812", "0.8123"),
+            (Value::Times(Some(3.25)), "3.2x", "3.25"),
+            (Value::Bytes(Some(48.0)), "48 B", "48.0"),
+        ] {
+            assert_eq!((value.shown().as_str(), value.exact().as_str()), (shown, exact));
+        }
+    }
+}

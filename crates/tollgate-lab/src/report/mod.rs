@@ -1,0 +1,44 @@
+//! An experiment's results for people: a page to open and to pass on, and text for a terminal.
+
+mod html;
+mod measure;
+mod text;
+
+pub use html::html;
+pub use text::text;
+
+use crate::experiment::results::{LimitResult, Results};
+use crate::figure::{plural, span};
+use crate::text::printable;
+
+/// What was tried, in a sentence: the same in every report.
+fn summary(results: &Results) -> String {
+    let cases = plural(u64::try_from(results.cases.len()).unwrap_or(u64::MAX), "case");
+    let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
+    let clients = plural(clients, "client");
+    let traffic = span(results.duration_us);
+    let capacity = results.capacity.as_ref().map(|capacity| {
+        format!(", with a capacity of {} in {}", capacity.units, span(capacity.window_us))
+    });
+    format!(
+        "{cases}, each under the same {traffic} of traffic from {clients}{}.",
+        capacity.unwrap_or_default()
+    )
+}
+
+/// Whose attempts a limit counts.
+fn counts(limit: &LimitResult) -> String {
+    match &*limit.per {
+        "resource" => "all clients together".into(),
+        per => format!("each {} by itself", printable(per.as_bytes(), 40)),
+    }
+}
+
+/// What to say of results that are not all of them.
+fn stopped(results: &Results) -> Option<&'static str> {
+    (!results.complete)
+        .then_some("Stopped before its end: only the cases that were finished are here.")
+}
+
+#[cfg(test)]
+mod tests;

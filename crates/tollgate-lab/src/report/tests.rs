@@ -1,0 +1,175 @@
+use serde_json::Value;
+
+use super::*;
+use crate::experiment::results::Bucket;
+use crate::fixture::{HOSTILE, edges, results};
+
+/// The page as XML: maud closes what it opens, so only void elements and the doctype differ.
+fn page_as_xml(page: &str) -> String {
+    let page = page.replace("<!DOCTYPE html>", "");
+    let (before, rest) = page.split_once("<meta charset=\"utf-8\">").unwrap();
+    let (viewport, rest) = rest.split_once('>').unwrap();
+    let (style_and_body, script) = rest.split_once("<script type=").unwrap();
+    assert!(viewport.starts_with("<meta name=\"viewport\""));
+    let (_, end) = script.split_once("</script>").unwrap();
+    format!("{before}{style_and_body}{end}")
+}
+
+fn embedded(page: &str) -> Value {
+    let marker = "<script type=\"application/json\" id=\"results\">";
+    let (_, rest) = page.split_once(marker).unwrap();
+    let (json, after) = rest.split_once("</script>").unwrap();
+    assert_eq!(after, "</body></html>");
+    serde_json::from_str(json).unwrap()
+}
+
+/// `(case, measure, exact value, text)` of every cell.
+fn cells(page: &str) -> Vec<[String; 4]> {
+    let xml = page_as_xml(page);
+    let tree = roxmltree::Document::parse(&xml).unwrap();
+    let cells = tree.descendants().filter(|node| node.has_attribute("data-measure"));
+    cells
+        .map(|cell| {
+            let of = |name| cell.attribute(name).unwrap().to_owned();
+            let text = cell.text().unwrap_or_default().to_owned();
+            [of("data-case"), of("data-measure"), of("data-value"), text]
+        })
+        .collect()
+}
+
+#[test]
+fn the_numbers_of_the_page_are_those_of_the_json() {
+    let results = results();
+    let page = html(&results);
+    let json = embedded(&page);
+    assert_eq!(json, serde_json::to_value(&results).unwrap());
+    let cells = cells(&page);
+    assert_eq!(cells.len(), results.cases.len() * 11, "bytes per subject are shown by none");
+    for [case, measure, exact, text] in cells {
+        let cases = json["cases"].as_array().unwrap();
+        let case = cases.iter().find(|found| found["name"] == case).unwrap();
+        let value = &case[&measure];
+        assert_eq!(serde_json::from_str::<Value>(&exact).unwrap(), *value, "{measure}");
+        match value {
+            Value::Null => assert_eq!(text, "-"),
+            value if value.is_u64() && !measure.ends_with("_us") => assert_eq!(text, exact),
+            _ => assert!(text.starts_with(|c: char| c.is_ascii_digit()), "{measure}: {text}"),
+        }
+    }
+}
+
+#[test]
+fn every_page_is_well_formed_and_asks_for_nothing() {
+    for (name, results) in edges() {
+        let page = html(&results);
+        let xml = page_as_xml(&page);
+        let tree = roxmltree::Document::parse(&xml).unwrap_or_else(|why| panic!("{name}: {why}"));
+        for node in tree.descendants().filter(roxmltree::Node::is_element) {
+            assert!(
+                !["script", "link", "iframe", "img"].contains(&node.tag_name().name()),
+                "{name}"
+            );
+            for attribute in node.attributes() {
+                let is_request = ["src", "href", "action", "srcset"].contains(&attribute.name());
+                assert!(!is_request && !attribute.name().starts_with("on"), "{name}");
+            }
+        }
+        for request in ["@import", "url(", "https://"] {
+            assert!(!page.contains(request), "{name}: {request}");
+        }
+        let links = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        assert!(!links.contains("http://"), "{name}");
+        // NaN is null in the JSON, so that this can only be compared where there is none.
+        if name != "no numbers" {
+            assert_eq!(embedded(&page), serde_json::to_value(&results).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_given_cannot_become_markup() {
+    let (name, results) = edges().pop().unwrap();
+    assert_eq!(name, "hostile names");
+    let page = html(&results);
+    assert_eq!(page.matches("<script").count(), 1);
+    assert_eq!(page.matches("</script").count(), 1);
+    assert!(!page.contains("<!--\\"), "a comment could hide the end of the element");
+    let json = embedded(&page);
+    let names = json["cases"].as_array().unwrap().iter().map(|case| case["name"].as_str().unwrap());
+    assert!(names.eq(HOSTILE), "the JSON has them as they are");
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+}
+
+#[test]
+fn a_stopped_experiment_says_so() {
+    let mut results = results();
+    assert!(!html(&results).contains("Stopped") && !text(&results, 80).contains("Stopped"));
+    results.complete = false;
+    assert!(html(&results).contains("Stopped") && text(&results, 80).contains("Stopped"));
+}
+
+#[test]
+fn text_fits_and_has_no_controls() {
+    for (name, results) in edges().into_iter().chain([("fixture", results())]) {
+        for width in [0, 40, 80, 100, 1_000] {
+            let text = text(&results, width);
+            assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{name}");
+            // A single word may be longer than a line, and names may be wide.
+            if !name.ends_with("names") && name != "largest numbers" {
+                let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+                assert!(longest <= width.clamp(40, 160), "{name} at {width}: {longest}\n{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn text_has_every_measure_of_every_case() {
+    let results = results();
+    let text = text(&results, 100);
+    for case in &results.cases {
+        assert!(text.contains(&case.name));
+        assert!(text.contains(&case.admitted.to_string()));
+        assert!(text.contains(&case.peak.unwrap().to_string()));
+    }
+    assert!(text.contains("97.3%") && text.contains("1.3 s") && !text.contains("bytes"), "{text}");
+}
+
+#[test]
+fn bars_show_the_spike_and_the_limit() {
+    let mut results = results();
+    results.bucket_us = 600;
+    let case = &mut results.cases[0];
+    case.buckets = vec![Bucket::default(); 100_000];
+    case.buckets[54_321].occupancy = 600;
+    results.cases.truncate(1);
+    let text = text(&results, 80);
+    let top = text.lines().find(|line| line.starts_with("600 │")).unwrap();
+    assert_eq!(top.matches('█').count(), 1, "{text}");
+    assert!(text.lines().any(|line| line.starts_with("300 │┄┄┄") && line.contains('█')), "{text}");
+}
+
+#[test]
+fn what_is_above_the_line_of_the_limit_is_above_the_limit() {
+    let mut results = results();
+    for (occupancy, above) in [(299, 0), (300, 0), (301, 1), (450, 1), (566, 1), (1_100, 1)] {
+        for case in &mut results.cases {
+            case.buckets = vec![Bucket { occupancy, ..Bucket::default() }];
+        }
+        results.cases.truncate(1);
+        let text = text(&results, 80);
+        let (before, _) = text.split_once("300 │").unwrap();
+        assert_eq!(before.matches(|c| ('▁'..='█').contains(&c)).count().min(1), above, "{text}");
+    }
+}
+
+/// For people: `CHART_DIR=/some/folder cargo test -p tollgate-lab write_reports` keeps them.
+#[test]
+fn write_reports() {
+    let Ok(dir) = std::env::var("CHART_DIR") else { return };
+    for (name, results) in edges().into_iter().chain([("fixture", results())]) {
+        let name = name.replace([' ', ','], "_");
+        std::fs::write(format!("{dir}/{name}.html"), html(&results)).unwrap();
+        std::fs::write(format!("{dir}/{name}.txt"), text(&results, 80)).unwrap();
+    }
+}
