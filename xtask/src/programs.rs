@@ -22,17 +22,18 @@ struct Service {
 
 const REDIS: Service = Service { name: "redis-server", port: 6379 };
 
-/// Other programs: the languages in which examples are run, what sends them many requests, and the
-/// proxies that have an example; with the package that has each, and its service. On Debian 12
+/// Other programs: the languages in which examples are run, what sends them many requests, the
+/// proxies that have an example, and a browser for reports; with the package that has each, and its service. On Debian 12
 /// Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB,
 /// Caddy 36 MB (9 MB to fetch).
-const PROGRAMS: [(&str, &str, Option<Service>); 6] = [
+const PROGRAMS: [(&str, &str, Option<Service>); 7] = [
     ("python3", "python3", None),
     ("node", "nodejs", None),
     ("ab", "apache2-utils", None),
     ("nginx", "nginx", Some(Service { name: "nginx", port: 80 })),
     ("caddy", "caddy", Some(Service { name: "caddy", port: 80 })),
     ("haproxy", "haproxy", Some(Service { name: "haproxy", port: 80 })),
+    ("chromium", "chromium", None),
 ];
 
 /// Where programs of administrators are: not on everybody's path, and the tests look there too.

@@ -8,6 +8,7 @@ mod config;
 mod counting;
 mod doctor;
 mod examples;
+mod lab;
 mod on_redis;
 mod openapi;
 mod proxies;

@@ -1,0 +1,311 @@
+//! `lab`: experiments as people run them, and their reports as a browser shows them.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::Place;
+use crate::redis::{Redis, redis_cli};
+use crate::serving::LONG;
+
+/// Several workloads that ask again, and cases of several parts: small, and with all that there is.
+const EXPERIMENT: &str = r#"
+version = 1
+name = "All <b>&</b> \"more\""
+duration = "20s"
+capacity = "20/5s"
+
+[[workload]]
+name = "polite"
+clients = 5
+arrivals = "poisson"
+rate = "8/s"
+retry = "obey"
+times = 3
+
+[[workload]]
+name = "storm"
+clients = 3
+arrivals = "bursts"
+size = 10
+every = "3s"
+retry = "at_once"
+
+[[case]]
+limits = [{ per = "resource", limit = "20/5s" }]
+strategies = "all"
+
+[[case]]
+name = "both"
+limits = [
+    { per = "resource", limit = "20/5s via sliding_log" },
+    { per = "client", limit = "3/5s via gcra" },
+]
+"#;
+
+fn write(place: &Place, name: &str, text: &str) -> String {
+    let path = place.path().join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn the_zoo_shows_its_finding() {
+    let place = Place::new();
+    let report = place.path().join("zoo.html");
+    let report = report.to_str().unwrap();
+    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--report", report]);
+    assert_eq!(code, 0, "{error}");
+    for says in [
+        "2 uniform per caller let 400 through within 10 s, 1.33 times the 300",
+        "Never more than 300 within 10 s",
+        "1600 attempts decided in memory in",
+        "written to ",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    let page = std::fs::read_to_string(report).unwrap();
+    assert!(page.contains("4 uniform, new callers") && page.matches("<svg").count() >= 3);
+    // Others may read it, as any file that a program makes.
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = std::fs::metadata(report).unwrap().permissions().mode();
+    assert_ne!(mode & 0o044, 0, "{mode:o}");
+    let json = place.json(&["lab", "zoo", "400", "300", "--json"]);
+    let admitted: Vec<&Value> =
+        json["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
+    assert_eq!(admitted, [300, 400, 300, 400]);
+}
+
+#[test]
+fn the_sides_and_the_race_are_counted() {
+    let place = Place::new();
+    let json = place.json(&["lab", "sides", "--json"]);
+    let peaks: Vec<&Value> =
+        json["cases"].as_array().unwrap().iter().map(|case| &case["peak"]).collect();
+    assert_eq!(peaks, [200, 20, 100, 100]);
+    let json = place.json(&["lab", "race", "--clients", "100", "--json"]);
+    assert_eq!((&json["atomic"], &json["on"]), (&5.into(), &"simulated".into()));
+    assert!(json["overshoot"].as_u64().unwrap() > 5, "{json}");
+    let (code, out, _) = place.run(&["lab", "race"]);
+    assert!(code == 0 && out.contains("one atomic question"), "{out}");
+}
+
+#[test]
+fn the_race_on_a_real_server_leaves_nothing_behind() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let json =
+        place.json(&["lab", "race", "--clients", "200", "--limit", "3", "--store", &url, "--json"]);
+    assert_eq!((&json["atomic"], &json["on"]), (&3.into(), &"redis".into()));
+    // How many get through is that moment's chance; never fewer than may.
+    assert!(json["check_then_increment"].as_u64().unwrap() >= 3, "{json}");
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_in_memory_and_on_redis() {
+    let place = Place::new();
+    let file = write(&place, "all.toml", EXPERIMENT);
+    let run = |more: &[&str]| {
+        let (code, out, error) = place.run(&[&["lab", "run", &file, "--json"], more].concat());
+        assert_eq!((code, error.as_str()), (0, ""));
+        out
+    };
+    let first = run(&[]);
+    assert_eq!(first, run(&["--seed", "1"]));
+    assert_ne!(first, run(&["--seed", "2"]));
+    let zoo = |more: &[&str]| place.run(&[&["lab", "zoo", "40", "30", "--json"], more].concat()).1;
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    assert_eq!(first, run(&["--store", &url]));
+    assert_eq!(zoo(&[]), zoo(&["--store", &url]), "with counts that are kept");
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+#[test]
+fn what_is_wrong_is_told_before_anything_is_written() {
+    let place = Place::new();
+    let file = write(&place, "all.toml", EXPERIMENT);
+    let broken = write(&place, "broken.toml", &EXPERIMENT.replace("poisson", "poison"));
+    let folder = place.path().to_str().unwrap();
+    let nowhere = format!("{folder}/nowhere/out.html");
+    for (args, says) in [
+        (&["run", "/nowhere.toml"][..], "/nowhere.toml: the file cannot be read"),
+        (&["run", &broken], "broken.toml:7: polite: there are no arrivals `poison`: one of steady"),
+        (&["run", &file, "--report", &nowhere], "out.html: cannot be written"),
+        (&["run", &file, "--report", folder], "this is a folder"),
+        (&["run", &file, "--store", "redis://127.0.0.1:1"], "127.0.0.1:1"),
+        (&["run", &file, "--store", "sqlite:///x"], "is no store of an experiment"),
+        (&["zoo", "400", "0"], "0"),
+        (&["zoo", "400", "100000"], "ALLOWED_PER_10S"),
+        (&["zoo"], "LOOPS"),
+        (&["race", "--clients", "0"], "1..=1000"),
+    ] {
+        let (code, out, error) = place.run(&[&["lab"], args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(place.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "nothing half-written: {left:?}");
+}
+
+#[test]
+fn ctrl_c_ends_a_long_run_with_what_was_measured() {
+    let place = Place::new();
+    let endless = "version = 1\nduration = \"365d\"\n\
+                   workload = [{ arrivals = \"steady\", rate = \"1000/s\" }]\n\
+                   case = [{ limits = [{ per = \"client\", limit = \"5/s via gcra\" }] }]\n";
+    let file = write(&place, "endless.toml", endless);
+    let report = place.path().join("cut.html");
+    let mut command = place.std(&["lab", "run", &file, "--json", "--report"]);
+    command.arg(&report).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // As soon as it has begun: its temporary report is there.
+    let start = Instant::now();
+    while std::fs::read_dir(place.path()).unwrap().count() < 2 {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    let before = cpu_ticks(child.id());
+    while cpu_ticks(child.id()) < before + 10 {
+        assert!(start.elapsed() < LONG);
+        std::thread::yield_now();
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (mut out, mut error) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{error}");
+    assert!(error.contains("this is what was measured so far"), "{error}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["complete"], false);
+    assert!(json["cases"][0]["attempts"].as_u64().unwrap() > 0, "something was measured");
+    assert!(std::fs::read_to_string(&report).unwrap().contains("<svg"));
+}
+
+/// What a process has taken of the processor, in ticks.
+fn cpu_ticks(process: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Measures a page from within, and leaves what it finds in it, as JSON.
+const PROBE: &str = r#"
+<script>
+addEventListener("load", () => {
+  const light = colour => {
+    const parts = (colour.match(/[\d.]+/g) || [0, 0, 0]).slice(0, 3).map(part => {
+      const one = part / 255;
+      return one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+  };
+  const contrast = (one, other) => {
+    const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  };
+  const shown = element => element.getClientRects().length > 0;
+  const page = getComputedStyle(document.body).backgroundColor;
+  const pictures = [...document.querySelectorAll("svg")].filter(shown);
+  const texts = pictures.flatMap(picture => [...picture.querySelectorAll("text")])
+    .filter(text => text.textContent.trim() && shown(text));
+  const pale = texts.filter(text => contrast(getComputedStyle(text).fill, page) < 4.5);
+  const small = texts.filter(text => text.getBoundingClientRect().height < 9);
+  const cut = texts.filter(text => {
+    const inner = text.getBoundingClientRect();
+    const outer = text.closest("svg").getBoundingClientRect();
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1;
+  });
+  const cells = [...document.querySelectorAll("[data-case][data-measure]")]
+    .map(cell => [cell.dataset.case, cell.dataset.measure, cell.textContent.trim()]);
+  const found = {
+    width: innerWidth, page, pictures: pictures.length, texts: texts.length,
+    pale: pale.map(text => text.textContent), small: small.map(text => text.textContent),
+    cut: cut.map(text => text.textContent),
+    wide: document.documentElement.scrollWidth > innerWidth + 1,
+    body: contrast(getComputedStyle(document.body).color, page), cells,
+    asked: performance.getEntriesByType("resource").map(entry => entry.name),
+    results: JSON.parse(document.getElementById("results").textContent),
+    injected: document.querySelectorAll("b").length,
+  };
+  const pre = document.createElement("pre");
+  pre.id = "found";
+  pre.textContent = JSON.stringify(found);
+  document.body.replaceChildren(pre);
+});
+</script>
+"#;
+
+/// What a browser finds in a page; none when there is no browser.
+fn found(page: &Path, width: u32, is_dark: bool) -> Option<Value> {
+    let profile = tempfile::tempdir().unwrap();
+    let programs = ["chromium", "chromium-browser", "google-chrome"];
+    let start = |program: &&str| {
+        Command::new(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
+            .args(["--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"])
+            .arg(format!("--window-size={width},2000"))
+            .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(format!("file://{}", page.display()))
+            .output()
+            .ok()
+    };
+    let Some(output) = programs.iter().find_map(start) else {
+        println!("SKIPPED: no browser is installed: apt-get install chromium");
+        return None;
+    };
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let (_, rest) = dom.split_once("<pre id=\"found\">").unwrap_or_else(|| panic!("{dom}{error}"));
+    let text = rest.split_once("</pre>").unwrap().0;
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}");
+    Some(serde_json::from_str(&text.replace("&amp;", "&")).unwrap())
+}
+
+#[test]
+fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
+    let place = Place::new();
+    let file = write(&place, "all.toml", EXPERIMENT);
+    let report = place.path().join("report.html");
+    let (code, out, error) =
+        place.run(&["lab", "run", &file, "--json", "--report", report.to_str().unwrap()]);
+    assert_eq!(code, 0, "{error}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let page = std::fs::read_to_string(&report).unwrap();
+    let probed = place.path().join("probed.html");
+    std::fs::write(&probed, page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
+    let mut pages = Vec::new();
+    for (width, is_dark) in [(1_280, false), (1_280, true), (500, false), (500, true)] {
+        let Some(found) = found(&probed, width, is_dark) else { return };
+        let seen = format!("{width} {is_dark}: {found:.3000}");
+        assert!(found["pictures"].as_u64().unwrap() >= 3, "{seen}");
+        assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
+        for fault in ["pale", "small", "cut", "asked"] {
+            assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");
+        }
+        assert_eq!(found["wide"], false, "it does not scroll sideways: {seen}");
+        assert!(found["body"].as_f64().unwrap() >= 7.0, "{seen}");
+        assert_eq!(found["injected"], 0, "the name is text: {seen}");
+        // The numbers are those of the JSON.
+        assert_eq!(found["results"], json);
+        let cells = found["cells"].as_array().unwrap();
+        for case in json["cases"].as_array().unwrap() {
+            for measure in ["requests", "attempts", "admitted", "denied", "retries", "peak"] {
+                let cell = cells.iter().find(|it| it[0] == case["name"] && it[1] == measure);
+                let cell = cell.unwrap_or_else(|| panic!("{measure} of {}", case["name"]));
+                let digits: String =
+                    cell[2].as_str().unwrap().chars().filter(char::is_ascii_digit).collect();
+                assert_eq!(digits, case[measure].to_string(), "{measure} of {}", case["name"]);
+            }
+        }
+        pages.push(found["page"].clone());
+    }
+    assert_ne!(pages[0], pages[1], "the night is dark");
+    assert_eq!((&pages[0], &pages[1]), (&pages[2], &pages[3]));
+}
