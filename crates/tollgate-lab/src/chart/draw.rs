@@ -11,7 +11,7 @@ use super::look::{Ink, Look, Width};
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use super::raster::NAMED_ROWS;
 use super::sheet::{At, Path, Rect, Sheet};
-use crate::figure::{ratio, real};
+use crate::figure::real;
 use crate::text::printable;
 
 /// Around everything.
@@ -23,8 +23,6 @@ const NAME: Font = Font::bold(13);
 const GAP: f64 = 7.0;
 /// The length of a dash, and of the gap after it.
 const DASH: f64 = 5.0;
-/// What a single attempt is wide at least, to be seen.
-const MOMENT: f64 = 1.3;
 
 /// The picture as SVG text, which scales to any width.
 pub(super) fn svg(chart: &Chart, look: Look) -> String {
@@ -160,8 +158,6 @@ impl<'a> Plot<'a> {
     fn new(chart: &'a Chart, shape: Width) -> Self {
         let unit = Unit::of(chart.end_us);
         let end = chart.end_us / unit.us;
-        let mut times = axis::ticks(end, shape.pick(12, 6));
-        times.retain(|time| *time <= end);
         let (counts, labels) = match &chart.scale {
             Scale::Count { top, .. } => {
                 let counts = axis::ticks((*top).max(1), shape.pick(4, 3));
@@ -177,12 +173,18 @@ impl<'a> Plot<'a> {
         };
         let left = MARGIN + labels + GAP;
         // On the right there is room for half of the last label.
-        let width = shape.pixels() - left - MARGIN - 6.0;
+        let time = TICKS.width(&end.to_string());
+        let width = shape.pixels() - left - (time / 2.0 + 6.0).max(MARGIN + 6.0);
+        // As many as fit side by side.
+        let room = |most: &u8| f64::from(*most) * (time + 12.0) <= width;
+        let most = (2..=shape.pick(12, 6)).rev().find(room).unwrap_or(1);
+        let mut times = axis::ticks(end, most);
+        times.retain(|time| *time <= end);
         Self { scale: &chart.scale, end_us: chart.end_us, unit, times, counts, left, width, shape }
     }
 
     fn x(&self, at_us: u64) -> f64 {
-        self.left + self.width * ratio(at_us.min(self.end_us), self.end_us)
+        self.left + self.width * (real(at_us.min(self.end_us)) / real(self.end_us.max(1)))
     }
 
     fn row_height(panel: &Panel) -> f64 {
@@ -292,14 +294,16 @@ impl<'a> Plot<'a> {
             }
             Mark::Moments { ink, shape, runs } => {
                 let tall = Self::row_height(panel);
+                // What a single attempt is wide at least, to be seen.
+                let thin = self.shape.pick(1.3, 0.8);
                 let (above, height) = lane(*shape);
                 sheet.boxes(
                     *ink,
                     runs.iter().map(|run| {
-                        let x = self.x(run.from_us).min(field.at.x + field.width - MOMENT);
+                        let x = self.x(run.from_us).min(field.at.x + field.width - thin);
                         Rect {
                             at: At { x, y: field.at.y + tall * (real_len(run.row) + above) },
-                            width: (self.x(run.to_us) - x).max(MOMENT),
+                            width: (self.x(run.to_us) - x).max(thin),
                             height: tall * height,
                         }
                     }),

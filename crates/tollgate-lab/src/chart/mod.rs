@@ -20,9 +20,8 @@ mod raster;
 mod sheet;
 
 pub(crate) use columns::Timeline;
-pub(crate) use look::page_colours;
 
-pub use look::{Look, Theme, Width};
+pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
 pub use raster::raster;
@@ -65,10 +64,12 @@ impl Chart {
     /// # Examples
     /// ```no_run
     /// use tollgate_lab::chart::{Look, Theme, Width, over_time};
-    /// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
-    /// let picture = over_time(&results()).svg(Look::new(Theme::Light, Width::Wide));
-    /// std::fs::write("over-time.svg", picture)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// use tollgate_lab::experiment::results::Results;
+    ///
+    /// fn write(results: &Results) -> std::io::Result<()> {
+    ///     let picture = over_time(results).svg(Look::new(Theme::Light, Width::Wide));
+    ///     std::fs::write("over-time.svg", picture)
+    /// }
     /// ```
     #[must_use]
     pub fn svg(&self, look: Look) -> String {

@@ -1,3 +1,5 @@
+//! Pictures of good and of awkward results.
+
 use std::time::Instant;
 
 use super::*;
@@ -25,7 +27,7 @@ fn words(svg: &str) -> Vec<String> {
     texts
         .map(|node| {
             node.descendants()
-                .filter(|part| part.is_text())
+                .filter(roxmltree::Node::is_text)
                 .filter_map(|part| part.text())
                 .collect()
         })
@@ -115,6 +117,25 @@ fn sentences_say_what_the_numbers_say() {
         says(raster(&results)),
         "Every client that asked got something through, in every case."
     );
+}
+
+#[test]
+fn a_storm_of_denials_does_not_press_the_rest_flat() {
+    let mut results = results();
+    results.cases.iter_mut().for_each(|case| case.buckets[40].denied = 1_000_000);
+    let chart = over_time(&results);
+    let most = results.cases.iter().flat_map(|case| &case.buckets).map(|b| b.admitted).max();
+    let unit = chart.scale.unit().to_owned();
+    assert_eq!(chart.scale, Scale::Count { unit, top: most.unwrap() * 4 });
+    let words = words(&chart.svg(LOOKS[0]));
+    assert!(words.iter().any(|word| word == "denied, up to 1000000: cut at the top"), "{words:?}");
+}
+
+#[test]
+fn clients_that_got_nothing_are_counted() {
+    let (_, results) = edges().into_iter().find(|(name, _)| *name == "nobody served").unwrap();
+    let said = raster(&results).says().to_owned();
+    assert_eq!(said, "With uniform, 3 of 12 clients that are shown got nothing through.");
 }
 
 #[test]

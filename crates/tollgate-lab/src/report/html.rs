@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::measure::{self, Measure};
 use super::{counts, stopped, summary};
 use crate::chart::{self, Chart, Look, Width, page_colours};
-use crate::experiment::results::{Group, Results};
+use crate::experiment::results::{CaseResult, Group, Results};
 use crate::figure::{plural, span};
 use crate::text::printable;
 
@@ -20,9 +20,11 @@ const NAME: usize = 120;
 ///
 /// # Examples
 /// ```no_run
-/// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
-/// std::fs::write("report.html", tollgate_lab::report::html(&results()))?;
-/// # Ok::<(), std::io::Error>(())
+/// use tollgate_lab::experiment::results::Results;
+///
+/// fn write(results: &Results) -> std::io::Result<()> {
+///     std::fs::write("report.html", tollgate_lab::report::html(results))
+/// }
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
@@ -126,13 +128,19 @@ fn row(results: &Results, measure: &Measure) -> Markup {
             th scope="row" title=(measure.means) { (measure.title) }
             @for case in &results.cases {
                 @let value = (measure.value)(case);
-                @let case = printable(case.name.as_bytes(), usize::MAX);
-                td data-case=(case) data-measure=(measure.id) data-value=(value.exact()) {
-                    (value.shown())
-                }
+                @let name = printable(case.name.as_bytes(), usize::MAX);
+                @let over = measure.id == "peak" && is_over(results, case);
+                td.broken[over] data-case=(name) data-measure=(measure.id)
+                    data-value=(value.exact()) { (value.shown()) }
             }
         }
     }
+}
+
+/// Whether more got through than the resource stands.
+fn is_over(results: &Results, case: &CaseResult) -> bool {
+    let units = results.capacity.as_ref().map(|capacity| capacity.units);
+    units.zip(case.peak).is_some_and(|(units, peak)| peak > units)
 }
 
 fn limits(results: &Results) -> Markup {
@@ -157,7 +165,7 @@ fn limits(results: &Results) -> Markup {
                     tbody { @for (case, limit) in limits { tr {
                         th scope="row" { (tag(&case.name)) }
                         td class="words" { (tag(&limit.limit)) }
-                        td class="words" { (counts(limit)) }
+                        td class="words" { (tag(&counts(limit))) }
                         td { (limit.peak) }
                         td { (limit.promise) }
                         @if limit.holds { td { "yes" } } @else { td class="broken" { "no" } }

@@ -1,3 +1,5 @@
+//! Reports of good and of awkward results.
+
 use serde_json::Value;
 
 use super::*;
@@ -106,6 +108,15 @@ fn a_stopped_experiment_says_so() {
     assert!(!html(&results).contains("Stopped") && !text(&results, 80).contains("Stopped"));
     results.complete = false;
     assert!(html(&results).contains("Stopped") && text(&results, 80).contains("Stopped"));
+}
+
+#[test]
+fn a_broken_promise_is_told() {
+    for (name, results) in edges() {
+        let broken = name == "a broken promise";
+        assert_eq!(html(&results).contains("<td class=\"broken\">no</td>"), broken, "{name}");
+        assert_eq!(text(&results, 80).contains("DOES NOT HOLD"), broken, "{name}");
+    }
 }
 
 #[test]
