@@ -143,7 +143,8 @@ impl Ink {
     }
 }
 
-/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is.
+/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is;
+/// paper is always light.
 ///
 /// # Examples
 /// ```
@@ -159,6 +160,6 @@ pub fn page_colours() -> String {
     let (light, dark) = (declare(Ink::light), declare(Ink::dark));
     format!(
         ":root{{color-scheme:light dark;{light}}}\n\
-         @media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+         @media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
     )
 }

@@ -1,8 +1,8 @@
 //! Pictures of an experiment: what got through over time, how full the window was, who got through.
 //!
-//! [`over_time`], [`occupancy`] and [`raster`] say what is drawn; a [`Look`] says how. Every chart
-//! has one panel for each case, one under the other, on the same axes, so that cases are compared
-//! by looking down. At most 600 columns of time are drawn: of a longer series the highest bucket of
+//! [`over_time`], [`occupancy`] and [`raster()`] say what is drawn; a [`Look`] says how. Every
+//! chart has one panel for each case, one under the other, on the same axes, so that cases are
+//! compared by looking down. At most 600 columns of time are drawn: of a longer series the highest bucket of
 //! each column, so that a spike stays as high as it was.
 //!
 //! Layout and axes are ours, not those of the plots that the drawing crate has: panels must line
@@ -16,6 +16,7 @@ mod look;
 mod occupancy;
 mod over_time;
 mod panel;
+mod plot;
 mod raster;
 mod sheet;
 
@@ -80,8 +81,8 @@ impl Chart {
     /// needs a page and is drawn as [`Theme::Light`].
     ///
     /// # Errors
-    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout, with more than a
-    /// hundred cases.
+    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout: with a hundred
+    /// cases, or with half as many and a row for each of many clients.
     pub fn png(&self, look: Look) -> Result<Vec<u8>, Error> {
         let theme = if look.theme == Theme::Page { Theme::Light } else { look.theme };
         let scene = draw::scene(self, Look { theme, ..look });

@@ -9,6 +9,8 @@ use crate::experiment::results::{CaseResult, Group, Results};
 use crate::figure::{plural, span};
 use crate::text::printable;
 
+/// What the page may load: nothing. A browser holds it to that, whatever is in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// The most characters of a name where it is read; the JSON has all of it.
 const NAME: usize = 120;
 
@@ -37,6 +39,7 @@ pub fn html(results: &Results) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { (name(&results.name)) }
                 style { (PreEscaped(style)) }
             }
@@ -105,7 +108,7 @@ fn measures(results: &Results) -> Markup {
         @if results.cases.is_empty() {
             p { "No case was finished." }
         } @else {
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="measures" tabindex="0" {
                 table id="measures" {
                     thead { tr {
                         th scope="col" { "measure" }
@@ -152,7 +155,7 @@ fn limits(results: &Results) -> Markup {
     html! {
         @if !limits.is_empty() {
             h2 { "Limits, and whether they held" }
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="limits" tabindex="0" {
                 table id="limits" {
                     thead { tr {
                         th scope="col" { "case" }
@@ -181,7 +184,7 @@ fn groups(results: &Results) -> Markup {
     html! {
         @if results.groups.len() > 1 && !results.cases.is_empty() {
             h2 { "Groups of clients" }
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="groups" tabindex="0" {
                 table id="groups" {
                     thead { tr {
                         th scope="col" { "case" }
