@@ -1,26 +1,31 @@
 //! Numbers as people read them.
 
-const MS: u64 = 1_000;
-const SECOND: u64 = 1_000_000;
+const MS: Unit = Unit { us: 1_000, name: "ms" };
+const SECOND: Unit = Unit { us: 1_000_000, name: "s" };
+
+struct Unit {
+    us: u64,
+    name: &'static str,
+}
 
 /// A time as `1.2 s`: rounded up, as every wait is.
 pub(crate) fn span(us: u64) -> String {
     // Each bound is where the text would reach the next unit.
     match us {
         0 => "0 s".into(),
-        1..MS => format!("{us} us"),
-        MS..=999_900 => tenths(us, MS, "ms"),
-        999_901..=59_900_000 => tenths(us, SECOND, "s"),
-        _ => whole(us.div_ceil(SECOND)),
+        1..=999 => format!("{us} us"),
+        1_000..=999_900 => tenths(us, &MS),
+        999_901..=59_900_000 => tenths(us, &SECOND),
+        _ => whole(us.div_ceil(SECOND.us)),
     }
 }
 
 /// One decimal, and none where it is 0.
-fn tenths(us: u64, unit_us: u64, unit: &str) -> String {
-    let tenths = us.div_ceil(unit_us / 10);
+fn tenths(us: u64, unit: &Unit) -> String {
+    let tenths = us.div_ceil(unit.us / 10);
     match tenths % 10 {
-        0 => format!("{} {unit}", tenths / 10),
-        part => format!("{}.{part} {unit}", tenths / 10),
+        0 => format!("{} {}", tenths / 10, unit.name),
+        part => format!("{}.{part} {}", tenths / 10, unit.name),
     }
 }
 
@@ -54,11 +59,6 @@ pub(crate) fn plural(count: u64, one: &str) -> String {
 /// A count as a place on paper, where 53 bits are more than enough.
 pub(crate) fn real(count: u64) -> f64 {
     count as f64
-}
-
-/// `numerator / denominator` as a place on paper; 0 where nothing is divided by nothing.
-pub(crate) fn ratio(numerator: u64, denominator: u64) -> f64 {
-    if denominator == 0 { 0.0 } else { real(numerator) / real(denominator) }
 }
 
 #[cfg(test)]

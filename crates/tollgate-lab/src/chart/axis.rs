@@ -2,12 +2,12 @@
 
 /// The marks of an axis from 0 to at least `top`: at most `most` + 1 of them, 1, 2 or 5 times a
 /// power of ten apart, and never less than 1.
-pub(super) fn ticks(top: u64, most: u64) -> Vec<u64> {
+pub(super) fn ticks(top: u64, most: u8) -> Vec<u64> {
     let step = step(top, most);
     (0..=u128::from(top).div_ceil(step)).filter_map(|n| u64::try_from(n * step).ok()).collect()
 }
 
-fn step(top: u64, most: u64) -> u128 {
+fn step(top: u64, most: u8) -> u128 {
     let mut power = 1_u128;
     loop {
         for digit in [1, 2, 5] {

@@ -28,8 +28,10 @@ impl Look {
         Self { theme, width, heading: true }
     }
 
-    /// A picture in a page, which has title and sentence as text and names the colours.
-    pub(crate) fn in_page(width: Width) -> Self {
+    /// A picture within a page, which has title and sentence as text and declares the colours:
+    /// [`page_colours`].
+    #[must_use]
+    pub fn in_page(width: Width) -> Self {
         Self { theme: Theme::Page, width, heading: false }
     }
 }
@@ -42,7 +44,7 @@ pub enum Theme {
     Light,
     /// On near black.
     Dark,
-    /// The custom properties of CSS that [`crate::report::html`] declares.
+    /// The custom properties of CSS that [`page_colours`] declares.
     Page,
 }
 
@@ -141,8 +143,16 @@ impl Ink {
     }
 }
 
-/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is.
-pub(crate) fn page_colours() -> String {
+/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is;
+/// paper is always light.
+///
+/// # Examples
+/// ```
+/// let css = tollgate_lab::chart::page_colours();
+/// assert!(css.contains("--admitted:#0072b2;") && css.contains("prefers-color-scheme:dark"));
+/// ```
+#[must_use]
+pub fn page_colours() -> String {
     let declare = |colour: fn(Ink) -> &'static str| {
         let name = |ink: Ink| ink.page().trim_start_matches("var(").trim_end_matches(')');
         Ink::ALL.map(|ink| format!("{}:{};", name(ink), colour(ink))).concat()
@@ -150,6 +160,6 @@ pub(crate) fn page_colours() -> String {
     let (light, dark) = (declare(Ink::light), declare(Ink::dark));
     format!(
         ":root{{color-scheme:light dark;{light}}}\n\
-         @media (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
+         @media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\n"
     )
 }

@@ -1,9 +1,9 @@
 //! Pictures of an experiment: what got through over time, how full the window was, who got through.
 //!
-//! [`over_time`], [`occupancy`] and [`raster`] say what is drawn; a [`Look`] says how. Every chart
-//! has one panel for each case, one under the other, on the same axes, so that cases are compared
-//! by looking down. At most 600 columns of time are drawn: of a longer series the highest bucket of
-//! each column, so that a spike stays as high as it was.
+//! [`over_time`], [`occupancy`] and [`raster()`] say what is drawn; a [`Look`] says how. Every
+//! chart has one panel for each case, one under the other, on the same axes, so that cases are
+//! compared by looking down. At most 600 columns of time are drawn: of a longer series the highest
+//! bucket of each column, so that a spike stays as high as it was.
 //!
 //! Layout and axes are ours, not those of the plots that the drawing crate has: panels must line
 //! up, at two widths, and ten thousand attempts should be one path instead of as many circles.
@@ -16,13 +16,13 @@ mod look;
 mod occupancy;
 mod over_time;
 mod panel;
+mod plot;
 mod raster;
 mod sheet;
 
 pub(crate) use columns::Timeline;
-pub(crate) use look::page_colours;
 
-pub use look::{Look, Theme, Width};
+pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
 pub use raster::raster;
@@ -65,10 +65,12 @@ impl Chart {
     /// # Examples
     /// ```no_run
     /// use tollgate_lab::chart::{Look, Theme, Width, over_time};
-    /// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
-    /// let picture = over_time(&results()).svg(Look::new(Theme::Light, Width::Wide));
-    /// std::fs::write("over-time.svg", picture)?;
-    /// # Ok::<(), std::io::Error>(())
+    /// use tollgate_lab::experiment::results::Results;
+    ///
+    /// fn write(results: &Results) -> std::io::Result<()> {
+    ///     let picture = over_time(results).svg(Look::new(Theme::Light, Width::Wide));
+    ///     std::fs::write("over-time.svg", picture)
+    /// }
     /// ```
     #[must_use]
     pub fn svg(&self, look: Look) -> String {
@@ -79,8 +81,8 @@ impl Chart {
     /// needs a page and is drawn as [`Theme::Light`].
     ///
     /// # Errors
-    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout, with more than a
-    /// hundred cases.
+    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout: with a hundred
+    /// cases, or with half as many and a row for each of many clients.
     pub fn png(&self, look: Look) -> Result<Vec<u8>, Error> {
         let theme = if look.theme == Theme::Page { Theme::Light } else { look.theme };
         let scene = draw::scene(self, Look { theme, ..look });

@@ -6,25 +6,26 @@ use super::label::list;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Bucket, CaseResult, Results};
-use crate::figure::{ratio, real, span};
+use crate::figure::{real, span};
 use crate::text::printable;
+
+/// How many times as high as what is admitted denials are drawn.
+const CUT: u64 = 4;
 
 /// Admitted and denied attempts over time, with the capacity's share of a bucket as a line where
 /// the experiment has a capacity.
 #[must_use]
 pub fn over_time(results: &Results) -> Chart {
     let timeline = Timeline::new(results, COLUMNS);
-    let level = results
-        .capacity
-        .as_ref()
-        .map(|capacity| real(capacity.units) * ratio(results.bucket_us, capacity.window_us));
+    let level = level(results);
+    let heights = Heights::new(results, level);
     let panels: Vec<_> = results.cases.iter().map(|case| panel(case, timeline, level)).collect();
     Chart {
         title: "Admitted and denied over time".into(),
         says: says(results),
         end_us: timeline.end_us,
-        scale: Scale::Count { unit: unit(results, timeline), top: top(results, level) },
-        keys: keys(results, level),
+        scale: Scale::Count { unit: unit(results, timeline), top: heights.top },
+        keys: keys(results, &heights, level),
         panels,
     }
 }
@@ -56,24 +57,49 @@ fn unit(results: &Results, timeline: Timeline) -> String {
     }
 }
 
-fn top(results: &Results, level: Option<f64>) -> u64 {
-    let buckets = results.cases.iter().flat_map(|case| &case.buckets);
-    let highest = buckets.map(|bucket| bucket.admitted.max(bucket.denied)).max().unwrap_or(0);
-    match (&results.capacity, level) {
-        // Room for the line; it may lie between two counts.
-        (Some(capacity), Some(level)) if level > real(highest) => {
-            let share = u128::from(capacity.units) * u128::from(results.bucket_us);
-            let share = share.div_ceil(u128::from(capacity.window_us.max(1)));
-            u64::try_from(share).unwrap_or(u64::MAX)
-        }
-        _ => highest,
+/// What the capacity is for one bucket, if it were spread evenly.
+fn level(results: &Results) -> Option<f64> {
+    let capacity = results.capacity.as_ref().filter(|capacity| capacity.window_us > 0)?;
+    Some(real(capacity.units) * real(results.bucket_us) / real(capacity.window_us))
+}
+
+/// The highest of what is drawn. Denials can be a thousand times as many as what is let through,
+/// which they would press flat; beyond [`CUT`] times as many they are cut, and the legend says so.
+struct Heights {
+    top: u64,
+    /// The most denied, if it is above `top`.
+    cut: Option<u64>,
+}
+
+impl Heights {
+    fn new(results: &Results, level: Option<f64>) -> Self {
+        let highest = |value: fn(&Bucket) -> u64| {
+            let buckets = results.cases.iter().flat_map(|case| &case.buckets);
+            buckets.map(value).max().unwrap_or(0)
+        };
+        let denied = highest(|bucket| bucket.denied);
+        // Room for the line, which may lie between two counts.
+        let admitted = highest(|bucket| bucket.admitted).max(level.map_or(0, ceil));
+        let room = if admitted == 0 { denied } else { admitted.saturating_mul(CUT) };
+        Self { top: denied.min(room).max(admitted), cut: (denied > room).then_some(denied) }
     }
 }
 
-fn keys(results: &Results, level: Option<f64>) -> Vec<Key> {
+/// The next whole number: a count that is only drawn.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
+fn ceil(level: f64) -> u64 {
+    level.ceil() as u64
+}
+
+fn keys(results: &Results, heights: &Heights, level: Option<f64>) -> Vec<Key> {
+    let cut = heights.cut.map(|most| format!(", up to {most}: cut at the top"));
     let mut keys = vec![
         Key { shape: Shape::Area, ink: Ink::Admitted, text: "admitted".into() },
-        Key { shape: Shape::Line, ink: Ink::Denied, text: "denied".into() },
+        Key {
+            shape: Shape::Line,
+            ink: Ink::Denied,
+            text: format!("denied{}", cut.unwrap_or_default()),
+        },
     ];
     if let (Some(capacity), Some(level)) = (&results.capacity, level) {
         let text = printable(capacity.text.as_bytes(), 24);

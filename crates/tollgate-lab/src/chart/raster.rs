@@ -108,6 +108,6 @@ fn says(results: &Results) -> String {
     if none == 0 {
         return "Every client that asked got something through, in every case.".into();
     }
-    let them = if none == 1 { "gets" } else { "get" };
-    format!("With {}, {none} of {tried} clients that ask {them} nothing through.", name(&case.name))
+    let shown = if case.raster.cut { " clients that are shown" } else { " clients" };
+    format!("With {}, {none} of {tried}{shown} got nothing through.", name(&case.name))
 }

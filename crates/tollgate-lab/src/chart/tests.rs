@@ -1,4 +1,4 @@
-use std::time::Instant;
+//! Pictures of good and of awkward results.
 
 use super::*;
 use crate::experiment::results::{Bucket, Results};
@@ -22,31 +22,48 @@ fn charts(results: &Results) -> Vec<Chart> {
 fn words(svg: &str) -> Vec<String> {
     let tree = roxmltree::Document::parse(svg).unwrap();
     let texts = tree.descendants().filter(|node| node.has_tag_name("text"));
-    texts
-        .map(|node| {
-            node.descendants()
-                .filter(|part| part.is_text())
-                .filter_map(|part| part.text())
-                .collect()
-        })
-        .collect()
+    texts.map(|text| content(&text)).collect()
+}
+
+fn content(text: &roxmltree::Node<'_, '_>) -> String {
+    let parts = text.descendants().filter(roxmltree::Node::is_text);
+    parts.filter_map(|part| part.text()).collect()
+}
+
+/// Where a line of text is: its left and right end, and its baseline.
+fn extent(text: &roxmltree::Node<'_, '_>) -> [f64; 3] {
+    let number = |name| text.attribute(name).unwrap().parse::<f64>().unwrap();
+    let wide = label::Font::plain(1).width(&content(text)) * number("font-size");
+    let x = number("x");
+    let left = match text.attribute("text-anchor") {
+        Some("end") => x - wide,
+        Some("middle") => x - wide / 2.0,
+        _ => x,
+    };
+    [left, left + wide, number("y")]
 }
 
 #[test]
-fn every_picture_is_well_formed_and_inside_its_frame() {
-    for (name, results) in edges() {
-        for chart in charts(&results) {
-            for look in LOOKS {
-                let svg = chart.svg(look);
-                let tree = roxmltree::Document::parse(&svg);
-                let tree = tree.unwrap_or_else(|error| panic!("{name}: {error}"));
-                let width: f64 = tree.root_element().attribute("width").unwrap().parse().unwrap();
-                for text in tree.descendants().filter(|node| node.has_tag_name("text")) {
-                    let x: f64 = text.attribute("x").unwrap().parse().unwrap();
-                    assert!((0.0..=width).contains(&x), "{name}: {x}");
-                }
-                assert!(!svg.contains("NaN") && !svg.contains("inf "), "{name}");
+fn every_picture_is_well_formed_and_no_text_is_cut_or_hidden() {
+    for (name, results) in edges().into_iter().chain([("fixture", results())]) {
+        for (chart, look) in charts(&results).iter().flat_map(|chart| LOOKS.map(|l| (chart, l))) {
+            let svg = chart.svg(look);
+            let tree = roxmltree::Document::parse(&svg);
+            let tree = tree.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let width = look.width.pixels();
+            let texts = tree.descendants().filter(|node| node.has_tag_name("text"));
+            let mut seen: Vec<[f64; 3]> = Vec::new();
+            for text in texts {
+                let [left, right, y] = extent(&text);
+                let fits = left >= 0.0 && right <= width && y > 0.0;
+                assert!(fits, "{name}: {left} to {right} of {width}: {text:?}");
+                let hidden = |other: &&[f64; 3]| {
+                    (other[2] - y).abs() < 9.0 && other[0] < right && left < other[1]
+                };
+                assert_eq!(seen.iter().find(hidden), None, "{name}: {left} {right} {y} {text:?}");
+                seen.push([left, right, y]);
             }
+            assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}");
         }
     }
 }
@@ -118,6 +135,25 @@ fn sentences_say_what_the_numbers_say() {
 }
 
 #[test]
+fn a_storm_of_denials_does_not_press_the_rest_flat() {
+    let mut results = results();
+    results.cases.iter_mut().for_each(|case| case.buckets[40].denied = 1_000_000);
+    let chart = over_time(&results);
+    let most = results.cases.iter().flat_map(|case| &case.buckets).map(|b| b.admitted).max();
+    let unit = chart.scale.unit().to_owned();
+    assert_eq!(chart.scale, Scale::Count { unit, top: most.unwrap() * 4 });
+    let words = words(&chart.svg(LOOKS[0]));
+    assert!(words.iter().any(|word| word == "denied, up to 1000000: cut at the top"), "{words:?}");
+}
+
+#[test]
+fn clients_that_got_nothing_are_counted() {
+    let (_, results) = edges().into_iter().find(|(name, _)| *name == "nobody served").unwrap();
+    let said = raster(&results).says().to_owned();
+    assert_eq!(said, "With uniform, 3 of 12 clients that are shown got nothing through.");
+}
+
+#[test]
 fn names_are_shown_as_they_are() {
     let (_, results) = edges().pop().unwrap();
     for chart in charts(&results) {
@@ -137,22 +173,4 @@ fn attempts_that_touch_are_one_mark() {
     let chart = raster(&results);
     let panel::Mark::Moments { runs, .. } = &chart.panels[0].marks[0] else { panic!() };
     assert_eq!(runs.len(), 1);
-}
-
-/// For people: `CHART_DIR=/some/folder cargo test -p tollgate-lab write_pictures` keeps them.
-#[test]
-fn write_pictures() {
-    let Ok(dir) = std::env::var("CHART_DIR") else { return };
-    let start = Instant::now();
-    for (case, results) in edges().into_iter().chain([("fixture", results())]) {
-        let case = case.replace([' ', ','], "_");
-        for (kind, chart) in charts(&results).into_iter().enumerate() {
-            for (name, look) in ["wide", "narrow"].into_iter().zip(LOOKS) {
-                let path = format!("{dir}/{case}-{kind}-{name}");
-                std::fs::write(format!("{path}.svg"), chart.svg(look)).unwrap();
-                std::fs::write(format!("{path}.png"), chart.png(look).unwrap()).unwrap();
-            }
-        }
-    }
-    println!("{:?}", start.elapsed());
 }

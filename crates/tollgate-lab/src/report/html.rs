@@ -5,10 +5,12 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::measure::{self, Measure};
 use super::{counts, stopped, summary};
 use crate::chart::{self, Chart, Look, Width, page_colours};
-use crate::experiment::results::{Group, Results};
+use crate::experiment::results::{CaseResult, Group, Results};
 use crate::figure::{plural, span};
 use crate::text::printable;
 
+/// What the page may load: nothing. A browser holds it to that, whatever is in it.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// The most characters of a name where it is read; the JSON has all of it.
 const NAME: usize = 120;
 
@@ -20,9 +22,11 @@ const NAME: usize = 120;
 ///
 /// # Examples
 /// ```no_run
-/// # fn results() -> tollgate_lab::experiment::results::Results { unimplemented!() }
-/// std::fs::write("report.html", tollgate_lab::report::html(&results()))?;
-/// # Ok::<(), std::io::Error>(())
+/// use tollgate_lab::experiment::results::Results;
+///
+/// fn write(results: &Results) -> std::io::Result<()> {
+///     std::fs::write("report.html", tollgate_lab::report::html(results))
+/// }
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
@@ -35,6 +39,7 @@ pub fn html(results: &Results) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { (name(&results.name)) }
                 style { (PreEscaped(style)) }
             }
@@ -103,7 +108,7 @@ fn measures(results: &Results) -> Markup {
         @if results.cases.is_empty() {
             p { "No case was finished." }
         } @else {
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="measures" tabindex="0" {
                 table id="measures" {
                     thead { tr {
                         th scope="col" { "measure" }
@@ -126,13 +131,19 @@ fn row(results: &Results, measure: &Measure) -> Markup {
             th scope="row" title=(measure.means) { (measure.title) }
             @for case in &results.cases {
                 @let value = (measure.value)(case);
-                @let case = printable(case.name.as_bytes(), usize::MAX);
-                td data-case=(case) data-measure=(measure.id) data-value=(value.exact()) {
-                    (value.shown())
-                }
+                @let name = printable(case.name.as_bytes(), usize::MAX);
+                @let over = measure.id == "peak" && is_over(results, case);
+                td.broken[over] data-case=(name) data-measure=(measure.id)
+                    data-value=(value.exact()) { (value.shown()) }
             }
         }
     }
+}
+
+/// Whether more got through than the resource stands.
+fn is_over(results: &Results, case: &CaseResult) -> bool {
+    let units = results.capacity.as_ref().map(|capacity| capacity.units);
+    units.zip(case.peak).is_some_and(|(units, peak)| peak > units)
 }
 
 fn limits(results: &Results) -> Markup {
@@ -144,7 +155,7 @@ fn limits(results: &Results) -> Markup {
     html! {
         @if !limits.is_empty() {
             h2 { "Limits, and whether they held" }
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="limits" tabindex="0" {
                 table id="limits" {
                     thead { tr {
                         th scope="col" { "case" }
@@ -157,7 +168,7 @@ fn limits(results: &Results) -> Markup {
                     tbody { @for (case, limit) in limits { tr {
                         th scope="row" { (tag(&case.name)) }
                         td class="words" { (tag(&limit.limit)) }
-                        td class="words" { (counts(limit)) }
+                        td class="words" { (tag(&counts(limit))) }
                         td { (limit.peak) }
                         td { (limit.promise) }
                         @if limit.holds { td { "yes" } } @else { td class="broken" { "no" } }
@@ -173,7 +184,7 @@ fn groups(results: &Results) -> Markup {
     html! {
         @if results.groups.len() > 1 && !results.cases.is_empty() {
             h2 { "Groups of clients" }
-            div class="table" tabindex="0" {
+            div class="table" role="region" aria-label="groups" tabindex="0" {
                 table id="groups" {
                     thead { tr {
                         th scope="col" { "case" }

@@ -62,7 +62,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-const ALL: [Measure; 12] = [
+static ALL: [Measure; 12] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -141,7 +141,7 @@ const ALL: [Measure; 12] = [
 pub(super) fn of(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
-    const { &ALL }.iter().filter(has_some).collect()
+    ALL.iter().filter(has_some).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! An experiment's results for people: a page to open and to pass on, and text for a terminal.
 
+mod bars;
 mod html;
 mod measure;
 mod text;

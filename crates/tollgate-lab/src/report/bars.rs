@@ -1,0 +1,99 @@
+//! A chart of blocks for each case, all on one scale.
+
+use std::fmt::Write as _;
+
+use super::text::paragraph;
+use crate::chart::Timeline;
+use crate::experiment::results::{Bucket, Results};
+use crate::figure::span;
+use crate::text::printable;
+
+/// Lines of a chart.
+const LINES: u32 = 4;
+/// A block from empty to full, in eighths.
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// How full the window of the capacity was or, without a capacity, what was admitted.
+pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
+    if results.cases.is_empty() {
+        return;
+    }
+    let level = results.capacity.as_ref().map(|capacity| capacity.units);
+    let value = |bucket: &Bucket| if level.is_some() { bucket.occupancy } else { bucket.admitted };
+    let buckets = results.cases.iter().flat_map(|case| &case.buckets);
+    let scale = Scale::new(buckets.map(value).max().unwrap_or(0), level);
+    let labels: Vec<_> = (0..LINES).rev().map(|line| scale.label(line)).collect();
+    let side = labels.iter().map(String::len).max().unwrap_or(0);
+    let timeline = Timeline::new(results, width.saturating_sub(side + 3));
+
+    let what = match &results.capacity {
+        Some(capacity) => format!("Admitted in the last {}", span(capacity.window_us)),
+        None => format!("Admitted per {}", span(results.bucket_us)),
+    };
+    let mark = level.map_or_else(String::new, |level| format!("; ┄ is the capacity, {level}"));
+    let column = span(timeline.column_us);
+    out.push('\n');
+    paragraph(out, width, "", &format!("{what}: a column is the most of {column}{mark}"));
+    for case in &results.cases {
+        let columns = timeline.highest(&case.buckets, value);
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "\n{}", printable(case.name.as_bytes(), width.saturating_sub(3)));
+        for (line, label) in (0..LINES).rev().zip(&labels) {
+            let blocks = scale.blocks(&columns, line);
+            let _ = writeln!(out, "{label:>side$} │{}", blocks.trim_end());
+        }
+        let end = span(timeline.end_us);
+        let drawn = columns.len().saturating_sub(1);
+        let _ = writeln!(out, "{:>side$} └0{end:─>drawn$}", "");
+    }
+}
+
+/// What the height of a chart stands for.
+struct Scale {
+    top: u64,
+    /// The line at whose upper edge the capacity is, and the capacity.
+    level: Option<(u32, u64)>,
+}
+
+impl Scale {
+    /// Up to at least `highest`, and so that the level is where a line ends, if it can be: then
+    /// what is drawn above that line is above the level.
+    fn new(highest: u64, level: Option<u64>) -> Self {
+        let highest = highest.max(level.unwrap_or(0)).max(1);
+        let Some(level) = level else { return Self { top: highest, level: None } };
+        let height = u128::from(level) * u128::from(LINES);
+        let lines = height / u128::from(highest);
+        let top = height.checked_div(lines).and_then(|top| u64::try_from(top).ok());
+        let mut scale = Self { top: top.unwrap_or(highest).max(highest), level: None };
+        let line = scale.eighths(level).div_ceil(8).saturating_sub(1);
+        scale.level = Some((line, level));
+        scale
+    }
+
+    /// A value in eighths of a line; more than 0 is at least 1.
+    fn eighths(&self, value: u64) -> u32 {
+        let height = u128::from(value.min(self.top)) * u128::from(8 * LINES);
+        u32::try_from(height.div_ceil(u128::from(self.top))).unwrap_or(8 * LINES)
+    }
+
+    fn label(&self, line: u32) -> String {
+        match self.level {
+            Some((at, level)) if at == line => level.to_string(),
+            _ if line + 1 == LINES => self.top.to_string(),
+            _ => String::new(),
+        }
+    }
+
+    /// One line of a chart; the level is marked where there is no block.
+    fn blocks(&self, columns: &[u64], line: u32) -> String {
+        let empty = if self.level.is_some_and(|(at, _)| at == line) { '┄' } else { ' ' };
+        let block = |value: &u64| match self.eighths(*value).saturating_sub(8 * line) {
+            0 => empty,
+            eighths => {
+                let full = usize::try_from(eighths.min(8)).unwrap_or(8);
+                BLOCKS.get(full).copied().unwrap_or('█')
+            }
+        };
+        columns.iter().map(block).collect()
+    }
+}
