@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{Span, SpanRelativeTo};
 use serde::Deserialize;
 use tollgate::{LimitSet, Strategy};
 use toml::Spanned;
@@ -13,6 +13,8 @@ use super::{Arrivals, Capacity, Case, Experiment, Rate, Retry, START_US, Workloa
 use crate::decide::{Part, Per};
 use crate::parse::By;
 use crate::read::Reading;
+
+const DAYS_ARE_24_HOURS: SpanRelativeTo<'static> = SpanRelativeTo::days_are_24_hours();
 
 /// The most buckets of a series over time.
 const MAX_BUCKETS: u64 = 100_000;
@@ -478,12 +480,13 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
 
 /// A duration in microseconds: `10s`, `1h 30m`, `500ms`.
 fn duration(text: &str) -> Checked<u64> {
-    let read: Result<SignedDuration, _> = text.parse();
+    // A day has 24 hours here; a month has no length.
+    let read = text.parse::<Span>().and_then(|span| span.to_duration(DAYS_ARE_24_HOURS));
     let micros = read.ok().and_then(|duration| u64::try_from(duration.as_micros()).ok());
     // A hundred years: everything beyond is a mistake.
     micros
         .filter(|micros| *micros <= 100 * 365 * 86_400_000_000)
-        .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms or 1h 30m"))
+        .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms, 1h 30m or 7d"))
 }
 
 fn optional(text: Option<&str>, key: &str) -> Checked<Option<u64>> {
