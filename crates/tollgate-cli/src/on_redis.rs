@@ -228,3 +228,20 @@ impl<F: Future<Output = Result<Verdict, Error>>> Answer<F> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_memory_or_a_redis() {
+        assert!(redis("memory://", "a run").unwrap().is_none());
+        assert!(redis("unix:///x", "a run").unwrap().is_some());
+        let deadline = |url| format!("{:?}", redis(url, "a run").unwrap().unwrap());
+        assert!(deadline("redis://x").contains("deadline: 10s"));
+        for url in ["sqlite:///x.db", "memory://x", "http://x:secret@y", "x.db", ""] {
+            let error = redis(url, "a run").unwrap_err().to_string();
+            assert!(error.contains("leave `--store` out") && !error.contains("secret"), "{error}");
+        }
+    }
+}

@@ -271,16 +271,4 @@ mod tests {
             assert_eq!(share(part, whole), text);
         }
     }
-
-    #[test]
-    fn a_replay_counts_in_memory_or_on_redis() {
-        assert!(redis("memory://").unwrap().is_none());
-        assert!(redis("unix:///x").unwrap().is_some());
-        let deadline = |url| format!("{:?}", redis(url).unwrap().unwrap());
-        assert!(deadline("redis://x").contains("deadline: 10s"));
-        for url in ["sqlite:///x.db", "memory://x", "http://x:secret@y", "x.db", ""] {
-            let error = redis(url).unwrap_err().to_string();
-            assert!(error.contains("leave `--store` out") && !error.contains("secret"), "{error}");
-        }
-    }
 }
