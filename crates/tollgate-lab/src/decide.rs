@@ -1,5 +1,5 @@
-//! What decides the events of a replay and the attempts of an experiment: a store under a clock that
-//! is set to the time of each.
+//! What decides the events of a replay and the attempts of an experiment: a store under a clock
+//! that is set to the time of each.
 
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
 

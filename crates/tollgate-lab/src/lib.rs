@@ -1,5 +1,5 @@
-//! What a rate limit would do: to real traffic, by replay of access logs, and to traffic that is made
-//! up, by experiments.
+//! What a rate limit would do: to real traffic, by replay of access logs, and to traffic that is
+//! made up, by experiments.
 //!
 //! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
 //! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is

@@ -34,7 +34,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),
     // The tables in the documents come from the registry.
-    ("xtask", &["tollgate"]),
+    ("xtask", &["tollgate", "tollgate-lab"]),
 ];
 
 /// Only tests may use it, and the command line not even there.
@@ -170,7 +170,8 @@ mod tests {
             ("tollgate-cli", "tollgate-proof", false),
             ("tollgate-cli", "tollgate-proof", true),
             ("tollgate-proof", "tollgate-cli", true),
-            ("xtask", "tollgate-lab", false),
+            ("xtask", "tollgate-lab", true),
+            ("xtask", "tollgate-policy", false),
         ] {
             let found = check(&workspace(user, name, dev), &[]);
             assert_eq!(found.len(), 1, "{user} -> {name}");

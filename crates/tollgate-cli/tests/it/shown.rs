@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::Place;
 
-const COMMANDS: [&[&str]; 12] = [
+const COMMANDS: [&[&str]; 17] = [
     &["check"],
     &["peek"],
     &["run"],
@@ -13,6 +13,11 @@ const COMMANDS: [&[&str]; 12] = [
     &["inspect"],
     &["explain"],
     &["replay"],
+    &["lab"],
+    &["lab", "run"],
+    &["lab", "zoo"],
+    &["lab", "sides"],
+    &["lab", "race"],
     &["doctor"],
     &["bench", "memory"],
     &["bench", "sqlite"],

@@ -127,8 +127,8 @@ pub(super) struct Measures {
 }
 
 impl Measures {
-    /// Measures of a case whose clients have numbers below `clients`; those of `rows` are drawn, and
-    /// are in order.
+    /// Measures of a case whose clients have numbers below `clients`; those of `rows` are drawn,
+    /// and are in order.
     pub(super) fn new(
         experiment: &Experiment,
         case: &Case,
@@ -402,7 +402,7 @@ mod tests {
     fn use_is_of_windows_in_which_enough_was_asked_for() {
         let mut used =
             Use { units: 2, window_us: 10, window: 0, asked: 0, admitted: 0, used: 0, windows: 0 };
-        // A window with one admitted of two, one with nothing much, one with more than the capacity.
+        // One admitted of two in a window, nothing much in one, and more than the capacity in one.
         for (at, is_admitted) in
             [(0, true), (9, false), (10, true), (20, true), (21, true), (22, true)]
         {

@@ -54,8 +54,8 @@ pub struct Took {
 /// each request that waits to be tried again, and the store's own. Not the number of attempts.
 ///
 /// # Errors
-/// A log that cannot be read again, or a decider's. [`Error::Stopped`] of a decider is none: what was
-/// measured so far are the results, which are then not complete.
+/// A log that cannot be read again, or a decider's. [`Error::Stopped`] of a decider is none: what
+/// was measured so far are the results, which are then not complete.
 pub fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,

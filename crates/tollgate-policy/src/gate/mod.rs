@@ -18,6 +18,7 @@ use tollgate::{
 mod answer;
 mod apart;
 mod observe;
+mod replace;
 mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
@@ -185,39 +186,6 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         self.0.live.load().stamp
-    }
-
-    /// Takes other policies from the next request on. Requests that are being answered keep those
-    /// they began with. Counts stay where the name of the policy, the subject and the identities
-    /// of the limits do.
-    pub fn replace(&self, policies: Policies) -> Revision {
-        let mut newest = self.0.newest.lock();
-        self.take(policies, &mut newest)
-    }
-
-    /// Takes them, under the lock of the number.
-    fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
-        *newest += 1;
-        let stamp = self.stamp().with(&policies);
-        let live = Live::new(policies, *newest, stamp, &self.0.registry);
-        let revision = live.revision.clone();
-        self.0.live.store(Arc::new(live));
-        revision
-    }
-
-    /// Reads policies again, and takes them unless they are what counts already: then the revision
-    /// stays. Nobody else replaces them meanwhile, so that of two who read the one that read last
-    /// is not undone by the one that was slow.
-    ///
-    /// # Errors
-    /// What `read` says; the policies that were there count on.
-    pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {
-        let mut newest = self.0.newest.lock();
-        let policies = read()?;
-        if policies.hash() == self.policies().hash() {
-            return Ok(Reread::Unchanged(self.revision()));
-        }
-        Ok(Reread::Taken(self.take(policies, &mut newest)))
     }
 
     /// The counters of every policy that there was, by name.

@@ -1,0 +1,43 @@
+//! Policies take the place of others while they are asked.
+
+use std::sync::Arc;
+
+use tollgate::Store;
+
+use super::{Gate, Live, Reread, Revision};
+use crate::policies::Policies;
+
+impl<S: Store> Gate<S> {
+    /// Takes other policies from the next request on. Requests that are being answered keep those
+    /// they began with. Counts stay where the name of the policy, the subject and the identities
+    /// of the limits do.
+    pub fn replace(&self, policies: Policies) -> Revision {
+        let mut newest = self.0.newest.lock();
+        self.take(policies, &mut newest)
+    }
+
+    /// Takes them, under the lock of the number.
+    fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
+        *newest += 1;
+        let stamp = self.stamp().with(&policies);
+        let live = Live::new(policies, *newest, stamp, &self.0.registry);
+        let revision = live.revision.clone();
+        self.0.live.store(Arc::new(live));
+        revision
+    }
+
+    /// Reads policies again, and takes them unless they are what counts already: then the revision
+    /// stays. Nobody else replaces them meanwhile, so that of two who read the one that read last
+    /// is not undone by the one that was slow.
+    ///
+    /// # Errors
+    /// What `read` says; the policies that were there count on.
+    pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {
+        let mut newest = self.0.newest.lock();
+        let policies = read()?;
+        if policies.hash() == self.policies().hash() {
+            return Ok(Reread::Unchanged(self.revision()));
+        }
+        Ok(Reread::Taken(self.take(policies, &mut newest)))
+    }
+}
