@@ -24,8 +24,8 @@ const REDIS: Service = Service { name: "redis-server", port: 6379 };
 
 /// Other programs: the languages in which examples are run, what sends them many requests, the
 /// proxies that have an example, and a browser for reports; with the package that has each, and its
-/// service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx 2 MB, HAProxy 5 MB,
-/// Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB to fetch).
+/// service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx
+/// 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB to fetch).
 const PROGRAMS: [(&str, &str, Option<Service>); 7] = [
     ("python3", "python3", None),
     ("node", "nodejs", None),
