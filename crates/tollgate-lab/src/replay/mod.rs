@@ -59,8 +59,8 @@ pub struct Progress {
 
 /// Runs every case of `plan` over all events of `traffic` in memory, one case after the other, each
 /// event with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart.
-/// Stamps after [`tollgate::Time::MAX`] (in 2184) are decided as if they were that time, as by every
-/// store.
+/// Stamps after [`tollgate::Time::MAX`] (in 2184) are decided as if they were that time, as by
+/// every store.
 ///
 /// `progress` is called every few thousand events and at the end of each case.
 ///
