@@ -9,6 +9,7 @@ mod denials;
 pub mod json;
 mod listen;
 mod metrics;
+mod recorder;
 mod reload;
 mod server;
 pub mod snapshot;

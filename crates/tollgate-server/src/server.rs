@@ -19,6 +19,7 @@ use crate::api::{
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
+use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::store::AnyStore;
 use crate::tls::{Tls, TlsError};
@@ -187,6 +188,7 @@ impl Server {
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
+        let recorder = Recorder::new(options.metrics.clone());
         let reader = Reader { gate, path: options.config, metrics: options.metrics };
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
@@ -204,6 +206,7 @@ impl Server {
 
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
+        tasks.spawn(recorder.clone().follow());
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
@@ -225,6 +228,7 @@ impl Server {
                         api: Arc::clone(&api),
                         token: options.admin_token,
                         reader: reader.clone(),
+                        recorder: recorder.clone(),
                     }),
                     registry: Arc::clone(admin_registry),
                     // A token does not go over a network in the clear, where that can be helped.

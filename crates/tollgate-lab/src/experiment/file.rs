@@ -22,6 +22,12 @@ const MAX_BUCKETS: u64 = 100_000;
 /// The most clients of a workload.
 const MAX_CLIENTS: u32 = 10_000_000;
 
+/// The most requests of one burst, one loop, or one client of a gang.
+const MAX_REQUESTS: u64 = 1_000_000_000;
+
+/// The most requests of a gang, which are made at once to be put in order.
+const MAX_GANG: u64 = 10_000_000;
+
 /// How often a request is tried again, where a file does not say it.
 const TIMES: u32 = 10;
 
@@ -312,8 +318,10 @@ impl Reader<'_> {
             other => Ok(other),
         };
         let every_us = positive(time_of(&raw.every, "every")?, "every")?;
-        if raw.size == Some(0) || raw.each == Some(0) {
-            return Err("`size` and `each` are at least 1".to_owned());
+        for (key, number) in [("size", raw.size), ("each", raw.each), ("count", raw.count)] {
+            if number.is_some_and(|number| number == 0 || number > MAX_REQUESTS) {
+                return Err(format!("`{key}` is 1 to {MAX_REQUESTS}"));
+            }
         }
         let mut clients = raw.clients.unwrap_or(1);
         let arrivals = match *kind {
@@ -350,6 +358,11 @@ impl Reader<'_> {
         };
         if clients == 0 || clients > MAX_CLIENTS && !matches!(arrivals, Arrivals::Log(_)) {
             return Err(format!("`clients` is 1 to {MAX_CLIENTS}"));
+        }
+        if matches!(arrivals, Arrivals::Gang { each, .. } if u64::from(clients) * each > MAX_GANG) {
+            return Err(format!(
+                "a gang makes at most {MAX_GANG} requests: `clients` times `each`"
+            ));
         }
         if let Some(zipf) = raw.zipf.filter(|zipf| !(0.0..=10.0).contains(zipf)) {
             return Err(format!("`zipf` is an exponent from 0 to 10, not {zipf}"));

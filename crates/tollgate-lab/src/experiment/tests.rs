@@ -349,6 +349,20 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         (works.replace("rate", "from = \"2m\"\nrate"), "`until` is not after `from`"),
         (works.replace("rate", "zipf = -1.0\nrate"), "`zipf` is an exponent"),
         (works.replace("rate", "clients = 0\nrate"), "`clients` is 1 to"),
+        (
+            works.replace(
+                "arrivals = \"steady\"\nrate = \"1/s\"",
+                "arrivals = \"edge\"\nwindow = \"1s\"\nsize = 9000000000000000000",
+            ),
+            "`size` is 1 to 1000000000",
+        ),
+        (
+            works.replace(
+                "arrivals = \"steady\"\nrate = \"1/s\"",
+                "arrivals = \"gang\"\nclients = 5000\neach = 5000",
+            ),
+            "a gang makes at most",
+        ),
         (format!("bucket = \"1us\"\n{works}"), "more than 100000 buckets"),
         (format!("capacity = \"many\"\n{works}"), "x:1: `capacity` is so many in so long"),
         (

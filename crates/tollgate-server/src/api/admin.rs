@@ -15,10 +15,12 @@ use tollgate::{LimitSet, Subject};
 
 use super::check::{ask, json, of_ask};
 use super::problem::Problem;
+use super::query::Query;
 use super::question::{Limits, Text, read_one, said};
 use super::{Api, Reply, body_of, not_found};
 use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
+use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -31,6 +33,7 @@ pub(crate) struct Admin {
     pub(crate) api: Arc<Api>,
     pub(crate) token: Option<String>,
     pub(crate) reader: Reader,
+    pub(crate) recorder: Recorder,
 }
 
 /// Whose count.
@@ -132,6 +135,10 @@ impl Admin {
         let Some(act) = act else {
             return match &*path {
                 "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
+                "/v1/admin/series" if request.method() == Method::GET => {
+                    self.series(Query::of(request.uri()))
+                }
+                "/v1/admin/series" => Ok(Problem::method("GET")),
                 _ => Err(not_found(&path)),
             };
         };
@@ -209,6 +216,17 @@ impl Admin {
         }
     }
 
+    /// What got through in the last so long.
+    fn series(&self, query: Query<'_>) -> Result<Reply, Problem> {
+        let query = query.only(&["last"])?;
+        let text = query.get("last").unwrap_or("10m");
+        let last_s = seconds(text).ok_or_else(|| {
+            let detail = format!("`{text}` is no time to look back: as 10m, 24h or 30d");
+            Problem::bad(detail).at("last")
+        })?;
+        Ok(json(&self.recorder.last(last_s, since_epoch().as_secs())))
+    }
+
     fn reload(&self) -> Result<Reply, Problem> {
         match self.reader.read() {
             Ok(read) => Ok(json(&serde_json::json!({ "revision": read.revision().to_string() }))),
@@ -219,4 +237,17 @@ impl Admin {
             Err(broken) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, broken.to_string())),
         }
     }
+}
+
+/// So many whole seconds: `90s`, `10m`, `24h`, `30d`.
+fn seconds(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let unit = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|seconds| *seconds > 0)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tollgate::{ParseError, Subject};
-use tollgate_policy::{Authority, Event, Gate, Observer, Policies};
+use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Policies};
 
 use crate::denials::Denials;
 use crate::store::AnyStore;
@@ -95,6 +95,14 @@ impl Metrics {
     /// A subject as the log writes it; none where it writes none.
     pub(crate) fn written(&self, subject: &Subject) -> Option<String> {
         self.0.denials.as_ref().map(|denials| denials.written(subject.as_str()))
+    }
+
+    /// Tells of each limit that has counters: its policy, its identity, the counters.
+    pub(crate) fn each_limit<E>(
+        &self,
+        tell: impl FnMut(&str, &str, &Counters) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.0.limits.each(tell)
     }
 
     pub(crate) fn traces(&self) -> Option<&Traces> {

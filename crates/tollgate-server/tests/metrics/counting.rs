@@ -224,6 +224,43 @@ async fn every_outcome_is_counted_as_it_was_asked_for() {
 }
 
 #[tokio::test]
+async fn what_got_through_is_recorded_over_time_as_it_is_counted() {
+    let service = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
+    ask_everything(&service).await;
+    let page = service.page().await;
+    let counted =
+        |outcome: &str| page.sum("tollgate_limit_decisions_total", &[("outcome", outcome)]);
+    // Once a second the counters are read.
+    let start = std::time::Instant::now();
+    loop {
+        let reply = service.admin("GET", "/v1/admin/series?last=1m").await;
+        for subject in SUBJECTS {
+            assert!(!reply.body.contains(subject), "{subject}: {}", reply.body);
+        }
+        let recorded: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
+        assert_eq!((&recorded["step_s"], &recorded["buckets"]), (&1.into(), &60.into()));
+        let all = recorded["series"].as_array().unwrap();
+        let sum = |outcome: &str| -> u64 {
+            let of = all.iter().filter(|one| one["outcome"] == outcome);
+            let counts = of.flat_map(|one| one["counts"].as_array().unwrap());
+            counts.map(|count| count.as_u64().unwrap()).sum()
+        };
+        let is_same = |outcome: &str| counted(outcome) == Some(sum(outcome) as f64);
+        if ["allowed", "denied", "never"].into_iter().all(is_same) {
+            assert!(sum("denied") >= 3, "{recorded}");
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{recorded}");
+    }
+    assert!(service.admin("GET", "/v1/admin/series?last=30d").await.body.contains("3600"));
+    for (query, says) in [("last=soon", "no time to look back"), ("first=1m", "means nothing")] {
+        let reply = service.admin("GET", &format!("/v1/admin/series?{query}")).await;
+        assert!(reply.status == 400 && reply.body.contains(says), "{}", reply.body);
+    }
+    assert_eq!(service.admin("POST", "/v1/admin/series").await.status, 405);
+}
+
+#[tokio::test]
 async fn a_store_that_fails_is_seen() {
     let mut redis = redis_or_skip!();
     let store = RedisStore::connect(&redis.url()).await.unwrap();
