@@ -84,7 +84,7 @@ impl OnRedis {
         self.runtime.block_on(store.clear_run()).map_err(|error| {
             let prefix = store.keys().prefix();
             let what = format!(
-                "the keys of this replay could not be removed: those that begin with `{prefix}:` \
+                "the keys of this run could not be removed: those that begin with `{prefix}:` \
                  go by themselves within an hour"
             );
             StoreError::transient(what).because(error)
@@ -97,8 +97,9 @@ impl Decider for OnRedis {
         self.memory.begin(parts, keeps)?;
         let Some(first) = parts.first() else { return Ok(()) };
         let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
-        let (store, clock) = match self.current.take_if(|_| keeps) {
-            Some(Current { limiter, clock, .. }) => (limiter.store().clone(), clock),
+        // It stays what is to be cleared, whatever fails on the way.
+        let (store, clock) = match self.current.as_ref().filter(|_| keeps) {
+            Some(Current { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
             None => {
                 self.clear()?;
                 self.cases += 1;
@@ -195,7 +196,7 @@ impl Current {
         if self.limiter.store().loads() != self.loads {
             // Those that were on their way came after others that were sent later.
             return Err(StoreError::transient(
-                "Redis has forgotten the script during the replay (SCRIPT FLUSH, or a restart), \
+                "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), \
                  so the order of events is not sure: start it again",
             )
             .into());

@@ -96,7 +96,7 @@ pub enum Error {
     )]
     NothingToSpread,
     /// The engine gave no decision for an event of a replay.
-    #[error("an event of the replay got no decision: {0}")]
+    #[error("an event got no decision: {0}")]
     Decide(#[from] tollgate::Error),
     /// The store of a replay cannot be used.
     #[error(transparent)]

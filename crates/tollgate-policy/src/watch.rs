@@ -329,14 +329,19 @@ impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
             return;
         }
         let first = self.last.is_none();
-        let mut taken = None;
+        let (mut taken, mut is_stale) = (None, false);
         let reread = self.gate.reread(|| {
+            // Whoever read it meanwhile has read what is newer: this comes back to it.
+            is_stale = text_of(path) != text;
             let text = text.as_ref().map_err(Problems::clone)?;
             let format = format_of(path)?;
             let policies = Policies::parse_named(&path.display().to_string(), text, format)?;
             taken = Some(policies.clone());
-            Ok(policies)
+            Ok(if is_stale { self.gate.policies().clone() } else { policies })
         });
+        if is_stale {
+            return;
+        }
         self.last = Some(text);
         let reload = match (reread, taken) {
             (Ok(Reread::Taken(revision)), Some(policies)) => {

@@ -170,7 +170,6 @@ mod tests {
             ("tollgate-cli", "tollgate-proof", false),
             ("tollgate-cli", "tollgate-proof", true),
             ("tollgate-proof", "tollgate-cli", true),
-            ("xtask", "tollgate-lab", true),
             ("xtask", "tollgate-policy", false),
         ] {
             let found = check(&workspace(user, name, dev), &[]);

@@ -87,9 +87,9 @@ pub(crate) struct LabRace {
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) clients: u64,
 
-    /// What is drawn by chance comes from here
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) seed: u64,
+    /// What is drawn by chance in a simulated race comes from here [default: 1]
+    #[arg(long, value_name = "N", conflicts_with = "store")]
+    pub(crate) seed: Option<u64>,
 
     /// A Redis to race on: real clients in real time
     #[arg(long, value_name = "URL")]

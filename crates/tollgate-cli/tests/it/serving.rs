@@ -199,6 +199,7 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--idle-timeout", "1parsec"], "1parsec"),
         (&["--max-connections", "0"], "1..=1000000"),
         (&["--log", "xml"], "xml"),
+        (&["--otlp", "http://user:secret@127.0.0.1:4318"], "OTEL_EXPORTER_OTLP_HEADERS"),
         (&["--otlp", "127.0.0.1:4318"], "http://127.0.0.1:4318"),
         (&["--otlp", "grpc://127.0.0.1:4317"], "neither http nor https"),
         (&["--otlp", "http://a/v1/traces"], "leave /v1/traces out"),

@@ -190,11 +190,11 @@ impl<'w> Source<'w> {
             }
             Arrivals::Edge { window_us, size } => {
                 let (edge, place) = (n / (2 * size.max(&1)), n % (2 * size.max(&1)));
-                let begin = self.start_us.saturating_add(from);
-                let first = (begin / window_us + 1).saturating_mul(*window_us);
-                let at = first.saturating_add(edge.saturating_mul(*window_us)) - self.start_us;
                 // Before the edge one after the other, after it all at once.
                 let before = BEFORE_EDGE_US.min(window_us / 2).max(1);
+                let begin = self.start_us.saturating_add(from).saturating_add(before);
+                let first = begin.div_ceil(*window_us).saturating_mul(*window_us);
+                let at = first.saturating_add(edge.saturating_mul(*window_us)) - self.start_us;
                 if place < *size { at - before + before * place / size } else { at }
             }
             Arrivals::Diurnal { rate, day_us } => self.of_day(*rate, *day_us),

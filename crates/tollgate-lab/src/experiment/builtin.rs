@@ -24,8 +24,9 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
     let log: LimitSet = format!("{allowed}/10s via sliding_log").parse()?;
     let gate: LimitSet = "1/10s via uniform".parse()?;
     let clients = u32::try_from(allowed.saturating_mul(2)).unwrap_or(u32::MAX).max(1);
-    // A script takes up to half as long again; a second lies between two tests.
-    let each_us = loops.saturating_mul(CALL_US).saturating_add(SECOND_US);
+    // The mean, and far more than chance adds to it: no test begins before the last has ended.
+    let chance_us = CALL_US.saturating_mul(2).saturating_mul(loops.isqrt());
+    let each_us = loops.saturating_mul(CALL_US).saturating_add(chance_us) + SECOND_US / 2;
     let tests = [
         ("1 sliding log", Per::Resource, &log),
         ("2 uniform per caller", Per::Client, &gate),
@@ -39,7 +40,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
             clients: clients.min(u32::try_from(loops.max(1)).unwrap_or(u32::MAX)),
             arrivals: Arrivals::Loop { count: loops, every_us: CALL_US },
             from_us,
-            until_us: from_us.saturating_add(each_us.saturating_mul(2)),
+            until_us: from_us.saturating_add(each_us),
             retry: Retry::Never,
             zipf: None,
         }
@@ -59,6 +60,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
         capacity: capacity(&format!("{allowed}/10s")).ok(),
         workloads: workloads.collect(),
         cases: cases.collect(),
+        notes: Vec::new(),
         keeps_counts: true,
     })
 }
@@ -100,6 +102,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
             zipf: None,
         }],
         cases: cases.collect::<Result<_, ParseError>>()?,
+        notes: Vec::new(),
         keeps_counts: false,
     })
 }

@@ -22,6 +22,9 @@ const MAX_BUCKETS: u64 = 100_000;
 /// The most clients of a workload.
 const MAX_CLIENTS: u32 = 10_000_000;
 
+/// The most different clients of an experiment: each takes 12 bytes and more.
+const MAX_ALL_CLIENTS: u64 = 50_000_000;
+
 /// The most requests of one burst, one loop, or one client of a gang.
 const MAX_REQUESTS: u64 = 1_000_000_000;
 
@@ -216,9 +219,11 @@ impl Reader<'_> {
         }
         let spanned = |text: &Option<Spanned<String>>| match text {
             None => Ok(None),
-            Some(text) => {
-                duration(text.get_ref()).map(Some).map_err(|what| self.at(text.span(), what))
-            }
+            Some(text) => match duration(text.get_ref()) {
+                Ok(0) => Err(self.at(text.span(), "this is no time at all: 1us at least")),
+                Ok(us) => Ok(Some(us)),
+                Err(what) => Err(self.at(text.span(), what)),
+            },
         };
         let duration_us = spanned(&raw.duration)?;
         let mut workloads = Vec::with_capacity(raw.workload.len());
@@ -232,7 +237,10 @@ impl Reader<'_> {
         }
         // A log tells when it begins, and how long it is.
         let spans = workloads.iter().filter_map(|workload| match &workload.arrivals {
-            Arrivals::Log(traffic) => traffic.summary.first_last_us,
+            Arrivals::Log(traffic) => {
+                let (first, last) = traffic.summary.first_last_us?;
+                Some((first, last.saturating_add(workload.from_us)))
+            }
             _ => None,
         });
         let (start_us, last_us) = spans
@@ -243,9 +251,22 @@ impl Reader<'_> {
             None if last_us > start_us => last_us - start_us + 1,
             None => return Err(self.whole("`duration` is missing, as duration = \"60s\"")),
         };
-        for workload in &mut workloads {
+        for (workload, table) in workloads.iter_mut().zip(&raw.workload) {
             workload.until_us = workload.until_us.min(duration_us);
+            if workload.from_us >= workload.until_us {
+                let what = format!("{}: `from` is not before the end", workload.name);
+                return Err(self.at(table.span(), what));
+            }
         }
+        let clients = workloads.iter().map(Workload::all_clients).fold(0, u64::saturating_add);
+        if clients > MAX_ALL_CLIENTS {
+            let what = format!(
+                "there are {clients} different clients in all, and at most {MAX_ALL_CLIENTS}: a \
+                 gang with new = true brings others each time"
+            );
+            return Err(self.whole(what));
+        }
+        let mut notes: Vec<String> = workloads.iter().filter_map(unread).collect();
         let bucket_us = spanned(&raw.bucket)?.unwrap_or_else(|| bucket_of(duration_us));
         if duration_us / bucket_us > MAX_BUCKETS {
             let what = format!("these are more than {MAX_BUCKETS} buckets: make them longer");
@@ -260,7 +281,9 @@ impl Reader<'_> {
         };
         let mut cases = Vec::new();
         for table in &raw.case {
-            let of = cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
+            let (of, more) =
+                cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
+            notes.extend(more);
             cases.extend(of.into_iter().map(|(name, parts)| Case {
                 name,
                 parts,
@@ -278,6 +301,7 @@ impl Reader<'_> {
             capacity,
             workloads,
             cases,
+            notes,
             keeps_counts: false,
         })
     }
@@ -323,6 +347,10 @@ impl Reader<'_> {
                 return Err(format!("`{key}` is 1 to {MAX_REQUESTS}"));
             }
         }
+        let within_us = time_of(&raw.within, "within")?.unwrap_or(0);
+        if every_us.is_some_and(|every_us| within_us > every_us) {
+            return Err("`within` is longer than `every`: gangs do not overlap".to_owned());
+        }
         let mut clients = raw.clients.unwrap_or(1);
         let arrivals = match *kind {
             "steady" => Arrivals::Steady(rate_of()?),
@@ -343,7 +371,7 @@ impl Reader<'_> {
             }
             "gang" => Arrivals::Gang {
                 each: raw.each.unwrap_or(1),
-                within_us: time_of(&raw.within, "within")?.unwrap_or(0),
+                within_us,
                 every_us,
                 is_new: raw.new.unwrap_or(false),
             },
@@ -426,8 +454,23 @@ fn retry(raw: &RawWorkload) -> Checked<Retry> {
     }
 }
 
-/// The cases of one table, each with its name.
-fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
+/// A note on the lines of a log that are not part of the traffic.
+fn unread(workload: &Workload) -> Option<String> {
+    let Arrivals::Log(traffic) = &workload.arrivals else { return None };
+    let (unparsed, lines) = (traffic.summary.unparsed, traffic.summary.lines);
+    (unparsed > 0).then(|| {
+        format!(
+            "{}: {unparsed} of {lines} lines could not be read, and are left out.",
+            workload.name
+        )
+    })
+}
+
+/// A case's name, with what it is made of.
+type Named = (String, Vec<Part>);
+
+/// The cases of one table, and notes on what it asks for and cannot have.
+fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
     let mut texts: Vec<(Per, Vec<&str>)> = Vec::new();
     for part in &raw.limits {
         let named = |per: &&Per| per.name() == part.per;
@@ -435,7 +478,8 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
             .iter()
             .find(named)
             .ok_or_else(|| format!("`per` is \"resource\" or \"client\", not \"{}\"", part.per))?;
-        let list = part.limit.list().iter().map(String::as_str);
+        // Each limit by itself: one may have its `via` and the next not.
+        let list = part.limit.list().iter().flat_map(|text| text.split(',')).map(str::trim);
         match texts.iter_mut().find(|(other, _)| *other == per) {
             Some((_, all)) => all.extend(list),
             None => texts.push((per, list.collect())),
@@ -446,11 +490,12 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
     }
     let parts = |strategy: Option<Strategy>| -> Checked<Vec<Part>> {
         let part = |(per, texts): &(Per, Vec<&str>)| {
-            let text = texts.join(", ");
-            let limits = match strategy.filter(|_| !text.contains(" via ")) {
-                Some(strategy) => LimitSet::parse_with(&text, strategy),
-                None => text.parse(),
+            let with_via = |text: &&str| match strategy.filter(|_| !has_via(text)) {
+                Some(strategy) => format!("{text} via {strategy}"),
+                None => (*text).to_owned(),
             };
+            let text = texts.iter().map(with_via).collect::<Vec<_>>().join(", ");
+            let limits: Result<LimitSet, _> = text.parse();
             Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
         };
         texts.iter().map(part).collect()
@@ -467,9 +512,12 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
             names.dedup();
             names.join(" and ")
         };
-        return Ok(vec![(raw.name.clone().unwrap_or_else(own), parts)]);
+        return Ok((vec![(raw.name.clone().unwrap_or_else(own), parts)], Vec::new()));
     };
-    if texts.iter().all(|(_, texts)| texts.iter().all(|text| text.contains(" via "))) {
+    if strategies.list().is_empty() {
+        return Err("`strategies` has none: \"all\", or some by name".to_owned());
+    }
+    if texts.iter().all(|(_, texts)| texts.iter().all(|text| has_via(text))) {
         return Err("each limit has its own `via`: leave `strategies` out".to_owned());
     }
     if strategies.list() == ["all"] {
@@ -479,7 +527,13 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
         if let ([], [(_, Err(why)), ..]) = (&taken[..], &refused[..]) {
             return Err(why.clone());
         }
-        return taken.into_iter().map(|(of, parts)| Ok((named(of.name()), parts?))).collect();
+        let notes = refused.iter().filter_map(|(of, parts)| {
+            let why = parts.as_ref().err()?.lines().next()?;
+            Some(format!("{} is left out: {why}", named(of.name())))
+        });
+        let notes = notes.collect();
+        let cases = taken.into_iter().map(|(of, parts)| Ok((named(of.name()), parts?)));
+        return Ok((cases.collect::<Checked<_>>()?, notes));
     }
     let each = strategies.list().iter().map(|name| {
         let strategy = Strategy::named(name).ok_or_else(|| {
@@ -488,7 +542,12 @@ fn cases_of(raw: &RawCase) -> Checked<Vec<(String, Vec<Part>)>> {
         })?;
         Ok((named(name), parts(Some(strategy))?))
     });
-    each.collect()
+    Ok((each.collect::<Checked<_>>()?, Vec::new()))
+}
+
+/// True when a limit names its strategy.
+fn has_via(text: &str) -> bool {
+    text.contains(" via ")
 }
 
 /// A duration in microseconds: `10s`, `1h 30m`, `500ms`.

@@ -5,10 +5,15 @@ use super::results::{CaseResult, Results};
 /// A sentence for each thing to see.
 pub(super) fn of(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
+    // Of a case that was cut nothing is known.
+    let cases = match results.cases.split_last() {
+        Some((_, finished)) if !results.complete => finished,
+        _ => &results.cases,
+    };
     if let Some(capacity) = &results.capacity {
         let peak = |case: &&CaseResult| case.peak.unwrap_or(0);
         let (over, within): (Vec<&CaseResult>, Vec<&CaseResult>) =
-            results.cases.iter().partition(|case| peak(case) > capacity.units);
+            cases.iter().partition(|case| peak(case) > capacity.units);
         let window = span(capacity.window_us);
         for case in over {
             let times = peak(&case) as f64 / capacity.units as f64;
@@ -29,7 +34,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             ));
         }
     }
-    let limits = results.cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
+    let limits = cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
     let broken: Vec<String> = limits
         .filter(|(_, limit)| !limit.holds)
         .map(|(case, limit)| {
@@ -41,7 +46,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
         .collect();
     findings.extend(broken);
     let unfair: Vec<&CaseResult> =
-        results.cases.iter().filter(|case| case.fairness.is_some_and(|it| it < 0.7)).collect();
+        cases.iter().filter(|case| case.fairness.is_some_and(|it| it < 0.7)).collect();
     if !unfair.is_empty() && results.groups.iter().map(|group| group.clients).sum::<u64>() > 1 {
         findings.push(format!(
             "Some clients got far less than their fair share under {} (fairness below 0.7).",

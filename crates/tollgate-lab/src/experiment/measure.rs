@@ -70,10 +70,13 @@ impl Window {
     }
 }
 
-/// What of a capacity is used where more was asked for: in windows that lie end to end.
+/// What of a capacity is used where more was asked for: in the windows of the clock that lie wholly
+/// within the experiment.
 struct Use {
     units: u64,
     window_us: u64,
+    begin_us: u64,
+    end_us: u64,
     /// The number of the window at work, with what was asked for and admitted in it.
     window: u64,
     asked: u64,
@@ -94,7 +97,10 @@ impl Use {
     }
 
     fn close(&mut self) {
-        if self.asked >= self.units {
+        let begin_us = self.window.saturating_mul(self.window_us);
+        let is_whole =
+            begin_us >= self.begin_us && begin_us.saturating_add(self.window_us) <= self.end_us;
+        if is_whole && self.asked > self.units {
             self.windows += 1;
             self.used += self.admitted.min(self.units);
         }
@@ -141,6 +147,8 @@ impl Measures {
             let used = Use {
                 units: capacity.units,
                 window_us: capacity.window_us,
+                begin_us: experiment.start_us,
+                end_us: experiment.start_us.saturating_add(experiment.duration_us),
                 window: 0,
                 asked: 0,
                 admitted: 0,
@@ -213,8 +221,8 @@ impl Measures {
             bucket.occupancy = bucket.occupancy.max(occupancy);
         }
         if let Some((requests, admitted)) = self.clients.get_mut(asked.client as usize) {
-            *requests += u32::from(asked.tries == 0);
-            *admitted += u32::from(is_admitted);
+            *requests = requests.saturating_add(u32::from(asked.tries == 0));
+            *admitted = admitted.saturating_add(u32::from(is_admitted));
         }
         if let Some(group) = self.groups.get_mut(asked.workload as usize) {
             group.attempts += 1;
@@ -400,13 +408,27 @@ mod tests {
 
     #[test]
     fn use_is_of_windows_in_which_enough_was_asked_for() {
-        let mut used =
-            Use { units: 2, window_us: 10, window: 0, asked: 0, admitted: 0, used: 0, windows: 0 };
-        // One admitted of two in a window, nothing much in one, and more than the capacity in one.
-        for (at, is_admitted) in
-            [(0, true), (9, false), (10, true), (20, true), (21, true), (22, true)]
-        {
-            used.count(at, is_admitted);
+        let mut used = Use {
+            units: 2,
+            window_us: 10,
+            begin_us: 1_000,
+            end_us: 1_035,
+            window: 0,
+            asked: 0,
+            admitted: 0,
+            used: 0,
+            windows: 0,
+        };
+        // One admitted of three in a window, no more asked for than the capacity in one, more than
+        // it admitted in one, and one that ends after the experiment.
+        let asked = [
+            [(0, true), (5, false), (9, false)].as_slice(),
+            &[(10, true), (11, false)],
+            &[(20, true), (21, true), (22, true)],
+            &[(30, false), (31, false), (32, false)],
+        ];
+        for (at, is_admitted) in asked.concat() {
+            used.count(1_000 + at, is_admitted);
         }
         assert_eq!(used.share(), Some(0.75));
     }

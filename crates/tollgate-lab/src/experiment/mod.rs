@@ -72,6 +72,8 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// What is tried, one after the other.
     pub cases: Vec<Case>,
+    /// What was left out of it, a sentence each: told first of all findings.
+    pub notes: Vec<String>,
     /// True when a case goes on with the counts of the cases before.
     pub keeps_counts: bool,
 }

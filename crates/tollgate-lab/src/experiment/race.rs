@@ -59,7 +59,7 @@ impl Race {
     /// # Errors
     /// No limit at all, or more than a counter counts.
     pub fn limits(&self) -> Result<LimitSet, ParseError> {
-        format!("{}/10s via fixed_window", self.limit).parse()
+        format!("{}/10s anchor first-hit via fixed_window", self.limit).parse()
     }
 
     /// Lets simulated time pass: the same seed gives the same results.

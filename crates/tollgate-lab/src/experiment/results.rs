@@ -79,7 +79,7 @@ pub struct CaseResult {
     /// The longest time from a request's first attempt to the one that was let through, in
     /// microseconds.
     pub longest_wait_us: Option<u64>,
-    /// The most admitted in a bucket over the mean of all buckets.
+    /// The most admitted in a bucket over the mean, from the first admitted to the last.
     pub burstiness: Option<f64>,
     /// Bytes that the store held for a subject, at most, where it can tell.
     pub bytes_per_subject: Option<f64>,

@@ -102,7 +102,9 @@ pub fn run(
             break;
         }
     }
-    results.findings = findings::of(&results);
+    results.findings = experiment.notes.clone();
+    let findings = findings::of(&results);
+    results.findings.extend(findings);
     Ok(results)
 }
 
@@ -152,7 +154,7 @@ impl<'e> Run<'e> {
         let (mut firsts, mut clients) = (Vec::new(), 0_u64);
         for workload in &experiment.workloads {
             firsts.push(u32::try_from(clients).map_err(|_| too_many())?);
-            clients += workload.all_clients();
+            clients = u64::saturating_add(clients, workload.all_clients());
         }
         let clients = u32::try_from(clients).map_err(|_| too_many())?;
         let mut sources = Vec::new();
@@ -208,9 +210,13 @@ impl<'e> Run<'e> {
                 Event::new(start.saturating_add(asked.at_us), ClientId::new(asked.client))
             }));
             let start = Instant::now();
-            decider.decide(&asks, &mut verdicts)?;
+            let answered = decider.decide(&asks, &mut verdicts);
             let decided = Instant::now();
             self.took.deciding += decided - start;
+            if answered.is_err() {
+                progress(last.at_us, self.attempts, self.took);
+            }
+            answered?;
             for (asked, verdict) in batch.iter().zip(&verdicts) {
                 self.record(asked, *verdict);
             }

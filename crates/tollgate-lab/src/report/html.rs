@@ -106,7 +106,7 @@ fn measures(results: &Results) -> Markup {
     html! {
         h2 { "Measures" }
         @if results.cases.is_empty() {
-            p { "No case was finished." }
+            p { "No case was begun." }
         } @else {
             div class="table" role="region" aria-label="measures" tabindex="0" {
                 table id="measures" {

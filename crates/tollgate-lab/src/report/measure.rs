@@ -126,7 +126,7 @@ static ALL: [Measure; 12] = [
     Measure {
         id: "burstiness",
         title: "burstiness",
-        means: "The most admitted in a bucket over the mean of all buckets.",
+        means: "The most admitted in a bucket over the mean, from the first admitted to the last.",
         value: |case| Value::Times(case.burstiness),
     },
     Measure {

@@ -21,10 +21,7 @@ fn summary(results: &Results) -> String {
     let capacity = results.capacity.as_ref().map(|capacity| {
         format!(", with a capacity of {} in {}", capacity.units, span(capacity.window_us))
     });
-    format!(
-        "{cases}, each under the same {traffic} of traffic from {clients}{}.",
-        capacity.unwrap_or_default()
-    )
+    format!("{cases} over {traffic} of traffic from {clients}{}.", capacity.unwrap_or_default())
 }
 
 /// Whose attempts a limit counts.
@@ -37,8 +34,7 @@ fn counts(limit: &LimitResult) -> String {
 
 /// What to say of results that are not all of them.
 fn stopped(results: &Results) -> Option<&'static str> {
-    (!results.complete)
-        .then_some("Stopped before its end: only the cases that were finished are here.")
+    (!results.complete).then_some("Stopped before its end: the last case was cut.")
 }
 
 #[cfg(test)]

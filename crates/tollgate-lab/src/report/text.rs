@@ -80,7 +80,7 @@ fn tables(out: &mut String, results: &Results, width: usize) {
         let _ = writeln!(out, "\n{}", table(&measures, cases).trim_fmt());
     }
     if results.cases.is_empty() {
-        out.push_str("\nNo case was finished.\n");
+        out.push_str("\nNo case was begun.\n");
     }
 }
 

@@ -30,6 +30,8 @@ impl<S: Store> Gate<S> {
     /// stays. Nobody else replaces them meanwhile, so that of two who read the one that read last
     /// is not undone by the one that was slow.
     ///
+    /// `read` must not replace policies of this gate itself: it would wait for itself.
+    ///
     /// # Errors
     /// What `read` says; the policies that were there count on.
     pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {

@@ -65,6 +65,7 @@ impl Bench {
     /// The server cannot be reached.
     pub async fn one_question(
         &mut self,
+        options: Options,
         limits: LimitSet,
         clients: usize,
     ) -> Result<u64, StoreError> {
@@ -73,7 +74,6 @@ impl Bench {
         let state = keys.state(&subject, &limits);
         self.server.ask(redis::cmd("DEL").arg(&state))?;
         self.server.owns([&state]);
-        let options = Options::from_url(&self.url)?;
         let store = RedisStore::builder(options).keys(keys).connect().await?;
         let limiter = Limiter::new(limits, store);
         let mut all = JoinSet::new();

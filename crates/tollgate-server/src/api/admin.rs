@@ -148,7 +148,7 @@ impl Admin {
         let body = body_of(request)?;
         let mut of = Of::default();
         let answered = match act {
-            "reload" => self.reload(),
+            "reload" => self.reload().await,
             _ => self.correct(act, &body, &mut of).await,
         };
         // What was done to whom, whether it worked or not: a corrected count must be explicable.
@@ -227,8 +227,15 @@ impl Admin {
         Ok(json(&self.recorder.last(last_s, since_epoch().as_secs())))
     }
 
-    fn reload(&self) -> Result<Reply, Problem> {
-        match self.reader.read() {
+    async fn reload(&self) -> Result<Reply, Problem> {
+        // A file may be large, or far away: decisions go on meanwhile.
+        let reader = self.reader.clone();
+        let read = tokio::task::spawn_blocking(move || reader.read()).await;
+        let ended = |_| {
+            let detail = "the reading of the file has ended without an answer";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+        };
+        match read.map_err(ended)? {
             Ok(read) => Ok(json(&serde_json::json!({ "revision": read.revision().to_string() }))),
             Err(ReloadError::NoFile) => Err(Problem::new(
                 StatusCode::CONFLICT,

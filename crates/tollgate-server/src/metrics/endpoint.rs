@@ -23,11 +23,12 @@ pub(crate) enum Endpoint {
     Reset,
     Adjust,
     Reload,
+    Series,
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
@@ -43,6 +44,7 @@ impl Endpoint {
         Self::Reset,
         Self::Adjust,
         Self::Reload,
+        Self::Series,
         Self::Other,
     ];
 
@@ -64,6 +66,7 @@ impl Endpoint {
             Self::Reset => "/v1/admin/reset",
             Self::Adjust => "/v1/admin/adjust",
             Self::Reload => "/v1/admin/reload",
+            Self::Series => "/v1/admin/series",
             Self::Other => super::OTHER,
         }
     }
@@ -123,6 +126,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 17);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 18);
     }
 }

@@ -67,9 +67,10 @@ impl Tier {
             }
             self.newest = bucket;
         }
-        // A clock that was set back by more than there is: nothing has a place there.
-        if bucket + buckets <= self.newest {
-            return;
+        // A clock that was set back by more than there is: what lies ahead was never so.
+        if bucket.saturating_add(buckets) <= self.newest {
+            self.counts.fill(0);
+            self.newest = bucket;
         }
         let count = u64::from(self.at(bucket)).saturating_add(number);
         self.put(bucket, u32::try_from(count).unwrap_or(u32::MAX));
@@ -128,8 +129,8 @@ mod tests {
         series.add(20_000, 7);
         assert_eq!(series.counts(1, 16_401, 3_600).iter().sum::<u32>(), 7);
         series.add(10_000, 9);
-        assert_eq!(series.counts(1, 16_401, 3_600).iter().sum::<u32>(), 7, "too old for its place");
-        assert_eq!(series.counts(3_600, 2, 4), [16, 1, 0, 7], "an hour has room for it");
+        assert_eq!(series.counts(1, 6_401, 3_600).iter().sum::<u32>(), 9, "what was ahead is gone");
+        assert_eq!(series.counts(3_600, 2, 4), [16, 1, 0, 7], "hours have room for both");
     }
 
     #[test]

@@ -50,6 +50,8 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
     let files = Files::open(common)?;
     let stop = Stop::listen()?;
     let mut took = Took::default();
+    let is_redis = options.is_some();
+    let mut left = None;
     let results = match options {
         None => {
             let mut decider = Stoppable { memory: InMemory::default(), stop: stop.clone() };
@@ -59,10 +61,9 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
             let mut decider = OnRedis::new(options, stop.clone())?;
             let results = run(experiment, &mut decider, &mut took);
             let cleared = decider.clear();
-            // What went wrong first is what is told.
-            let results = results?;
-            cleared?;
-            results
+            // What went wrong first is what is told; and what was measured is told in any case.
+            left = cleared.err().filter(|_| results.is_ok());
+            results?
         }
     };
     let written = files.write(&results)?;
@@ -70,10 +71,13 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
         out.json(&results)?;
     } else {
         out.text(&report::text(&results, width()))?;
-        out.line(format!("\n{}", speed(&results, took, common.store.is_some())))?;
+        out.line(format!("\n{}", speed(&results, took, is_redis)))?;
         for path in written {
             out.line(format!("written to {path}"))?;
         }
+    }
+    if let Some(error) = left {
+        return Err(error.into());
     }
     if results.complete {
         return Ok(0);

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use anyhow::Result;
 use serde::Serialize;
 use tollgate_lab::experiment::{Race, RaceResults};
+use tollgate_redis::Options;
 use tollgate_redis::bench::Bench;
 
 use crate::args::LabRace;
@@ -24,14 +25,17 @@ struct RaceJson {
 }
 
 pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
-    let is_real = match args.store.as_deref() {
-        Some(url) => redis(url, "a race")?.is_some(),
-        None => false,
+    let options = match args.store.as_deref() {
+        Some(url) => redis(url, "a race")?,
+        None => None,
     };
-    let race = Race::new(args.limit, args.clients, args.seed);
-    let json = match args.store.as_deref().filter(|_| is_real) {
-        None => RaceJson { on: "simulated", seed: Some(args.seed), results: race.run()? },
-        Some(url) => RaceJson { on: "redis", seed: None, results: on_redis(&race, url)? },
+    let seed = args.seed.unwrap_or(1);
+    let race = Race::new(args.limit, args.clients, seed);
+    let json = match options.zip(args.store.as_deref()) {
+        None => RaceJson { on: "simulated", seed: Some(seed), results: race.run()? },
+        Some((options, url)) => {
+            RaceJson { on: "redis", seed: None, results: on_redis(&race, options, url)? }
+        }
     };
     if args.json {
         out.json(&json)?;
@@ -66,12 +70,12 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
 }
 
 /// Both forms on a real server, under keys that are removed.
-fn on_redis(race: &Race, url: &str) -> Result<RaceResults> {
+fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
     let run = format!("race-{:016x}", RandomState::new().hash_one(std::process::id()));
     let clients = usize::try_from(race.clients)?;
     let mut bench = Bench::open(url, &run)?;
     let naive = bench.check_then_increment(race.limit, clients)?;
     let limits = race.limits()?;
-    let atomic = runtime()?.block_on(bench.one_question(limits, clients))?;
+    let atomic = runtime()?.block_on(bench.one_question(options, limits, clients))?;
     Ok(RaceResults::new(race, naive, atomic))
 }

@@ -12,6 +12,7 @@ use tollgate_lab::experiment::Results;
 use tollgate_lab::report;
 
 use crate::args::LabCommon;
+use crate::show::note;
 
 /// What is to be written, and where.
 pub(super) struct Files {
@@ -54,8 +55,15 @@ impl Files {
                 let svg = folder.join(format!("{name}{suffix}.svg"));
                 persist(beside(&svg)?, chart.svg(look).as_bytes(), &svg)?;
                 let png = folder.join(format!("{name}{suffix}.png"));
-                persist(beside(&png)?, &chart.png(look)?, &png)?;
-                written.extend([svg, png].map(|path| path.display().to_string()));
+                written.push(svg.display().to_string());
+                match chart.png(look) {
+                    Ok(bytes) => {
+                        persist(beside(&png)?, &bytes, &png)?;
+                        written.push(png.display().to_string());
+                    }
+                    // The SVG is there.
+                    Err(error) => note(&format!("{}: {error}", png.display())),
+                }
             }
         }
         Ok(written)

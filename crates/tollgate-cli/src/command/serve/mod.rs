@@ -31,6 +31,9 @@ const SWEEP: Duration = Duration::from_millis(100);
 /// lowers the ninety-ninth of a hundred answers by a third, and costs nothing that can be measured.
 const EVENTS: usize = 16;
 
+/// The exit code after a second signal.
+const AT_ONCE: u8 = 130;
+
 /// The files that a service keeps for itself beside those of connections.
 const OWN_FILES: u64 = 64;
 
@@ -54,8 +57,11 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
         let code = run(args, options, policies, out).await;
-        if let Some(exporter) = exporter {
-            exporter.end().await;
+        match exporter {
+            // Somebody does not want to wait, and to drop it would.
+            Some(exporter) if matches!(code, Ok(AT_ONCE)) => std::mem::forget(exporter),
+            Some(exporter) => exporter.end().await,
+            None => {}
         }
         code
     })
@@ -104,7 +110,7 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
         () = signals.end() => {
             tracing::warn!(target: "tollgate", "ended at once, by a second signal");
             save(gate.store(), args)?;
-            return Ok(130);
+            return Ok(AT_ONCE);
         }
     };
     // After the last answer: what was charged is in it.

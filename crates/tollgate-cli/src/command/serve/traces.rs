@@ -78,6 +78,13 @@ impl Exporter {
 /// Where spans go, below the URL of a collector.
 fn endpoint(url: &str) -> Result<String> {
     let wanted = "give the URL of a collector, as http://127.0.0.1:4318";
+    // Not said again: it would be in logs.
+    if url.contains('@') {
+        bail!(
+            "--otlp: a URL with a user or a password is not taken; what a collector wants to be sent \
+             goes into OTEL_EXPORTER_OTLP_HEADERS, as `authorization=Basic ...`"
+        );
+    }
     let parsed: Uri = url.parse().map_err(|error| anyhow!("--otlp {url}: {error}; {wanted}"))?;
     match parsed.scheme_str() {
         Some("http" | "https") => {}
