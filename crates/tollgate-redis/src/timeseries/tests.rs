@@ -225,41 +225,60 @@ async fn every_byte_of_every_command() {
     server.done().await;
 }
 
-/// The answers are bytes of Redis Stack 7.4.
+/// The first two answers are every byte that Redis Stack 7.4 said, and the example of
+/// `docs/timeseries.md`.
 #[tokio::test]
 async fn sums_by_the_second_and_by_hundred() {
-    let answer = |at: [u32; 2]| {
+    let answer = |allowed: &str, denied: &str| {
         format!(
-            "*2\r\n*3\r\n$7\r\nhits:no\r\n\
-             *2\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$7\r\noutcome\r\n$2\r\nno\r\n*0\r\n\
-             *3\r\n$8\r\nhits:yes\r\n\
-             *2\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$7\r\noutcome\r\n$3\r\nyes\r\n\
-             *2\r\n*2\r\n:{}\r\n+12\r\n*2\r\n:{}\r\n$3\r\n1.5\r\n",
-            at[0], at[1]
+            "*2\r\n*3\r\n$16\r\nhits:api:allowed\r\n\
+             *3\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$5\r\nlimit\r\n$4\r\n10/s\r\n\
+             *2\r\n$7\r\noutcome\r\n$7\r\nallowed\r\n{allowed}\
+             *3\r\n$15\r\nhits:api:denied\r\n\
+             *3\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$5\r\nlimit\r\n$4\r\n10/s\r\n\
+             *2\r\n$7\r\noutcome\r\n$6\r\ndenied\r\n{denied}"
         )
     };
     let (server, series) = scripted([
         hear(resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits")),
-        say(answer([1_000, 250_000])),
-        hear(resp("TS.MRANGE 5 299999 WITHLABELS AGGREGATION SUM 100000 FILTER data=hits")),
-        say(answer([0, 200_000])),
+        say(answer(
+            "*3\r\n*2\r\n:1700000000000\r\n+10\r\n*2\r\n:1700000001000\r\n+10\r\n\
+             *2\r\n:1700000130000\r\n+1\r\n",
+            "*1\r\n*2\r\n:1700000001000\r\n+3\r\n",
+        )),
+        hear(resp("TS.MRANGE 5 9999999999999 WITHLABELS AGGREGATION SUM 100000 FILTER data=hits")),
+        say(answer(
+            "*2\r\n*2\r\n:1700000000000\r\n+20\r\n*2\r\n:1700000100000\r\n+1\r\n",
+            "*1\r\n*2\r\n:1700000000000\r\n+3\r\n",
+        )),
         hear(resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1 FILTER data=hits")),
-        // As without `WITHLABELS`, and numbers as they may be written.
-        say("*1\r\n*3\r\n+OK\r\n*0\r\n*2\r\n*2\r\n:0\r\n+1E300\r\n*2\r\n:9\r\n$1\r\n0\r\n"),
+        // Without labels and samples, and numbers as they may be written.
+        say("*2\r\n*3\r\n$1\r\nk\r\n*0\r\n*0\r\n\
+             *3\r\n+OK\r\n*0\r\n*2\r\n*2\r\n:0\r\n+1E300\r\n*2\r\n:9\r\n$3\r\n1.5\r\n"),
     ])
     .await;
+    let allowed = "hits:api:allowed data=hits limit=10/s outcome=allowed";
+    let denied = "hits:api:denied data=hits limit=10/s outcome=denied";
     assert_eq!(
         short(&series.range(&query(1_000)).await.unwrap()),
-        ["hits:no data=hits outcome=no", "hits:yes data=hits outcome=yes 1000:12 250000:1.5"]
+        [
+            format!("{allowed} 1700000000000:10 1700000001000:10 1700000130000:1"),
+            format!("{denied} 1700000001000:3"),
+        ]
     );
-    let part = Query { from_ms: Some(5), to_ms: Some(299_999), ..query(100_000) };
+    let part = Query { from_ms: Some(5), to_ms: Some(9_999_999_999_999), ..query(100_000) };
     assert_eq!(
         short(&series.range(&part).await.unwrap()),
-        ["hits:no data=hits outcome=no", "hits:yes data=hits outcome=yes 0:12 200000:1.5"]
+        [
+            format!("{allowed} 1700000000000:20 1700000100000:1"),
+            format!("{denied} 1700000000000:3"),
+        ]
     );
     let found = series.range(&query(1)).await.unwrap();
-    assert_eq!(found[0].key, "OK");
-    assert_eq!(found[0].buckets.iter().map(|b| b.sum).collect::<Vec<_>>(), [1e300, 0.0]);
+    assert_eq!([&found[0].key, &found[1].key], ["k", "OK"]);
+    assert!(found[0].buckets.is_empty());
+    let sums: Vec<f64> = found[1].buckets.iter().map(|bucket| bucket.sum).collect();
+    assert_eq!(sums, [1e300, 1.5]);
     drop(series);
     server.done().await;
 }
