@@ -42,6 +42,27 @@ const MAX_MADE: usize = 10_000;
 /// Questions wait for each other: their answers carry nothing that would tell them apart. Each of
 /// them, and each wait for its turn, has the deadline of [`Options::deadline`]. A connection that
 /// was lost is made anew by the next question.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tollgate_redis::Options;
+/// use tollgate_redis::timeseries::{Query, Sample, Series, TimeSeries};
+///
+/// # async fn example(at_ms: u64) -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = TimeSeries::connect(Options::from_url("redis://127.0.0.1?deadline=1s")?).await?;
+/// let labels = [("data", "hits"), ("limit", "10/s"), ("outcome", "allowed")];
+/// let allowed = Series::new("hits:api:allowed", Duration::from_secs(86_400), labels)?;
+/// let recorded = redis.record(&[Sample { series: &allowed, at_ms, value: 4 }]).await?;
+/// assert_eq!((recorded.taken, recorded.error), (1, None));
+///
+/// let bucket = Duration::from_secs(1);
+/// let filter = vec![("data".to_owned(), "hits".to_owned())];
+/// for series in redis.range(&Query { from_ms: None, to_ms: None, bucket, filter }).await? {
+///     println!("{} {:?}", series.key, series.buckets);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct TimeSeries {
     options: Options,
     /// Taken out while it is used, so that a future that is dropped takes the connection with it,
