@@ -80,6 +80,8 @@ struct Counts {
     ignored: Vec<String>,
     /// Tests that passed but said `SKIPPED: reason`.
     skipped: Vec<String>,
+    /// Tests that said `WANTED: reason`: what they need nothing here can install.
+    wanted: Vec<String>,
 }
 
 impl Counts {
@@ -93,11 +95,15 @@ impl Counts {
         for skip in self.ignored.iter().chain(&self.skipped) {
             println!("skipped: {skip}{price}");
         }
+        for want in &self.wanted {
+            println!("skipped: {want}");
+        }
     }
 
     /// The line that people and scripts read. In CI a skipped test is a failed one.
     fn last_line(&self, in_ci: bool) -> String {
-        let Self { passed, failed, ignored, skipped } = self;
+        let Self { passed, failed, ignored, skipped, wanted } = self;
+        let passed = passed.saturating_sub(wanted.len());
         if in_ci {
             let passed = passed.saturating_sub(skipped.len());
             format!("{passed} passed, {} failed", failed + ignored.len() + skipped.len())
@@ -119,6 +125,7 @@ struct Reader {
     test: String,
     /// The tests of this binary that said they skipped.
     skipped: BTreeSet<String>,
+    wanted: BTreeSet<String>,
 }
 
 impl Reader {
@@ -147,6 +154,11 @@ impl Reader {
         {
             self.skipped.insert(format!("{}: {reason}", self.test));
             return true;
+        } else if let Some((before, reason)) = plain.split_once("WANTED: ")
+            && before.trim().is_empty()
+        {
+            self.wanted.insert(format!("{}: {reason}", self.test));
+            return true;
         }
         !self.successes
     }
@@ -167,6 +179,7 @@ impl Reader {
         self.running = false;
         self.successes = false;
         self.test.clear();
+        self.counts.wanted.extend(std::mem::take(&mut self.wanted));
         // One test may say it twice.
         let mut last = None;
         for skip in std::mem::take(&mut self.skipped) {
@@ -240,6 +253,9 @@ chatter
 SKIPPED: no disk
 SKIPPED: no disk, really
 
+---- a stdout ----
+WANTED: a server of yours
+
 successes:
     a
     c
@@ -259,9 +275,10 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!((counts.passed, counts.failed), (3, 0));
         assert_eq!(counts.ignored, ["b"]);
         assert_eq!(counts.skipped, ["c: no disk"]);
+        assert_eq!(counts.wanted, ["a: a server of yours"]);
         assert!(shown.contains(&"SKIPPED: no disk") && !shown.contains(&"chatter"));
-        assert_eq!(counts.last_line(false), "3 passed, 0 failed");
-        assert_eq!(counts.last_line(true), "2 passed, 2 failed");
+        assert_eq!(counts.last_line(false), "2 passed, 0 failed");
+        assert_eq!(counts.last_line(true), "1 passed, 2 failed");
         assert!(counts.hold(false) && !counts.hold(true));
     }
 

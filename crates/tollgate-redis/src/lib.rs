@@ -11,6 +11,7 @@ pub mod options;
 mod script;
 mod state;
 mod store;
+pub mod timeseries;
 
 pub use client::BreakerState;
 pub use fault::Fault;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, ToRedisArgs, Value};
+use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
@@ -24,7 +24,8 @@ use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;
 use self::loads::Loads;
 use self::slot::{STABLE, Slot};
-use self::wire::{Deadline, Wire, refused};
+pub(crate) use self::wire::refused;
+use self::wire::{Deadline, Wire};
 use crate::fault::{Fault, Outcome};
 use crate::options::Options;
 use crate::script::Script;
@@ -208,6 +209,24 @@ impl Line {
     /// No answer in time, or the connection was lost.
     pub(crate) async fn exchange(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
         self.0.exchange(command, Deadline::within(within)).await
+    }
+
+    /// Sends commands in one write and waits for all answers, each of which may be an error of the
+    /// server.
+    ///
+    /// # Errors
+    /// As [`Line::exchange`], for all of them: some may have been answered before.
+    pub(crate) async fn exchange_all(
+        &self,
+        commands: &Pipeline,
+        within: Duration,
+    ) -> Result<Vec<Value>, Fault> {
+        self.0.exchange_all(commands, Deadline::within(within)).await
+    }
+
+    /// True when the connection is no more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.has_ended()
     }
 }
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, RedisError, ServerError, Value};
+use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerError, Value};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
@@ -109,6 +109,35 @@ impl Wire {
 
     /// Sends a command and waits for the answer to it, which may be an error of the server.
     pub(super) async fn exchange(&self, command: &Cmd, by: Deadline) -> Result<Value, Fault> {
+        let mut connection = self.connection.clone();
+        self.answered(connection.send_packed_command(command), by).await
+    }
+
+    /// Sends commands in one write and waits for all answers, each of which may be an error of the
+    /// server: redis-rs keeps those among the values, outside of a transaction. It counts as one
+    /// question, and without all answers there is none.
+    pub(super) async fn exchange_all(
+        &self,
+        commands: &Pipeline,
+        by: Deadline,
+    ) -> Result<Vec<Value>, Fault> {
+        let mut connection = self.connection.clone();
+        let count = commands.len();
+        let answers =
+            self.answered(connection.send_packed_commands(commands, 0, count), by).await?;
+        if answers.len() == count {
+            Ok(answers)
+        } else {
+            Err(Fault::Garbled { outcome: Outcome::Unknown })
+        }
+    }
+
+    /// Waits for what was asked, which is not sent before this is.
+    async fn answered<T>(
+        &self,
+        question: impl Future<Output = RedisResult<T>>,
+        by: Deadline,
+    ) -> Result<T, Fault> {
         if Instant::now() >= by.at {
             return Err(by.passed(Outcome::NotCharged));
         }
@@ -116,8 +145,7 @@ impl Wire {
             return Err(Fault::Closed { outcome: Outcome::NotCharged });
         }
         let place = Place::take(self)?;
-        let mut connection = self.connection.clone();
-        match timeout_at(by.at, connection.send_packed_command(command)).await {
+        match timeout_at(by.at, question).await {
             Ok(answer) => {
                 place.close();
                 // Whether it was sent before the connection broke is not known for sure.
@@ -214,6 +242,6 @@ pub(super) fn lost(error: &RedisError, outcome: Outcome) -> Fault {
 }
 
 /// What an error of the server means.
-pub(super) fn refused(error: &ServerError) -> Fault {
+pub(crate) fn refused(error: &ServerError) -> Fault {
     Fault::from_reply(&format!("{} {}", error.code(), error.details().unwrap_or("")))
 }

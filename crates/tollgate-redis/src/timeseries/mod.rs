@@ -1,0 +1,358 @@
+//! Counts over time in Redis: RedisTimeSeries, which is built into Redis 8.
+//!
+//! [`TimeSeries::record`] adds samples to series, [`TimeSeries::range`] reads sums by buckets of
+//! time. `docs/timeseries.md` has the same for users.
+//!
+//! It is for looking at, not for deciding: what is lost on the way is counted and never sent
+//! again, for samples of one time are added up, so that a second copy would count twice.
+//!
+//! It needs a tokio runtime with I/O and time enabled.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use redis::{Cmd, Pipeline, ServerError, Value, cmd};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::timeout;
+
+pub use self::error::TimeSeriesError;
+pub use self::series::{
+    Bucket, Found, MAX_BUCKETS, MAX_FOUND, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query,
+    Sample, Series,
+};
+use crate::client::Line;
+use crate::fault::{Fault, Outcome};
+use crate::options::Options;
+
+mod error;
+mod reply;
+mod series;
+#[cfg(test)]
+mod tests;
+
+/// The most commands of one write: what can be lost at once, and what holds up others.
+const MAX_COMMANDS: usize = 1_000;
+
+/// The most series that are remembered as made; then all are forgotten, and made again, which the
+/// server answers with an error that is expected.
+const MAX_MADE: usize = 10_000;
+
+/// Time series on one server, over one connection.
+///
+/// Questions wait for each other: their answers carry nothing that would tell them apart. Each of
+/// them, and each wait for its turn, has the deadline of [`Options::deadline`]. A connection that
+/// was lost is made anew by the next question.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use tollgate_redis::Options;
+/// use tollgate_redis::timeseries::{Query, Sample, Series, TimeSeries};
+///
+/// # async fn example(at_ms: u64) -> Result<(), Box<dyn std::error::Error>> {
+/// let redis = TimeSeries::connect(Options::from_url("redis://127.0.0.1?deadline=1s")?).await?;
+/// let labels = [("data", "hits"), ("limit", "10/s"), ("outcome", "allowed")];
+/// let allowed = Series::new("hits:api:allowed", Duration::from_secs(86_400), labels)?;
+/// let recorded = redis.record(&[Sample { series: &allowed, at_ms, value: 4 }]).await?;
+/// assert_eq!((recorded.taken, recorded.error), (1, None));
+///
+/// let bucket = Duration::from_secs(1);
+/// let filter = vec![("data".to_owned(), "hits".to_owned())];
+/// for series in redis.range(&Query { from_ms: None, to_ms: None, bucket, filter }).await? {
+///     println!("{} {:?}", series.key, series.buckets);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct TimeSeries {
+    options: Options,
+    /// Taken out while it is used, so that a future that is dropped takes the connection with it,
+    /// and no answer can be mistaken for another's.
+    open: Mutex<Option<Open>>,
+}
+
+/// A connection to a server that knows time series.
+struct Open {
+    line: Line,
+    /// The keys of the series that were made over it.
+    made: HashSet<String>,
+}
+
+/// What became of the samples. All counts together are as many as were given.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// So many are in their series.
+    pub taken: usize,
+    /// So many the server refused, one by one; surely they are not in.
+    pub refused: usize,
+    /// So many were sent and not answered: they may be in or not, and sending them again could
+    /// count them twice.
+    pub unknown: usize,
+    /// So many, the last ones of those given, were not sent because the connection was lost.
+    pub unsent: usize,
+    /// The first thing that went wrong, be it with a sample or with making a series.
+    pub error: Option<TimeSeriesError>,
+}
+
+impl fmt::Debug for TimeSeries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TimeSeries").field(&self.options).finish()
+    }
+}
+
+impl TimeSeries {
+    /// Connects, and asks whether the server has time series.
+    ///
+    /// Of `options` it uses the address, the user, the deadline and the time to connect; it is
+    /// always one connection, without a breaker.
+    ///
+    /// # Errors
+    /// [`TimeSeriesError::Missing`] when the server has none; it cannot be reached, or refuses.
+    pub async fn connect(options: Options) -> Result<Self, TimeSeriesError> {
+        let open = Open::new(&options).await?;
+        Ok(Self { options, open: Mutex::new(Some(open)) })
+    }
+
+    /// Adds samples to their series, in writes of at most 1,000 commands.
+    ///
+    /// A series that was not made over this connection is made first (`TS.CREATE`). One that is
+    /// there already stays as it is, with the retention and the labels it was made with.
+    ///
+    /// Nothing is sent twice. When the future is dropped, what was sent may be in.
+    ///
+    /// # Errors
+    /// Nothing was sent: there is no connection to a server with time series, or it was busy with
+    /// other questions. Anything later is in [`Recorded`].
+    pub async fn record(&self, samples: &[Sample<'_>]) -> Result<Recorded, TimeSeriesError> {
+        let mut recorded = Recorded { unsent: samples.len(), ..Recorded::default() };
+        if samples.is_empty() {
+            return Ok(recorded);
+        }
+        let (mut place, mut open) = self.open().await?;
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let batch = Batch::new(rest, &open.made);
+            let (now, later) = rest.split_at(batch.samples);
+            let mut answers =
+                match open.line.exchange_all(&batch.commands, self.options.deadline).await {
+                    Ok(answers) => answers,
+                    Err(fault)
+                        if fault.outcome() == Outcome::NotCharged
+                            && recorded.unsent == samples.len() =>
+                    {
+                        return Err(fault.into());
+                    }
+                    Err(fault) => {
+                        if fault.outcome() == Outcome::Unknown {
+                            recorded.unsent -= now.len();
+                            recorded.unknown += now.len();
+                        }
+                        recorded.error.get_or_insert(fault.into());
+                        return Ok(recorded);
+                    }
+                };
+            recorded.unsent -= now.len();
+            let added = answers.split_off(batch.creates.len());
+            let keep = self.created(&batch.creates, answers, &mut open.made, &mut recorded)
+                & self.added(now, added, &mut recorded);
+            if !keep {
+                return Ok(recorded);
+            }
+            rest = later;
+        }
+        *place = Some(open);
+        Ok(recorded)
+    }
+
+    /// Reads the sums of all series with the labels of the filter, in buckets:
+    /// `TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits`.
+    ///
+    /// The answer has at most [`MAX_FOUND`] series and [`MAX_BUCKETS`] buckets.
+    ///
+    /// # Errors
+    /// The query is outside of its bounds; the server cannot be reached, refuses, or answers
+    /// something else.
+    pub async fn range(&self, query: &Query) -> Result<Vec<Found>, TimeSeriesError> {
+        let bucket_ms = query.check()?;
+        let mut command = cmd("TS.MRANGE");
+        for (end, open_end) in [(query.from_ms, "-"), (query.to_ms, "+")] {
+            match end {
+                Some(at_ms) => command.arg(at_ms),
+                None => command.arg(open_end),
+            };
+        }
+        command.arg("WITHLABELS").arg("AGGREGATION").arg("SUM").arg(bucket_ms).arg("FILTER");
+        for (name, value) in &query.filter {
+            command.arg(format!("{name}={value}"));
+        }
+        let (mut place, open) = self.open().await?;
+        let answer = match open.line.exchange(&command, self.options.deadline).await? {
+            Value::ServerError(error) => Err(self.refusal(&error)),
+            answer => reply::found(answer),
+        };
+        if answer.as_ref().err().is_none_or(|error| !error.wants_another_connection()) {
+            *place = Some(open);
+        }
+        answer
+    }
+
+    /// The connection, and where to put it back when all answers to what was asked are there.
+    async fn open(&self) -> Result<(MutexGuard<'_, Option<Open>>, Open), TimeSeriesError> {
+        let after = self.options.deadline;
+        let Ok(mut place) = timeout(after, self.open.lock()).await else {
+            return Err(Fault::Deadline { after, outcome: Outcome::NotCharged }.into());
+        };
+        let open = match place.take().filter(|open| !open.line.has_ended()) {
+            Some(open) => open,
+            None => Open::new(&self.options).await?,
+        };
+        Ok((place, open))
+    }
+
+    /// Looks at the answers to `TS.CREATE`; false when the connection is not to be used again.
+    fn created(
+        &self,
+        keys: &[&str],
+        answers: Vec<Value>,
+        made: &mut HashSet<String>,
+        recorded: &mut Recorded,
+    ) -> bool {
+        let mut keep = true;
+        for (key, answer) in keys.iter().zip(answers) {
+            let error = match answer {
+                Value::Okay => None,
+                Value::ServerError(error) => {
+                    Some(self.refusal(&error)).filter(|error| !is_there(error))
+                }
+                _ => Some(TimeSeriesError::Malformed { expected: "OK from TS.CREATE" }),
+            };
+            if let Some(error) = error {
+                keep &= !error.wants_another_connection();
+                recorded.error.get_or_insert(error);
+                continue;
+            }
+            if made.len() >= MAX_MADE {
+                made.clear();
+            }
+            made.insert((*key).to_owned());
+        }
+        keep
+    }
+
+    /// Looks at the answers to `TS.ADD`; false when the connection is not to be used again.
+    fn added(&self, samples: &[Sample<'_>], answers: Vec<Value>, recorded: &mut Recorded) -> bool {
+        let mut keep = true;
+        for (sample, answer) in samples.iter().zip(answers) {
+            let error = match answer {
+                Value::Int(at) if u64::try_from(at) == Ok(sample.at_ms) => {
+                    recorded.taken += 1;
+                    continue;
+                }
+                Value::ServerError(error) => {
+                    recorded.refused += 1;
+                    self.refusal(&error)
+                }
+                _ => {
+                    recorded.unknown += 1;
+                    TimeSeriesError::Malformed { expected: "the time of the sample from TS.ADD" }
+                }
+            };
+            keep &= !error.wants_another_connection();
+            recorded.error.get_or_insert(error);
+        }
+        keep
+    }
+
+    fn refusal(&self, error: &ServerError) -> TimeSeriesError {
+        TimeSeriesError::from_reply(error, &self.options.address.to_string())
+    }
+}
+
+impl Open {
+    /// Connects, and asks whether the server has time series.
+    async fn new(options: &Options) -> Result<Self, TimeSeriesError> {
+        let line = Line::open(options.clone()).await?;
+        let mut probe = cmd("COMMAND");
+        probe.arg("INFO").arg("TS.ADD");
+        let address = options.address.to_string();
+        let answer = line.exchange(&probe, options.deadline).await;
+        // It changes nothing, so nothing that fails here can have been done.
+        match answer.map_err(Fault::before_the_script)? {
+            Value::ServerError(error) => Err(TimeSeriesError::from_reply(&error, &address)),
+            answer if reply::knows(&answer)? => Ok(Self { line, made: HashSet::new() }),
+            _ => Err(TimeSeriesError::Missing { address }),
+        }
+    }
+}
+
+/// Commands of one write: first the series that are not made yet, then as many samples as fit.
+struct Batch<'a> {
+    commands: Pipeline,
+    /// The keys of the series, in the order of their commands.
+    creates: Vec<&'a str>,
+    /// How many samples, from the first one on.
+    samples: usize,
+}
+
+impl<'a> Batch<'a> {
+    fn new(samples: &[Sample<'a>], made: &HashSet<String>) -> Self {
+        let mut new = HashSet::new();
+        let mut series = Vec::new();
+        let mut count = 0;
+        for sample in samples {
+            let key = sample.series.key();
+            let is_new = !made.contains(key) && !new.contains(key);
+            if series.len() + count + 1 + usize::from(is_new) > MAX_COMMANDS {
+                break;
+            }
+            if is_new {
+                new.insert(key);
+                series.push(sample.series);
+            }
+            count += 1;
+        }
+        let mut commands = Pipeline::with_capacity(series.len() + count);
+        for series in &series {
+            commands.add_command(create(series));
+        }
+        for sample in samples.iter().take(count) {
+            commands.add_command(add(sample));
+        }
+        let creates = series.into_iter().map(Series::key).collect();
+        Self { commands, creates, samples: count }
+    }
+}
+
+/// `TS.CREATE`: it alone sets on all versions that others' samples are added up, too.
+fn create(series: &Series) -> Cmd {
+    let mut command = cmd("TS.CREATE");
+    command.arg(series.key()).arg("RETENTION").arg(series.retention_ms());
+    command.arg("DUPLICATE_POLICY").arg("SUM");
+    labelled(command, series)
+}
+
+/// `TS.ADD`. It makes a series that is gone since (by `DEL`, `FLUSHALL`, or because memory was
+/// full) anew; without its labels it would come back where no query finds it.
+fn add(sample: &Sample<'_>) -> Cmd {
+    let Sample { series, at_ms, value } = sample;
+    let mut command = cmd("TS.ADD");
+    command.arg(series.key()).arg(at_ms).arg(value).arg("RETENTION").arg(series.retention_ms());
+    command.arg("ON_DUPLICATE").arg("SUM");
+    labelled(command, series)
+}
+
+fn labelled(mut command: Cmd, series: &Series) -> Cmd {
+    if !series.labels().is_empty() {
+        command.arg("LABELS");
+        for (name, value) in series.labels() {
+            command.arg(name).arg(value);
+        }
+    }
+    command
+}
+
+/// Whether a series could not be made because it is there, or something else under its key: then
+/// its samples will tell.
+fn is_there(error: &TimeSeriesError) -> bool {
+    matches!(error, TimeSeriesError::Refused { what } if what.starts_with("key already exists"))
+}

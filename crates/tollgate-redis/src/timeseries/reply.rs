@@ -1,0 +1,94 @@
+//! What the commands of time series answer. Any other answer is an error, whatever it is.
+
+use redis::Value;
+
+use super::error::TimeSeriesError;
+use super::series::{Bucket, Found, MAX_BUCKETS, MAX_FOUND};
+
+/// Whether the server knows the one command that `COMMAND INFO` was asked about: one element,
+/// which is nil or tells of it.
+pub(super) fn knows(answer: &Value) -> Result<bool, TimeSeriesError> {
+    let malformed = malformed("one element of COMMAND INFO, nil or a command");
+    let Value::Array(commands) = answer else { return Err(malformed) };
+    match &commands[..] {
+        // Some proxies leave out what they do not know.
+        [] | [Value::Nil] => Ok(false),
+        [Value::Array(_)] => Ok(true),
+        _ => Err(malformed),
+    }
+}
+
+/// The answer of `TS.MRANGE ... WITHLABELS`: of each series its key, labels and buckets.
+pub(super) fn found(answer: Value) -> Result<Vec<Found>, TimeSeriesError> {
+    let list = array(answer, "a list of series")?;
+    if list.len() > MAX_FOUND {
+        return Err(TimeSeriesError::TooLarge);
+    }
+    let mut left = MAX_BUCKETS;
+    list.into_iter()
+        .map(|one| {
+            let [key, labels, buckets] = exactly(one, "a series of key, labels and samples")?;
+            let buckets = array(buckets, "a list of samples")?;
+            left = left.checked_sub(buckets.len()).ok_or(TimeSeriesError::TooLarge)?;
+            Ok(Found {
+                key: text(key, "the key of a series")?,
+                labels: array(labels, "a list of labels")?
+                    .into_iter()
+                    .map(label)
+                    .collect::<Result<_, _>>()?,
+                buckets: buckets.into_iter().map(bucket).collect::<Result<_, _>>()?,
+            })
+        })
+        .collect()
+}
+
+fn label(pair: Value) -> Result<(String, String), TimeSeriesError> {
+    let [name, value] = exactly(pair, "a label of name and value")?;
+    Ok((text(name, "the name of a label")?, text(value, "the value of a label")?))
+}
+
+fn bucket(pair: Value) -> Result<Bucket, TimeSeriesError> {
+    let [at, sum] = exactly(pair, "a sample of time and value")?;
+    let time = malformed("a time in milliseconds, not before 1970");
+    let Value::Int(at) = at else { return Err(time) };
+    Ok(Bucket { at_ms: u64::try_from(at).map_err(|_| time)?, sum: number(sum)? })
+}
+
+/// A number in decimal digits. Neither infinite nor NaN: no sum of counts is.
+fn number(value: Value) -> Result<f64, TimeSeriesError> {
+    const EXPECTED: &str = "a value that is a finite number";
+    let sum: f64 = match value {
+        Value::Double(sum) => sum,
+        other => text(other, EXPECTED)?.parse().map_err(|_| malformed(EXPECTED))?,
+    };
+    if sum.is_finite() { Ok(sum) } else { Err(malformed(EXPECTED)) }
+}
+
+fn text(value: Value, expected: &'static str) -> Result<String, TimeSeriesError> {
+    match value {
+        // Others may write to the server, and their keys may be any bytes.
+        Value::BulkString(bytes) => Ok(String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
+        Value::SimpleString(text) => Ok(text),
+        Value::Okay => Ok("OK".to_owned()),
+        _ => Err(malformed(expected)),
+    }
+}
+
+fn array(value: Value, expected: &'static str) -> Result<Vec<Value>, TimeSeriesError> {
+    match value {
+        Value::Array(list) => Ok(list),
+        _ => Err(malformed(expected)),
+    }
+}
+
+fn exactly<const COUNT: usize>(
+    value: Value,
+    expected: &'static str,
+) -> Result<[Value; COUNT], TimeSeriesError> {
+    array(value, expected)?.try_into().map_err(|_| malformed(expected))
+}
+
+fn malformed(expected: &'static str) -> TimeSeriesError {
+    TimeSeriesError::Malformed { expected }
+}

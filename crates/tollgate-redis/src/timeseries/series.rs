@@ -1,0 +1,219 @@
+//! What is written and asked for: series with their labels, samples, queries.
+
+use std::time::Duration;
+
+use super::error::TimeSeriesError;
+
+/// The most bytes of a key.
+pub const MAX_KEY_BYTES: usize = 512;
+
+/// The most labels of a series, and the most of one query.
+pub const MAX_LABELS: usize = 16;
+
+/// The most bytes of a label's name, and of its value.
+pub const MAX_LABEL_BYTES: usize = 128;
+
+/// The most series that the answer to a query may have.
+pub const MAX_FOUND: usize = 10_000;
+
+/// The most buckets that the answer to a query may have, in all series: some 100 MB on the way.
+pub const MAX_BUCKETS: usize = 1_000_000;
+
+/// RedisTimeSeries looks for these words wherever they stand, in any case: a label `ignore` would
+/// be read as an option.
+const OPTIONS: [&str; 9] = [
+    "RETENTION",
+    "ENCODING",
+    "COMPRESSED",
+    "UNCOMPRESSED",
+    "CHUNK_SIZE",
+    "DUPLICATE_POLICY",
+    "ON_DUPLICATE",
+    "IGNORE",
+    "LABELS",
+];
+
+/// A time series: a key, how long its samples are kept, and the labels that queries find it by.
+///
+/// Labels must come from a bounded set: the names of policies, limits and outcomes. Never a
+/// subject, an address or anything else that a client chooses: every combination of labels is a
+/// series of its own, which takes some kilobytes of the server's memory and stays for ever.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_redis::timeseries::Series;
+///
+/// let labels = [("data", "hits"), ("limit", "10/s"), ("outcome", "allowed")];
+/// let series = Series::new("hits:api:10/s:allowed", Duration::from_secs(86_400), labels)?;
+/// assert_eq!(series.labels().len(), 3);
+/// # Ok::<(), tollgate_redis::timeseries::TimeSeriesError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Series {
+    key: String,
+    retention_ms: u64,
+    labels: Vec<(String, String)>,
+}
+
+impl Series {
+    /// A series under `key`, 1 to [`MAX_KEY_BYTES`] bytes, which are sent as they are.
+    ///
+    /// The server drops samples that are older than the newest one by more than `retention`; zero
+    /// keeps all. It is rounded up to milliseconds.
+    ///
+    /// # Errors
+    /// The key, the retention or a label is outside of its bounds; a label that no query could find
+    /// (with `=`, `(`, `)` or `,`); or a word that RedisTimeSeries would take for an option.
+    pub fn new<N: Into<String>, V: Into<String>>(
+        key: impl Into<String>,
+        retention: Duration,
+        labels: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, TimeSeriesError> {
+        let key = key.into();
+        if key.is_empty() || key.len() > MAX_KEY_BYTES {
+            return Err(TimeSeriesError::invalid(format!(
+                "the key of a series has 1 to {MAX_KEY_BYTES} bytes; this one has {}",
+                key.len()
+            )));
+        }
+        no_option(&key)?;
+        let labels: Vec<(String, String)> = labels
+            .into_iter()
+            // One more than may be, so that a list without end is seen to be too long.
+            .take(MAX_LABELS + 1)
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
+        check_labels(&labels)?;
+        Ok(Self { key, retention_ms: millis_up(retention)?, labels })
+    }
+
+    /// The key.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The labels, as they were given.
+    #[must_use]
+    pub fn labels(&self) -> &[(String, String)] {
+        &self.labels
+    }
+
+    /// How long samples are kept, in milliseconds; 0 is for ever.
+    pub(super) fn retention_ms(&self) -> u64 {
+        self.retention_ms
+    }
+}
+
+/// A count at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "made by its fields, of which two are numbers")]
+pub struct Sample<'a> {
+    /// Of which series.
+    pub series: &'a Series,
+    /// When, in milliseconds since 1970, below 2^63. Samples of one series and time are added up.
+    pub at_ms: u64,
+    /// How many. The server counts in `f64`: exactly up to 2^53.
+    pub value: u64,
+}
+
+/// Which sums are asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "made by its fields, of which three are numbers")]
+pub struct Query {
+    /// The first millisecond since 1970 that counts; `None` is the earliest there is.
+    pub from_ms: Option<u64>,
+    /// The last one; `None` is the latest there is.
+    pub to_ms: Option<u64>,
+    /// The length of a bucket, at least 1 ms, rounded up to milliseconds. Buckets begin at its
+    /// multiples since 1970.
+    pub bucket: Duration,
+    /// Labels that a series must have, all of them: at least one.
+    pub filter: Vec<(String, String)>,
+}
+
+impl Query {
+    /// The length of a bucket in milliseconds.
+    pub(super) fn check(&self) -> Result<u64, TimeSeriesError> {
+        if self.filter.is_empty() {
+            return Err(TimeSeriesError::invalid(
+                "a query names at least one label, such as `data=hits`",
+            ));
+        }
+        check_labels(&self.filter)?;
+        match millis_up(self.bucket)? {
+            0 => Err(TimeSeriesError::invalid("a bucket is at least 1 ms long")),
+            bucket_ms => Ok(bucket_ms),
+        }
+    }
+}
+
+/// A series that a query found.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// Its key; bytes that are no UTF-8 are `U+FFFD`.
+    pub key: String,
+    /// Its labels, in the server's order.
+    pub labels: Vec<(String, String)>,
+    /// Its buckets, the earliest first; those without samples are left out.
+    pub buckets: Vec<Bucket>,
+}
+
+/// The sum of a bucket.
+#[derive(Clone, Copy, PartialEq, Debug)]
+#[non_exhaustive]
+pub struct Bucket {
+    /// Its begin, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The sum of its samples.
+    pub sum: f64,
+}
+
+fn check_labels(labels: &[(String, String)]) -> Result<(), TimeSeriesError> {
+    if labels.len() > MAX_LABELS {
+        return Err(TimeSeriesError::invalid(format!("there are at most {MAX_LABELS} labels")));
+    }
+    for (name, value) in labels {
+        for word in [name, value] {
+            if word.is_empty() || word.len() > MAX_LABEL_BYTES {
+                return Err(TimeSeriesError::invalid(format!(
+                    "the name and the value of a label have 1 to {MAX_LABEL_BYTES} bytes each; \
+                     one has {}",
+                    word.len()
+                )));
+            }
+            if word.contains(['=', '(', ')', ',']) {
+                return Err(TimeSeriesError::invalid(
+                    "no label has `=`, `(`, `)` or `,` in it: a filter gives them a meaning, so \
+                     that no query could find it",
+                ));
+            }
+            no_option(word)?;
+        }
+        // `name!=value` is the opposite of a filter.
+        if name.ends_with('!') {
+            return Err(TimeSeriesError::invalid("the name of a label does not end with `!`"));
+        }
+    }
+    Ok(())
+}
+
+fn no_option(word: &str) -> Result<(), TimeSeriesError> {
+    match OPTIONS.iter().find(|option| word.eq_ignore_ascii_case(option)) {
+        None => Ok(()),
+        Some(option) => Err(TimeSeriesError::invalid(format!(
+            "neither a key nor a label is the word {option}: RedisTimeSeries would take it for \
+             its option"
+        ))),
+    }
+}
+
+/// Whole milliseconds, rounded up: what is more than nothing must not become 0, which is for ever.
+fn millis_up(time: Duration) -> Result<u64, TimeSeriesError> {
+    let ms = time.as_nanos().div_ceil(1_000_000);
+    // What the server counts in.
+    i64::try_from(ms).map(i64::unsigned_abs).map_err(|_| {
+        TimeSeriesError::invalid("a retention or a bucket has at most 2^63 - 1 milliseconds")
+    })
+}

@@ -1,0 +1,747 @@
+//! Time series against a server that expects every byte, a real one without them, and a real one
+//! with them where there is one.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+use tollgate_proof::redis_or_skip;
+
+use super::{
+    Found, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query, Recorded, Sample, Series, TimeSeries,
+    TimeSeriesError,
+};
+use crate::client::Line;
+use crate::fault::{Fault, Outcome};
+use crate::options::Options;
+
+/// How long something that must happen may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const PING: &str = "*1\r\n$4\r\nPING\r\n";
+const PROBE: &str = "*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$6\r\nTS.ADD\r\n";
+/// What Redis Stack 7.4 says of the command, shortened to its first three elements.
+const KNOWN: &str = "*1\r\n*3\r\n$6\r\nts.add\r\n:-1\r\n*3\r\n+write\r\n+denyoom\r\n+module\r\n";
+
+/// A step of the server in a test.
+#[derive(Clone)]
+enum Step {
+    /// These bytes come next.
+    Hear(String),
+    Say(String),
+    /// The connection is closed, and the next step is about the next one.
+    Close,
+    /// The client closes it, without another word.
+    Gone,
+    /// The test is told that the server is here.
+    Tell(Arc<Notify>),
+}
+use Step::{Close, Gone, Hear, Say, Tell};
+
+fn hear(bytes: impl Into<String>) -> Step {
+    Hear(bytes.into())
+}
+
+fn say(bytes: impl Into<String>) -> Step {
+    Say(bytes.into())
+}
+
+/// What every connection begins with.
+fn greeting() -> Vec<Step> {
+    vec![hear(PING), say("+PONG\r\n"), hear(PROBE), say(KNOWN)]
+}
+
+/// A server that hears and says what the test expects, and nothing else.
+struct Scripted {
+    port: u16,
+    thread: JoinHandle<()>,
+}
+
+impl Scripted {
+    fn start(steps: Vec<Step>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = std::thread::spawn(move || serve(&listener, steps));
+        Self { port, thread }
+    }
+
+    fn options(&self) -> Options {
+        Options::tcp("127.0.0.1", self.port).deadline(PATIENCE)
+    }
+
+    async fn connect(&self) -> TimeSeries {
+        TimeSeries::connect(self.options()).await.unwrap()
+    }
+
+    /// All steps were done, and nothing came after them. The client must be gone.
+    async fn done(self) {
+        // Not joined here: the client's end of the connection is closed by this runtime.
+        let joined = tokio::task::spawn_blocking(|| self.thread.join()).await.unwrap();
+        if let Err(panic) = joined {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, steps: Vec<Step>) {
+    let mut stream: Option<TcpStream> = None;
+    for step in steps {
+        let open = stream.get_or_insert_with(|| {
+            let stream = listener.accept().unwrap().0;
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream
+        });
+        match step {
+            Hear(expected) => {
+                let mut heard = vec![0; expected.len()];
+                let mut at = 0;
+                while at < heard.len() {
+                    match open.read(&mut heard[at..]).unwrap() {
+                        0 => break,
+                        more => at += more,
+                    }
+                }
+                assert_eq!(String::from_utf8_lossy(&heard[..at]), expected);
+            }
+            Say(bytes) => open.write_all(bytes.as_bytes()).unwrap(),
+            Close => stream = None,
+            Tell(here) => here.notify_one(),
+            Gone => stream.take().into_iter().for_each(gone),
+        }
+    }
+    stream.into_iter().for_each(gone);
+}
+
+/// The client closes it, and says nothing before.
+fn gone(mut stream: TcpStream) {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        // It may be cut with answers unread.
+        Err(error) if error.kind() != ErrorKind::ConnectionReset => panic!("{error}"),
+        _ => assert_eq!(String::from_utf8_lossy(&rest), "", "more than was expected"),
+    }
+}
+
+fn hits(outcome: &str) -> Series {
+    let labels = [("data", "hits"), ("outcome", outcome)];
+    Series::new(format!("hits:{outcome}"), Duration::from_secs(60), labels).unwrap()
+}
+
+/// The bytes of a command whose words have no blanks. One test spells them out.
+fn resp(command: &str) -> String {
+    let words: Vec<&str> = command.split(' ').collect();
+    let words_of = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), words_of.collect::<String>())
+}
+
+/// `TS.CREATE` of [`hits`].
+fn create(outcome: &str) -> String {
+    resp(&format!(
+        "TS.CREATE hits:{outcome} RETENTION 60000 DUPLICATE_POLICY SUM \
+         LABELS data hits outcome {outcome}"
+    ))
+}
+
+/// `TS.ADD` to [`hits`].
+fn add(outcome: &str, at_ms: u64, value: u64) -> String {
+    resp(&format!(
+        "TS.ADD hits:{outcome} {at_ms} {value} RETENTION 60000 ON_DUPLICATE SUM \
+         LABELS data hits outcome {outcome}"
+    ))
+}
+
+/// The query of `docs/timeseries.md`.
+fn query(bucket_ms: u64) -> Query {
+    Query {
+        from_ms: None,
+        to_ms: None,
+        bucket: Duration::from_millis(bucket_ms),
+        filter: vec![("data".to_owned(), "hits".to_owned())],
+    }
+}
+
+/// Found series in short: `KEY NAME=VALUE ... AT:SUM ...`
+fn short(found: &[Found]) -> Vec<String> {
+    let line = |one: &Found| {
+        let mut line = one.key.clone();
+        for (name, value) in &one.labels {
+            line += &format!(" {name}={value}");
+        }
+        for bucket in &one.buckets {
+            line += &format!(" {}:{}", bucket.at_ms, bucket.sum);
+        }
+        line
+    };
+    found.iter().map(line).collect()
+}
+
+fn taken(taken: usize) -> Recorded {
+    Recorded { taken, ..Recorded::default() }
+}
+
+/// Who asks a server that does these steps after the greeting, and gets on with it.
+async fn scripted(steps: impl IntoIterator<Item = Step>) -> (Scripted, TimeSeries) {
+    let server = Scripted::start(greeting().into_iter().chain(steps).collect());
+    let series = server.connect().await;
+    (server, series)
+}
+
+#[tokio::test]
+async fn every_byte_of_every_command() {
+    // Both answers come after the last byte of the last command: they were sent without waiting.
+    let (server, series) = scripted([
+        hear(
+            "*11\r\n$9\r\nTS.CREATE\r\n$11\r\nhits:\r\n é\0\r\n$9\r\nRETENTION\r\n$1\r\n2\r\n\
+             $16\r\nDUPLICATE_POLICY\r\n$3\r\nSUM\r\n$6\r\nLABELS\r\n\
+             $4\r\ndata\r\n$4\r\nhits\r\n$5\r\nlimit\r\n$12\r\n10/s and 1/m\r\n",
+        ),
+        hear(
+            "*13\r\n$6\r\nTS.ADD\r\n$11\r\nhits:\r\n é\0\r\n$13\r\n1700000000000\r\n$1\r\n7\r\n\
+             $9\r\nRETENTION\r\n$1\r\n2\r\n$12\r\nON_DUPLICATE\r\n$3\r\nSUM\r\n$6\r\nLABELS\r\n\
+             $4\r\ndata\r\n$4\r\nhits\r\n$5\r\nlimit\r\n$12\r\n10/s and 1/m\r\n",
+        ),
+        say("+OK\r\n:1700000000000\r\n"),
+        hear(
+            "*10\r\n$9\r\nTS.MRANGE\r\n$1\r\n-\r\n$1\r\n+\r\n$10\r\nWITHLABELS\r\n\
+             $11\r\nAGGREGATION\r\n$3\r\nSUM\r\n$4\r\n1000\r\n$6\r\nFILTER\r\n\
+             $9\r\ndata=hits\r\n$18\r\nlimit=10/s and 1/m\r\n",
+        ),
+        say("*0\r\n"),
+    ])
+    .await;
+    let labels = [("data", "hits"), ("limit", "10/s and 1/m")];
+    // Rounded up to 2 ms.
+    let of = Series::new("hits:\r\n é\0", Duration::from_micros(1_001), labels).unwrap();
+    let sample = Sample { series: &of, at_ms: 1_700_000_000_000, value: 7 };
+    assert_eq!(series.record(&[sample]).await, Ok(taken(1)));
+    let mut query = query(1_000);
+    query.filter.push(("limit".to_owned(), "10/s and 1/m".to_owned()));
+    assert_eq!(series.range(&query).await, Ok(Vec::new()));
+    drop(series);
+    server.done().await;
+}
+
+/// The first two answers are every byte that Redis Stack 7.4 said, and the example of
+/// `docs/timeseries.md`.
+#[tokio::test]
+async fn sums_by_the_second_and_by_hundred() {
+    let answer = |allowed: &str, denied: &str| {
+        format!(
+            "*2\r\n*3\r\n$16\r\nhits:api:allowed\r\n\
+             *3\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$5\r\nlimit\r\n$4\r\n10/s\r\n\
+             *2\r\n$7\r\noutcome\r\n$7\r\nallowed\r\n{allowed}\
+             *3\r\n$15\r\nhits:api:denied\r\n\
+             *3\r\n*2\r\n$4\r\ndata\r\n$4\r\nhits\r\n*2\r\n$5\r\nlimit\r\n$4\r\n10/s\r\n\
+             *2\r\n$7\r\noutcome\r\n$6\r\ndenied\r\n{denied}"
+        )
+    };
+    let (server, series) = scripted([
+        hear(resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits")),
+        say(answer(
+            "*3\r\n*2\r\n:1700000000000\r\n+10\r\n*2\r\n:1700000001000\r\n+10\r\n\
+             *2\r\n:1700000130000\r\n+1\r\n",
+            "*1\r\n*2\r\n:1700000001000\r\n+3\r\n",
+        )),
+        hear(resp("TS.MRANGE 5 9999999999999 WITHLABELS AGGREGATION SUM 100000 FILTER data=hits")),
+        say(answer(
+            "*2\r\n*2\r\n:1700000000000\r\n+20\r\n*2\r\n:1700000100000\r\n+1\r\n",
+            "*1\r\n*2\r\n:1700000000000\r\n+3\r\n",
+        )),
+        hear(resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1 FILTER data=hits")),
+        // Without labels and samples, and numbers as they may be written.
+        say("*2\r\n*3\r\n$1\r\nk\r\n*0\r\n*0\r\n\
+             *3\r\n+OK\r\n*0\r\n*2\r\n*2\r\n:0\r\n+1E300\r\n*2\r\n:9\r\n$3\r\n1.5\r\n"),
+    ])
+    .await;
+    let allowed = "hits:api:allowed data=hits limit=10/s outcome=allowed";
+    let denied = "hits:api:denied data=hits limit=10/s outcome=denied";
+    assert_eq!(
+        short(&series.range(&query(1_000)).await.unwrap()),
+        [
+            format!("{allowed} 1700000000000:10 1700000001000:10 1700000130000:1"),
+            format!("{denied} 1700000001000:3"),
+        ]
+    );
+    let part = Query { from_ms: Some(5), to_ms: Some(9_999_999_999_999), ..query(100_000) };
+    assert_eq!(
+        short(&series.range(&part).await.unwrap()),
+        [
+            format!("{allowed} 1700000000000:20 1700000100000:1"),
+            format!("{denied} 1700000000000:3"),
+        ]
+    );
+    let found = series.range(&query(1)).await.unwrap();
+    assert_eq!([&found[0].key, &found[1].key], ["k", "OK"]);
+    assert!(found[0].buckets.is_empty());
+    let sums: Vec<f64> = found[1].buckets.iter().map(|bucket| bucket.sum).collect();
+    assert_eq!(sums, [1e300, 1.5]);
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn series_are_made_once_and_may_be_there() {
+    let (server, series) = scripted([
+        hear(create("yes") + &create("no") + &add("yes", 1, 2) + &add("no", 1, 3)),
+        hear(add("yes", 2, 4)),
+        say("-ERR TSDB: key already exists\r\n-TSDB: key already exists\r\n:1\r\n:1\r\n:2\r\n"),
+        hear(add("no", 3, 5)),
+        say(":3\r\n"),
+    ])
+    .await;
+    let [yes, no] = ["yes", "no"].map(hits);
+    let samples = [
+        Sample { series: &yes, at_ms: 1, value: 2 },
+        Sample { series: &no, at_ms: 1, value: 3 },
+        Sample { series: &yes, at_ms: 2, value: 4 },
+    ];
+    assert_eq!(series.record(&samples).await, Ok(taken(3)));
+    assert_eq!(series.record(&[]).await, Ok(taken(0)));
+    assert_eq!(series.record(&[Sample { series: &no, at_ms: 3, value: 5 }]).await, Ok(taken(1)));
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn one_refused_sample_leaves_the_others() {
+    let (server, series) = scripted([
+        hear(create("yes") + &add("yes", 9, 1) + &add("yes", 1, 1) + &add("yes", 8, 1)),
+        say("-OOM command not allowed when used memory > 'maxmemory'.\r\n:9\r\n\
+             -ERR TSDB: Timestamp is older than retention\r\n:8\r\n"),
+        // It was not made, so it is tried again.
+        hear(create("yes") + &add("yes", 1, 1) + &add("yes", 2, 1)),
+        say("+OK\r\n-ERR TSDB: Timestamp is older than retention\r\n\
+             -NOPERM No permissions to access a key\r\n"),
+    ])
+    .await;
+    let yes = hits("yes");
+    let at = |at_ms| Sample { series: &yes, at_ms, value: 1 };
+    let recorded = series.record(&[at(9), at(1), at(8)]).await.unwrap();
+    let error = Some(Fault::OutOfMemory.into());
+    assert_eq!(recorded, Recorded { taken: 2, refused: 1, error, ..Recorded::default() });
+    let recorded = series.record(&[at(1), at(2)]).await.unwrap();
+    let what = "Timestamp is older than retention".to_owned();
+    let error = Some(TimeSeriesError::Refused { what });
+    assert_eq!(recorded, Recorded { refused: 2, error, ..Recorded::default() });
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn many_samples_are_sent_a_thousand_commands_at_a_time() {
+    let adds = |from: u64, to: u64| (from..to).map(|at| add("yes", at, 1)).collect::<String>();
+    let answers =
+        |from: u64, to: u64| (from..to).map(|at| format!(":{at}\r\n")).collect::<String>();
+    let (server, series) = scripted([
+        hear(create("yes") + &adds(0, 999)),
+        say("+OK\r\n".to_owned() + &answers(0, 999)),
+        hear(adds(999, 1_999)),
+        say(answers(999, 1_999)),
+        hear(adds(1_999, 2_001)),
+        // The connection ends in the middle.
+        say(":1999\r\n"),
+        Close,
+    ])
+    .await;
+    let yes = hits("yes");
+    let samples: Vec<_> =
+        (0..2_001).map(|at_ms| Sample { series: &yes, at_ms, value: 1 }).collect();
+    let recorded = series.record(&samples).await.unwrap();
+    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    assert_eq!(recorded, Recorded { taken: 1_999, unknown: 2, error, ..Recorded::default() });
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_anew_and_nothing_is_sent_twice() {
+    let mut steps = vec![hear(create("yes") + &add("yes", 1, 1)), Close];
+    steps.extend(greeting());
+    // The series is made again: it may be another server.
+    steps.extend([hear(create("yes") + &add("yes", 2, 1)), say("+OK\r\n:2\r\n"), Close]);
+    steps.extend([hear(PING), say("+PONG\r\n"), hear(PROBE), say("*1\r\n*-1\r\n"), Close]);
+    steps.extend(greeting());
+    steps.extend([hear(create("yes") + &add("yes", 4, 1)), say("+OK\r\n:4\r\n")]);
+    let (server, series) = scripted(steps).await;
+    let yes = hits("yes");
+    let at = |at_ms| [Sample { series: &yes, at_ms, value: 1 }];
+    let recorded = series.record(&at(1)).await.unwrap();
+    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    assert_eq!(recorded, Recorded { unknown: 1, error, ..Recorded::default() });
+    assert_eq!(series.record(&at(2)).await, Ok(taken(1)));
+    ended(&series).await;
+    // A server without time series has taken its place.
+    let error = series.record(&at(3)).await.unwrap_err();
+    assert!(matches!(error, TimeSeriesError::Missing { .. }), "{error:?}");
+    assert_eq!(series.record(&at(4)).await, Ok(taken(1)));
+    drop(series);
+    server.done().await;
+}
+
+/// Waits until the connection is seen to have ended.
+async fn ended(series: &TimeSeries) {
+    let ended = async {
+        while series.open.lock().await.as_ref().is_some_and(|open| !open.line.has_ended()) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_comes_after_a_lost_connection_is_unsent() {
+    let (server, series) = scripted([Close]).await;
+    let yes = hits("yes");
+    let samples: Vec<_> =
+        (0..1_500).map(|at_ms| Sample { series: &yes, at_ms, value: 1 }).collect();
+    // Nobody listens any more, so that there is no other connection.
+    ended(&series).await;
+    server.done().await;
+    let error = series.record(&samples).await.unwrap_err();
+    assert!(matches!(error, TimeSeriesError::Fault(Fault::Unreachable { .. })), "{error:?}");
+    assert!(error.is_transient());
+
+    let create = create("yes");
+    let first: String = (0..999).map(|at| add("yes", at, 1)).collect();
+    let (server, series) = scripted([hear(create + &first), Close]).await;
+    let recorded = series.record(&samples).await.unwrap();
+    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    assert_eq!(recorded, Recorded { unknown: 999, unsent: 501, error, ..Recorded::default() });
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn a_question_that_is_dropped_takes_its_connection_with_it() {
+    let heard = Arc::new(Notify::new());
+    let mut steps = vec![
+        hear(resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits")),
+        Tell(Arc::clone(&heard)),
+        Gone,
+    ];
+    steps.extend(greeting());
+    steps.extend([hear(create("yes") + &add("yes", 1, 1)), say("+OK\r\n:1\r\n")]);
+    let (server, series) = scripted(steps).await;
+    // Else its answer could be taken for the next one's.
+    let query = query(1_000);
+    tokio::select! {
+        answer = series.range(&query) => panic!("{answer:?}"),
+        () = heard.notified() => {}
+    }
+    let yes = hits("yes");
+    let sample = Sample { series: &yes, at_ms: 1, value: 1 };
+    assert_eq!(series.record(&[sample]).await, Ok(taken(1)));
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn a_silent_server_has_its_deadline() {
+    let (server, mut series) = scripted([hear(create("yes") + &add("yes", 1, 1))]).await;
+    let short = Duration::from_millis(200);
+    series.options = series.options.clone().deadline(short);
+    let yes = hits("yes");
+    let sample = Sample { series: &yes, at_ms: 1, value: 1 };
+    let recorded = series.record(&[sample]).await.unwrap();
+    let error = Some(Fault::Deadline { after: short, outcome: Outcome::Unknown }.into());
+    assert_eq!(recorded, Recorded { unknown: 1, error, ..Recorded::default() });
+    assert!(series.open.lock().await.is_none(), "it is not used again");
+    drop(series);
+    server.done().await;
+}
+
+#[tokio::test]
+async fn wrong_answers_to_samples_leave_them_unknown() {
+    for answers in ["+OK\r\n:2\r\n", "+OK\r\n+OK\r\n", "+OK\r\n*0\r\n", "+OK\r\n$-1\r\n"] {
+        let (server, series) =
+            scripted([hear(create("yes") + &add("yes", 1, 1)), say(answers)]).await;
+        let yes = hits("yes");
+        let sample = Sample { series: &yes, at_ms: 1, value: 1 };
+        let recorded = series.record(&[sample]).await.unwrap();
+        assert_eq!((recorded.unknown, recorded.unsent, recorded.taken), (1, 0, 0), "{answers}");
+        let error = recorded.error.unwrap();
+        assert!(matches!(error, TimeSeriesError::Malformed { .. }), "{answers}: {error}");
+        assert!(series.open.lock().await.is_none(), "it is not used again");
+        drop(series);
+        server.done().await;
+    }
+}
+
+/// What is said to `COMMAND INFO TS.ADD` is the error.
+async fn refusal(answer: &str) -> TimeSeriesError {
+    let server =
+        Scripted::start(vec![hear(PING), say("+PONG\r\n"), hear(PROBE), say(answer), Close]);
+    let error = TimeSeries::connect(server.options()).await.unwrap_err();
+    server.done().await;
+    error
+}
+
+#[tokio::test]
+async fn a_server_that_knows_no_time_series_is_told_from_one_that_refuses() {
+    for nil in ["*1\r\n*-1\r\n", "*1\r\n$-1\r\n", "*0\r\n"] {
+        let error = refusal(nil).await;
+        assert!(matches!(error, TimeSeriesError::Missing { .. }), "{nil}: {error:?}");
+        for said in ["Redis 8", "Redis Stack", "valkey-timeseries", "embedded series", "127.0.0.1"]
+        {
+            assert!(error.to_string().contains(said), "{error}");
+        }
+        assert!(!error.is_transient());
+    }
+    let noperm = "-NOPERM User u has no permissions to run the 'command|info' command\r\n";
+    let error = refusal(noperm).await;
+    assert_eq!(error, TimeSeriesError::NoPermission);
+    assert!(error.to_string().contains("+command|info +ts.create +ts.add +ts.mrange"), "{error}");
+    let error = refusal("-LOADING Redis is loading the dataset in memory\r\n").await;
+    assert_eq!(error, Fault::Loading.into());
+    let error = refusal("-NOAUTH Authentication required.\r\n").await;
+    assert_eq!(error, Fault::NoAuth.into());
+    for wrong in ["+OK\r\n", ":1\r\n", "$-1\r\n", "*2\r\n*0\r\n*0\r\n", "*1\r\n:1\r\n"] {
+        let error = refusal(wrong).await;
+        assert!(matches!(error, TimeSeriesError::Malformed { .. }), "{wrong}: {error:?}");
+    }
+    let error = refusal("").await;
+    assert_eq!(error, Fault::Closed { outcome: Outcome::NotCharged }.into());
+}
+
+/// What a query fails with when this is the answer, and the connection closes then.
+async fn answered(answer: &str) -> TimeSeriesError {
+    let asked = resp("TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits");
+    let (server, series) = scripted([hear(asked), say(answer), Close]).await;
+    let error = series.range(&query(1_000)).await.unwrap_err();
+    server.done().await;
+    error
+}
+
+#[tokio::test]
+async fn a_hostile_answer_is_an_error_that_says_what_was_expected() {
+    for (answer, expected) in [
+        ("+OK\r\n", "a list of series"),
+        ("$-1\r\n", "a list of series"),
+        ("*1\r\n:1\r\n", "a series of key, labels and samples"),
+        ("*1\r\n*2\r\n+k\r\n*0\r\n", "a series of key, labels and samples"),
+        ("*1\r\n*4\r\n+k\r\n*0\r\n*0\r\n*0\r\n", "a series of key, labels and samples"),
+        ("*1\r\n*3\r\n:1\r\n*0\r\n*0\r\n", "the key of a series"),
+        ("*1\r\n*3\r\n+k\r\n+x\r\n*0\r\n", "a list of labels"),
+        ("*1\r\n*3\r\n+k\r\n*1\r\n+x\r\n*0\r\n", "a label of name and value"),
+        ("*1\r\n*3\r\n+k\r\n*1\r\n*1\r\n+x\r\n*0\r\n", "a label of name and value"),
+        ("*1\r\n*3\r\n+k\r\n*1\r\n*2\r\n:1\r\n+x\r\n*0\r\n", "the name of a label"),
+        ("*1\r\n*3\r\n+k\r\n*1\r\n*2\r\n+x\r\n$-1\r\n*0\r\n", "the value of a label"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n:1\r\n", "a list of samples"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n:1\r\n", "a sample of time and value"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*3\r\n:1\r\n+1\r\n+1\r\n", "a sample of time and value"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n+1\r\n+1\r\n", "a time in milliseconds"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:-1\r\n+1\r\n", "a time in milliseconds"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:1\r\n+x\r\n", "a finite number"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:1\r\n+nan\r\n", "a finite number"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:1\r\n,inf\r\n", "a finite number"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:1\r\n+1e999\r\n", "a finite number"),
+        ("*1\r\n*3\r\n+k\r\n*0\r\n*1\r\n*2\r\n:1\r\n*1\r\n+1\r\n", "a finite number"),
+        ("*1\r\n-ERR x\r\n", "a series of key, labels and samples"),
+    ] {
+        let error = answered(answer).await;
+        assert!(matches!(error, TimeSeriesError::Malformed { .. }), "{answer:?}: {error:?}");
+        assert!(error.to_string().contains(expected), "{answer:?}: {error}");
+    }
+    let many = format!("*10001\r\n{}", "*3\r\n+k\r\n*0\r\n*0\r\n".repeat(10_001));
+    assert_eq!(answered(&many).await, TimeSeriesError::TooLarge);
+    let bucket = "*2\r\n:1\r\n+1\r\n".repeat(600_000);
+    let long = format!("*3\r\n+k\r\n*0\r\n*600000\r\n{bucket}");
+    assert_eq!(answered(&format!("*2\r\n{long}{long}")).await, TimeSeriesError::TooLarge);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_redis_at_all_ends_the_connection() {
+    let nested = "*1\r\n".repeat(10_000);
+    for answer in [
+        "*1\r\n*3\r\n$1\r\nk\r\n",
+        "",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "*9223372036854775807\r\n",
+        "*1\r\n$9223372036854775807\r\nx",
+        "*2000000000\r\n*0\r\n",
+        "*99999999999999999999\r\n",
+        "*x\r\n",
+        "$3\r\nlonger\r\n",
+        &nested,
+    ] {
+        let error = answered(answer).await;
+        assert!(
+            matches!(error, TimeSeriesError::Fault(Fault::Closed { .. } | Fault::Garbled { .. })),
+            "{}: {error:?}",
+            answer.get(..30).unwrap_or(answer)
+        );
+    }
+}
+
+#[tokio::test]
+async fn words_of_the_server_are_kept_and_what_it_quotes_is_not() {
+    for (answer, error) in [
+        (
+            "-ERR TSDB: Couldn't parse AGGREGATION\r\n",
+            TimeSeriesError::Refused { what: "Couldn't parse AGGREGATION".to_owned() },
+        ),
+        ("-NOPERM No permissions to access a key\r\n", TimeSeriesError::NoPermission),
+        (
+            "-ERR current user doesn't have read permission to one or more keys that match the \
+             specified filter\r\n",
+            TimeSeriesError::NoPermission,
+        ),
+        ("-READONLY You can't write against a read only replica.\r\n", Fault::ReadOnly.into()),
+        ("-ERR secret\r\n", Fault::Other { code: "ERR".to_owned() }.into()),
+    ] {
+        assert_eq!(answered(answer).await, error, "{answer}");
+    }
+    let error = answered("-ERR unknown command 'TS.MRANGE', with args: 'secret' \r\n").await;
+    assert!(matches!(error, TimeSeriesError::Missing { .. }), "{error:?}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+    let long = answered(&format!("-ERR TSDB: {}\r\n", "x".repeat(100_000))).await;
+    assert!(long.to_string().len() < 300);
+}
+
+#[test]
+fn series_and_queries_have_bounds() {
+    let labels = |count: usize| vec![("a".to_owned(), "b".to_owned()); count];
+    let new = |key: &str, labels: Vec<(String, String)>| Series::new(key, Duration::ZERO, labels);
+    let one = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
+    let long = "x".repeat(MAX_KEY_BYTES.max(MAX_LABEL_BYTES));
+    let most = &long[..MAX_LABEL_BYTES];
+    for (right, what) in [
+        (new(&long[..MAX_KEY_BYTES], labels(MAX_LABELS)), "the most"),
+        (new("k", labels(0)), "no labels"),
+        (new("k", one(most, most)), "the longest label"),
+        (new("k", one("a b", "10/s \"x\" !")), "a label with blanks and quotes"),
+    ] {
+        assert!(right.is_ok(), "{what}: {right:?}");
+    }
+    for (wrong, said) in [
+        (new("", labels(0)), "1 to 512 bytes; this one has 0"),
+        (new(&(long.clone() + "x"), labels(0)), "this one has 513"),
+        (new("k", labels(MAX_LABELS + 1)), "at most 16 labels"),
+        (new("k", one("", "x")), "1 to 128 bytes each; one has 0"),
+        (new("k", one("x", "")), "one has 0"),
+        (new("k", one("x", &long[..=MAX_LABEL_BYTES])), "one has 129"),
+        (new("k", one("x", "a=b")), "no label has `=`"),
+        (new("k", one("a(b", "x")), "no label has `=`, `(`"),
+        (new("k", one("a!", "x")), "does not end with `!`"),
+        (new("k", one("limit", "ignore")), "the word IGNORE"),
+        (new("Labels", labels(0)), "the word LABELS"),
+        (Series::new("k", Duration::MAX, labels(0)), "at most 2^63 - 1 milliseconds"),
+    ] {
+        let error = wrong.unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let far = Duration::from_millis(i64::MAX.unsigned_abs());
+    assert!(Series::new("k", far, labels(0)).is_ok());
+    for (wrong, said) in [
+        (Query { filter: Vec::new(), ..query(1) }, "at least one label"),
+        (Query { filter: one("x", "a,b"), ..query(1) }, "no label has"),
+        (query(0), "at least 1 ms"),
+        (Query { bucket: Duration::MAX, ..query(1) }, "2^63 - 1"),
+    ] {
+        let error = wrong.check().unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    let less = Query { bucket: Duration::from_nanos(1), ..query(1) };
+    assert_eq!(less.check(), Ok(1), "rounded up");
+}
+
+/// Redis 7 has no time series of its own.
+#[tokio::test]
+async fn a_redis_without_time_series_says_what_is_missing() {
+    let server = redis_or_skip!();
+    let options = |url: &str| Options::from_url(url).unwrap().deadline(PATIENCE);
+    // A server of a later version has them.
+    if knows(options(&server.url())).await {
+        assert!(TimeSeries::connect(options(&server.url())).await.is_ok());
+        return;
+    }
+    let error = TimeSeries::connect(options(&server.url())).await.unwrap_err();
+    assert_eq!(error, TimeSeriesError::Missing { address: server.address().to_string() });
+    server.command(&[b"ACL", b"SETUSER", b"u", b"on", b">x", b"~*", b"-@all", b"+ping"]);
+    let url = server.url().replace("://", "://u:x@");
+    let error = TimeSeries::connect(options(&url)).await.unwrap_err();
+    assert_eq!(error, TimeSeriesError::NoPermission);
+    let url = server.url().replace("://", "://u:wrong@");
+    let error = TimeSeries::connect(options(&url)).await.unwrap_err();
+    assert_eq!(error, Fault::WrongPassword.into());
+}
+
+/// Whether `TS.ADD` is known, found out in another way than the code does.
+async fn knows(options: Options) -> bool {
+    let line = Line::open(options).await.unwrap();
+    let answer = line.exchange(&redis::cmd("TS.ADD"), PATIENCE).await.unwrap();
+    let redis::Value::ServerError(error) = answer else { panic!("{answer:?}") };
+    !error.details().unwrap_or_default().starts_with("unknown command")
+}
+
+const URL: &str = "TOLLGATE_TEST_TIMESERIES_URL";
+
+/// It leaves nothing behind: its keys begin with its own time, and are deleted.
+#[tokio::test]
+async fn a_redis_with_time_series_adds_up() {
+    let Ok(url) = std::env::var(URL) else {
+        println!(
+            "WANTED: a Redis with time series: set {URL}=redis://HOST:PORT to a server of which \
+             a test may use some keys (Redis 8, Redis Stack, or Valkey with valkey-timeseries)"
+        );
+        return;
+    };
+    let options = Options::from_url(&url).unwrap().deadline(PATIENCE);
+    let series = TimeSeries::connect(options.clone()).await.unwrap();
+    let line = Line::open(options).await.unwrap();
+    let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
+    let run = format!("tollgate-test-{run}");
+    let of = |outcome: &str| {
+        let labels = [("data", "hits"), ("run", &run), ("outcome", outcome)];
+        Series::new(format!("{run}:{outcome}\r\n"), Duration::from_secs(300), labels).unwrap()
+    };
+    let [yes, no] = ["allowed", "not now"].map(of);
+    let filter = vec![("run".to_owned(), run.clone())];
+    let query = |bucket_ms| Query { filter: filter.clone(), ..query(bucket_ms) };
+    let at = |series, at_ms, value| Sample { series, at_ms, value };
+
+    // Two of one time are added up; one second is empty.
+    let samples = [at(&yes, 100_000, 2), at(&yes, 100_000, 3), at(&yes, 102_500, 7)];
+    assert_eq!(series.record(&samples).await, Ok(taken(3)));
+    assert_eq!(series.record(&[at(&no, 100_999, 1), at(&yes, 102_500, 1)]).await, Ok(taken(2)));
+    let label = |outcome: &str| format!("data=hits run={run} outcome={outcome}");
+    let lines = |yes: &str, no: &str| {
+        vec![
+            format!("{run}:allowed\r\n {} {yes}", label("allowed")),
+            format!("{run}:not now\r\n {} {no}", label("not now")),
+        ]
+    };
+    let sums = async |query: Query| {
+        let mut found = short(&series.range(&query).await.unwrap());
+        found.sort();
+        found
+    };
+    assert_eq!(sums(query(1_000)).await, lines("100000:5 102000:8", "100000:1"));
+    assert_eq!(sums(query(100_000)).await, lines("100000:13", "100000:1"));
+    let mut one = query(1_000);
+    one.filter.push(("outcome".to_owned(), "not now".to_owned()));
+    assert_eq!(sums(one).await, lines("", "100000:1")[1..]);
+    let end = Query { from_ms: Some(102_000), ..query(1_000) };
+    assert_eq!(series.range(&end).await.unwrap().iter().map(|f| f.buckets.len()).sum::<usize>(), 1);
+
+    // What is too old is refused, and the others are taken.
+    let recorded = series.record(&[at(&yes, 500_000, 1), at(&yes, 1, 1)]).await.unwrap();
+    assert_eq!((recorded.taken, recorded.refused), (1, 1));
+    let error = recorded.error.unwrap();
+    assert!(matches!(&error, TimeSeriesError::Refused { .. }), "{error:?}");
+
+    // A series that was deleted meanwhile comes back with its labels.
+    let delete = async || {
+        let mut command = redis::cmd("DEL");
+        command.arg(yes.key()).arg(no.key());
+        line.exchange(&command, PATIENCE).await.unwrap()
+    };
+    delete().await;
+    assert_eq!(series.record(&[at(&no, 100_000, 4)]).await, Ok(taken(1)));
+    assert_eq!(sums(query(1_000)).await, lines("", "100000:4")[1..]);
+    delete().await;
+}
