@@ -197,13 +197,17 @@ proptest! {
     fn policy_files_know_the_form_of_a_path(path in "/[a-zA-Z0-9./%~ +-]{0,24}") {
         use tollgate_policy::{Format, Policies};
         let warnings = |path: &str| {
+            // A path may come to have a quote in it: %27 is one.
+            let path = path.replace('\\', "\\\\").replace('"', "\\\"");
             let text = format!(
                 "version = 1\n[[policies]]\nname = \"p\"\non_failure = \"deny\"\n\
-                 when = {{ path = '{path}' }}\nlimits = [{{ subject = \"ip\", limit = \"1/s\" }}]"
+                 when = {{ path = \"{path}\" }}\nlimits = [{{ subject = \"ip\", limit = \"1/s\" }}]"
             );
             Policies::parse(&text, Format::Toml).unwrap().warnings().iter().count()
         };
         let form = normal_path(&path, Case::Keep);
+        // %2a is a star, which means something in a pattern.
+        prop_assume!(!form.contains('*'));
         prop_assert_eq!(warnings(&form), 0, "{}", form);
         prop_assert_eq!(warnings(&path) > 0, form != path, "{} {}", path, form);
     }

@@ -70,6 +70,11 @@ pub(crate) struct LabCommon {
     #[arg(long, value_name = "DIR")]
     pub(crate) pictures: Option<PathBuf>,
 
+    /// Write what got through into time series on this Redis, as if the experiment had ended now:
+    /// Redis 8, Redis Stack, or Valkey with valkey-timeseries
+    #[arg(long, value_name = "URL")]
+    pub(crate) timeseries: Option<String>,
+
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

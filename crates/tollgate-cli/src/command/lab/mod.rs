@@ -1,6 +1,7 @@
 //! `lab`: the same traffic under one strategy after the other.
 
 mod race;
+mod timeseries;
 mod write;
 
 use std::time::Duration;
@@ -48,6 +49,7 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
     let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
     // Before anything runs: after an hour it is too late to hear that a file cannot be written.
     let files = Files::open(common)?;
+    let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
     let stop = Stop::listen()?;
     let mut took = Took::default();
     let is_redis = options.is_some();
@@ -66,7 +68,10 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
             results?
         }
     };
-    let written = files.write(&results)?;
+    let mut written = files.write(&results)?;
+    if let Some(sink) = sink {
+        written.push(sink.write(&results)?);
+    }
     if common.json {
         out.json(&results)?;
     } else {

@@ -1,0 +1,101 @@
+//! What got through, into time series on Redis: for the tools that people look with.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, bail};
+use tollgate_lab::experiment::Results;
+use tollgate_redis::timeseries::{Sample, Series, TimeSeries};
+
+use crate::on_redis::redis;
+use crate::store::runtime;
+
+/// A server that has time series, found before anything runs.
+pub(super) struct Sink {
+    url: String,
+    runtime: tokio::runtime::Runtime,
+    server: TimeSeries,
+}
+
+impl Sink {
+    pub(super) fn open(url: &str) -> Result<Self> {
+        let Some(options) = redis(url, "time series")? else {
+            bail!("memory keeps no time series: name a Redis that has them");
+        };
+        let runtime = runtime()?;
+        let server = runtime.block_on(TimeSeries::connect(options))?;
+        let url = url.split('@').next_back().unwrap_or_default().to_owned();
+        Ok(Self { url, runtime, server })
+    }
+
+    /// Writes each case as two series, as if the experiment had ended now, and says where.
+    pub(super) fn write(&self, results: &Results) -> Result<String> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let end_ms = u64::try_from(now.as_millis())?;
+        let begin_ms = end_ms.saturating_sub(results.duration_us / 1_000);
+        // A run is told from the next of the same experiment by its time.
+        let run = format!("lab:{begin_ms}");
+        let mut series = Vec::new();
+        for case in &results.cases {
+            for (data, outcome) in [("hits", "admitted"), ("denials", "denied")] {
+                let labels = [
+                    ("data", data.to_owned()),
+                    ("outcome", outcome.to_owned()),
+                    ("experiment", plain(&results.name)),
+                    ("case", plain(&case.name)),
+                ];
+                let key = format!("{run}:{}:{outcome}", plain(&case.name));
+                series.push((case, Series::new(key, Duration::ZERO, labels)?));
+            }
+        }
+        let mut samples = Vec::new();
+        for (place, (case, series)) in series.iter().enumerate() {
+            let is_admitted = place % 2 == 0;
+            for (bucket, at) in case.buckets.iter().zip(0_u64..) {
+                let value = if is_admitted { bucket.admitted } else { bucket.denied };
+                if value > 0 {
+                    let at_ms = begin_ms + at.saturating_mul(results.bucket_us) / 1_000;
+                    samples.push(Sample { series, at_ms, value });
+                }
+            }
+        }
+        let recorded = self.runtime.block_on(self.server.record(&samples))?;
+        if recorded.taken < samples.len() {
+            let why = recorded.error.map_or_else(String::new, |error| format!(": {error}"));
+            bail!(
+                "{} of {} samples are not in the time series{why}",
+                samples.len() - recorded.taken,
+                samples.len()
+            );
+        }
+        Ok(format!(
+            "{} (keys {run}:*): TS.MRANGE {begin_ms} {end_ms} AGGREGATION SUM 1000 FILTER data=hits",
+            self.url
+        ))
+    }
+}
+
+/// A name as filters take it: what means something to them becomes `_`.
+fn plain(name: &str) -> String {
+    let kept: String = name
+        .chars()
+        .map(|c| if c.is_alphanumeric() || " ._-:/".contains(c) { c } else { '_' })
+        .take(60)
+        .collect();
+    let kept = kept.trim();
+    // Not a word that the server takes for an option, and not nothing.
+    format!("{}{kept}", if kept.contains(' ') { "" } else { "case " })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_one_that_a_series_takes() {
+        for name in ["4 uniform, new callers", "", "labels", "a=b(c)", "ż".repeat(99).as_str()] {
+            let labels = [("case", plain(name))];
+            Series::new("key", Duration::ZERO, labels).unwrap();
+        }
+        assert_eq!(plain("4 uniform, new callers"), "4 uniform_ new callers");
+    }
+}
