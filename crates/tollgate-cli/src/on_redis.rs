@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::runtime::Runtime;
-use tollgate::{Ask, LimitSet, Limiter, ManualClock, StoreError, Time};
+use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
+use tollgate_lab::decide::ask;
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
 use tollgate_redis::{Options, RedisStore};
 
@@ -39,6 +40,12 @@ pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
     }
 }
 
+/// A name for the keys of one run.
+pub(crate) fn run_name(of: &str) -> String {
+    // A seed of the standard library is random enough to tell two runs apart.
+    format!("{of}-{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
 /// Decides on a Redis, each case under keys of its own, unless it goes on with those of the case
 /// before. Memory decides beside it: both must say the same.
 pub(crate) struct OnRedis {
@@ -64,8 +71,7 @@ impl OnRedis {
     pub(crate) fn new(options: Options, stop: Stop) -> Result<Self> {
         // Events of one connection are decided in the order in which they are sent.
         let options = options.connections(1);
-        // A seed of the standard library is random enough to tell two replays apart.
-        let run = format!("replay-{:016x}", RandomState::new().hash_one(std::process::id()));
+        let run = run_name("replay");
         Ok(Self {
             options,
             runtime: store::runtime()?,
@@ -206,11 +212,7 @@ impl Current {
 
     async fn ask(&self, event: Event) -> Result<Verdict, Error> {
         let client = event.client.index().to_string();
-        let Some((first, rest)) = self.parts.split_first() else { return Err(Error::Stopped) };
-        let mut ask = Ask::new(first.per.subject(&client));
-        for part in rest {
-            ask = ask.and_under(part.per.subject(&client), &part.limits);
-        }
+        let Some(ask) = ask(&self.parts, &client) else { return Err(Error::Stopped) };
         Ok(Verdict::of(&self.limiter.check(ask).await?))
     }
 }

@@ -61,6 +61,15 @@ impl Per {
     }
 }
 
+/// The question of these parts about a client that is named by its number, for a limiter that has
+/// the limits of the first; none without a part.
+#[must_use]
+pub fn ask<'a>(parts: &'a [Part], client: &'a str) -> Option<Ask<'a>> {
+    let (first, rest) = parts.split_first()?;
+    let ask = Ask::new(first.per.subject(client));
+    Some(rest.iter().fold(ask, |ask, part| ask.and_under(part.per.subject(client), &part.limits)))
+}
+
 /// What became of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -127,17 +136,12 @@ impl Decider for InMemory {
     }
 
     fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
-        let (Some(limiter), Some((first, rest))) = (&self.limiter, self.parts.split_first()) else {
-            return Ok(());
-        };
+        let Some(limiter) = &self.limiter else { return Ok(()) };
         let mut digits = Digits::default();
         for event in events {
             self.clock.set(Time::from_micros(event.at_us));
             let client = digits.of(event.client.index());
-            let mut ask = Ask::new(first.per.subject(client));
-            for part in rest {
-                ask = ask.and_under(part.per.subject(client), &part.limits);
-            }
+            let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
             verdicts.push(Verdict::of(&limiter.check_now(ask)?));
         }
         limiter.store().sweep_some();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use indicatif::ProgressStyle;
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::Time;
@@ -85,6 +86,12 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
         column += word.chars().count();
     }
     lines
+}
+
+/// The style of a progress bar: a template that is known to be sound; if it were not, the default
+/// one would do.
+pub(crate) fn bar(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// A line on stderr for people, beside what was asked for; dropped when nobody reads it.

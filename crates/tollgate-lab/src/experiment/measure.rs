@@ -57,6 +57,14 @@ impl Window {
         }
     }
 
+    /// An attempt comes, and is let through or not.
+    fn see(&mut self, now_us: u64, client: u32, is_admitted: bool) {
+        self.pass(now_us);
+        if is_admitted {
+            self.admit(now_us, client);
+        }
+    }
+
     fn admit(&mut self, now_us: u64, client: u32) {
         self.admitted.push_back((now_us, client));
         let now = match self.per {
@@ -199,17 +207,11 @@ impl Measures {
         let at = asked.at_us;
         self.begin(at);
         for (window, _) in &mut self.limits {
-            window.pass(at);
-            if is_admitted {
-                window.admit(at, asked.client);
-            }
+            window.see(at, asked.client, is_admitted);
         }
         let mut occupancy = 0;
         if let Some((window, used)) = &mut self.capacity {
-            window.pass(at);
-            if is_admitted {
-                window.admit(at, asked.client);
-            }
+            window.see(at, asked.client, is_admitted);
             occupancy = window.admitted.len() as u64;
             // The windows of the clock, as those of a fixed window.
             used.count(self.start_us + at, is_admitted);
@@ -265,13 +267,6 @@ impl Measures {
         }
         let row = u32::try_from(row).unwrap_or(u32::MAX);
         self.raster.attempts.push((row, asked.at_us, is_admitted));
-    }
-
-    /// A request that will not be tried again, for the end has come before its time.
-    pub(super) fn give_up(&mut self, asked: &Asked) {
-        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
-            group.never_served += 1;
-        }
     }
 
     /// What a store holds now.

@@ -285,24 +285,22 @@ impl<'e> Run<'e> {
         self.attempts += 1;
         let workloads = &self.experiment.workloads;
         let Some(workload) = workloads.get(asked.workload as usize) else { return };
-        let mut is_last = true;
+        let mut again = None;
         if !verdict.is_admitted && !self.is_open {
             let Asked { request, tries, at_us, .. } = *asked;
-            let seed = self.experiment.seed;
+            let Experiment { seed, duration_us, .. } = *self.experiment;
             let wait = workload.retry.after(seed, request, tries, verdict.retry_after_us);
-            if let Some(wait) = wait {
-                is_last = false;
-                let again = Asked { at_us: at_us.saturating_add(wait), tries: tries + 1, ..*asked };
-                // Who would come back after the end has not been served by then.
-                if again.at_us < self.experiment.duration_us {
-                    self.again.push(Reverse((again.at_us, self.denials, again)));
-                } else {
-                    self.measures.give_up(asked);
-                }
-            }
+            let at_us = wait.map(|wait| at_us.saturating_add(wait));
+            // Who would come back after the end has not been served by then.
+            again = at_us.filter(|at_us| *at_us < duration_us).map(|at_us| Asked {
+                at_us,
+                tries: tries + 1,
+                ..*asked
+            });
+            self.again.extend(again.map(|again| Reverse((again.at_us, self.denials, again))));
             self.denials += 1;
         }
-        self.measures.count(asked, verdict.is_admitted, is_last);
+        self.measures.count(asked, verdict.is_admitted, again.is_none());
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) use page::Page;
 
 /// What stands in a label for all that has no series of its own. A policy that has this name has
 /// none either.
-const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 
 /// What stands for every limit that a caller brought.
 const BROUGHT: &str = "brought";

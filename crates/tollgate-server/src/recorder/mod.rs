@@ -14,14 +14,11 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate_policy::Outcome;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, OTHER};
 use series::{Series, reach_s, step_of};
 
 /// How many series there are at most, at 23 KB each; what comes later is one for each outcome.
 const MAX_SERIES: usize = 256;
-
-/// What stands for what has no series of its own.
-const OTHER: &str = "other";
 
 /// Records what a service's counters say. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ mod write;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tollgate_lab::experiment::{self, Experiment, Progress, Results, Took};
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
 
@@ -96,9 +96,7 @@ fn run(
     decider: &mut impl Decider,
     took: &mut Took,
 ) -> Result<Results, Error> {
-    let bar = ProgressBar::new(1_000);
-    let style = ProgressStyle::with_template("{msg:24} {bar:30} {percent} %");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let bar = ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %"));
     let results = experiment::run(experiment, decider, |progress: Progress| {
         if let Some(case) = experiment.cases.get(progress.case) {
             bar.set_message(case.name.clone());

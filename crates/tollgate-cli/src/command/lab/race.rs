@@ -1,7 +1,5 @@
 //! `lab race`: check-then-increment beside one atomic question.
 
-use std::hash::{BuildHasher as _, RandomState};
-
 use anyhow::Result;
 use serde::Serialize;
 use tollgate_lab::experiment::{Race, RaceResults};
@@ -9,7 +7,7 @@ use tollgate_redis::Options;
 use tollgate_redis::bench::Bench;
 
 use crate::args::LabRace;
-use crate::on_redis::redis;
+use crate::on_redis::{redis, run_name};
 use crate::show::{self, Output};
 use crate::store::runtime;
 
@@ -25,10 +23,7 @@ struct RaceJson {
 }
 
 pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
-    let options = match args.store.as_deref() {
-        Some(url) => redis(url, "a race")?,
-        None => None,
-    };
+    let options = args.store.as_deref().map_or(Ok(None), |url| redis(url, "a race"))?;
     let seed = args.seed.unwrap_or(1);
     let race = Race::new(args.limit, args.clients, seed);
     let json = match options.zip(args.store.as_deref()) {
@@ -71,9 +66,8 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
 
 /// Both forms on a real server, under keys that are removed.
 fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
-    let run = format!("race-{:016x}", RandomState::new().hash_one(std::process::id()));
     let clients = usize::try_from(race.clients)?;
-    let mut bench = Bench::open(url, &run)?;
+    let mut bench = Bench::open(url, &run_name("race"))?;
     let naive = bench.check_then_increment(race.limit, clients)?;
     let limits = race.limits()?;
     let atomic = runtime()?.block_on(bench.one_question(options, limits, clients))?;

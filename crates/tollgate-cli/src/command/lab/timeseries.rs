@@ -3,11 +3,18 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use tollgate_lab::experiment::Results;
+use tollgate_lab::experiment::results::{Bucket, Results};
 use tollgate_redis::timeseries::{Sample, Series, TimeSeries};
 
 use crate::on_redis::redis;
 use crate::store::runtime;
+
+/// What of a bucket is in a series.
+type Count = fn(&Bucket) -> u64;
+
+/// The series of a case: what its `data` is, what the outcome is called, and what is counted.
+const OUTCOMES: [(&str, &str, Count); 2] =
+    [("hits", "admitted", |bucket| bucket.admitted), ("denials", "denied", |bucket| bucket.denied)];
 
 /// A server that has time series, found before anything runs.
 pub(super) struct Sink {
@@ -36,7 +43,7 @@ impl Sink {
         let run = format!("lab:{begin_ms}");
         let mut series = Vec::new();
         for case in &results.cases {
-            for (data, outcome) in [("hits", "admitted"), ("denials", "denied")] {
+            for (data, outcome, count) in OUTCOMES {
                 let labels = [
                     ("data", data.to_owned()),
                     ("outcome", outcome.to_owned()),
@@ -44,14 +51,13 @@ impl Sink {
                     ("case", plain(&case.name)),
                 ];
                 let key = format!("{run}:{}:{outcome}", plain(&case.name));
-                series.push((case, Series::new(key, Duration::ZERO, labels)?));
+                series.push((&case.buckets, count, Series::new(key, Duration::ZERO, labels)?));
             }
         }
         let mut samples = Vec::new();
-        for (place, (case, series)) in series.iter().enumerate() {
-            let is_admitted = place % 2 == 0;
-            for (bucket, at) in case.buckets.iter().zip(0_u64..) {
-                let value = if is_admitted { bucket.admitted } else { bucket.denied };
+        for (buckets, count, series) in &series {
+            for (bucket, at) in buckets.iter().zip(0_u64..) {
+                let value = count(bucket);
                 if value > 0 {
                     let at_ms = begin_ms + at.saturating_mul(results.bucket_us) / 1_000;
                     samples.push(Sample { series, at_ms, value });

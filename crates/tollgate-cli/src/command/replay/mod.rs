@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use comfy_table::Table;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tollgate_lab::replay::{self as lab, CaseReport, Plan, Report, StrategyChoice};
 use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
 use tollgate_redis::Options;
@@ -64,7 +64,7 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
 
 fn read(args: &Replay, by: &By) -> Result<Traffic> {
     let bar = ProgressBar::new_spinner().with_message("reading");
-    let known = style("{msg:20} {bar:30} {bytes}/{total_bytes}");
+    let known = show::bar("{msg:20} {bar:30} {bytes}/{total_bytes}");
     let update = |progress: Progress| {
         if let Some(total) = progress.total_bytes {
             if bar.length().is_none() {
@@ -122,7 +122,7 @@ fn with_bar(
     replay: impl FnOnce(&mut dyn FnMut(lab::Progress)) -> Result<Report, Error>,
 ) -> Result<Report, Error> {
     let total = traffic.summary.events.saturating_mul(plan.cases.len() as u64);
-    let bar = ProgressBar::new(total).with_style(style("{msg:20} {bar:30} {percent} %"));
+    let bar = ProgressBar::new(total).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
     let report = replay(&mut |progress| {
         if let Some(case) = plan.cases.get(progress.case) {
             bar.set_message(case.strategy.clone());
@@ -131,11 +131,6 @@ fn with_bar(
     });
     bar.finish_and_clear();
     report
-}
-
-/// A style whose template is known to be sound; if it were not, the default one would do.
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 fn headline(summary: &Summary, by: &By, reading: Duration) -> String {
