@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
 use tollgate_lab::decide::ask;
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
-use tollgate_redis::{Options, RedisStore};
+use tollgate_redis::{Builder, Options, RedisStore};
 
 use crate::input::shown;
 use crate::stop::Stop;
@@ -86,16 +86,33 @@ impl OnRedis {
     /// Removes what the case at work has written.
     pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
         let Some(Current { limiter, .. }) = self.current.take() else { return Ok(()) };
-        let store = limiter.store();
-        self.runtime.block_on(store.clear_run()).map_err(|error| {
-            let prefix = store.keys().prefix();
-            let what = format!(
-                "the keys of this run could not be removed: those that begin with `{prefix}:` \
-                 go by themselves within an hour"
-            );
-            StoreError::transient(what).because(error)
-        })
+        self.runtime.block_on(clear(limiter.store()))
     }
+}
+
+/// Connects a store of a run, whose keys must be nobody else's.
+pub(crate) async fn open_run(builder: Builder) -> Result<RedisStore, StoreError> {
+    let store = builder.connect().await?;
+    if store.count_keys().await? > 0 {
+        return Err(StoreError::permanent(format!(
+            "there are keys that begin with `{}:`, which would be counted as this run's: start it \
+             again, for another name",
+            store.keys().prefix()
+        )));
+    }
+    Ok(store)
+}
+
+/// Removes the keys of a run.
+pub(crate) async fn clear(store: &RedisStore) -> Result<(), StoreError> {
+    store.clear_run().await.map_err(|error| {
+        let prefix = store.keys().prefix();
+        let what = format!(
+            "the keys of this run could not be removed: those that begin with `{prefix}:` go by \
+             themselves within an hour, or when their windows have passed"
+        );
+        StoreError::transient(what).because(error)
+    })
 }
 
 impl Decider for OnRedis {
@@ -112,17 +129,7 @@ impl Decider for OnRedis {
                 let clock = ManualClock::at_micros(0);
                 let run = format!("{}-{}", self.run, self.cases);
                 let builder = RedisStore::builder(self.options.clone()).run(&run, clock.clone());
-                let store = self.runtime.block_on(async {
-                    let store = builder.connect().await?;
-                    if store.count_keys().await? > 0 {
-                        return Err(StoreError::permanent(format!(
-                            "there are keys that begin with `{}:`, which would be counted as this \
-                             run's: start it again, for another name",
-                            store.keys().prefix()
-                        )));
-                    }
-                    Ok(store)
-                })?;
+                let store = self.runtime.block_on(open_run(builder))?;
                 (store, clock)
             }
         };

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::experiment::results::{
-    Bucket, Capacity, CaseResult, Group, GroupResult, LimitResult, Raster, Results,
+    Bucket, Capacity, CaseResult, Group, GroupResult, Latency, LimitResult, LiveResult, LiveRun,
+    Raster, Results,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -65,6 +66,7 @@ pub(crate) fn results() -> Results {
             "fixed_window and token_bucket let more than 300 through in 10 s.".into(),
             "uniform let the least through, and never more than 30 in a second.".into(),
         ],
+        live: None,
         complete: true,
     }
 }
@@ -158,6 +160,7 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         longest_wait_us: (name != "uniform").then_some(1_234_567),
         burstiness: Some(3.251),
         bytes_per_subject: None,
+        live: None,
         groups,
         buckets,
         raster,
@@ -181,6 +184,7 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
         longest_wait_us: None,
         burstiness: None,
         bytes_per_subject: None,
+        live: None,
         groups: Vec::new(),
         buckets,
         raster: Raster::default(),
@@ -222,6 +226,32 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     edge("no window", &|results| {
         if let Some(capacity) = &mut results.capacity {
             (capacity.units, capacity.window_us) = (0, 0);
+        }
+    });
+    edge("real time", &|results| {
+        results.live = Some(LiveRun::new("redis://127.0.0.1:6379".into(), Some(5_000)));
+        let mut us = 90;
+        for case in &mut results.cases {
+            let latency = Latency {
+                mean: 2.5,
+                p50: us,
+                p90: us * 5,
+                p99: us * 10,
+                p99_9: us * 40,
+                max: us * 50,
+            };
+            case.live = Some(LiveResult {
+                late_us: Some(latency.clone()),
+                latency_us: Some(latency),
+                failed: 3,
+                failure: Some("no answer within 50 ms".into()),
+                in_flight: 17,
+                cpu_us: Some(9.87),
+                calls: Some(1.0),
+                commands: Some(3.25),
+                operation_share: Some(0.031),
+            });
+            us *= 47;
         }
     });
     edge("no numbers", &|results| {

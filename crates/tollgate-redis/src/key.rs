@@ -42,6 +42,11 @@ impl Keys {
         Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
     }
 
+    /// Whether no other count shares them ([`Keys::of_run`]).
+    pub(crate) fn are_of_a_run(&self) -> bool {
+        self.prefix != PREFIX
+    }
+
     /// Keys whose hash tag is the value of `shard` wherever an ask names no shard of its own
     /// ([`tollgate::Ask::shard`]): all subjects that are asked together lie in one slot of a
     /// cluster.

@@ -12,6 +12,7 @@ mod script;
 mod state;
 mod store;
 pub mod timeseries;
+pub mod usage;
 
 pub use client::BreakerState;
 pub use fault::Fault;

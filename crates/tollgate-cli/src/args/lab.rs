@@ -9,7 +9,7 @@ pub(crate) enum Lab {
     /// Run an experiment file: workloads, limits and strategies
     ///
     /// Time is simulated: an hour of traffic takes as long as its decisions, and the same file and
-    /// seed give the same results to the last bit, in memory and on Redis.
+    /// seed give the same results to the last bit, in memory and on Redis; or real, with `--live`.
     #[command(after_help = "Example: tollgate lab run examples/lab/greedy.toml --report out.html")]
     Run {
         /// The experiment, in TOML (docs/lab.md)
@@ -58,9 +58,20 @@ pub(crate) struct LabCommon {
     pub(crate) seed: Option<u64>,
 
     /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this run alone
-    /// that are removed at its end. Every decision is compared with memory's
+    /// that are removed at its end. In simulated time every decision is compared with memory's
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// Let real time pass: every attempt is asked when it is due, whoever still waits, and by the
+    /// store's clock. It takes as long as the experiment says, for each case; latencies and the
+    /// server's work are measured beside (docs/lab.md)
+    #[arg(long)]
+    pub(crate) live: bool,
+
+    /// How long the operation takes that is protected: what share of it deciding is, is told
+    /// [default: the file's]
+    #[arg(long, value_name = "DURATION", requires = "live")]
+    pub(crate) operation: Option<String>,
 
     /// Write a report with pictures: one HTML file that needs nothing else
     #[arg(long, value_name = "FILE")]

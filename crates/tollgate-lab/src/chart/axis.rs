@@ -1,5 +1,7 @@
 //! Where an axis has its marks, and what they say.
 
+use crate::figure::{real, span};
+
 /// The marks of an axis from 0 to at least `top`: at most `most` + 1 of them, 1, 2 or 5 times a
 /// power of ten apart, and never less than 1.
 pub(super) fn ticks(top: u64, most: u8) -> Vec<u64> {
@@ -46,6 +48,75 @@ impl Unit {
     }
 }
 
+/// What the horizontal axis means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Across {
+    /// Time, from the start to here.
+    Time { end_us: u64 },
+    /// How long something took, between powers of ten that are equally far apart.
+    Took { least_us: u64, most_us: u64 },
+}
+
+/// The most that an axis of powers of ten reaches to: a power of ten itself.
+const MOST_US: u64 = 10_000_000_000_000_000_000;
+
+impl Across {
+    /// An axis for what took from so long to so long.
+    pub(super) fn took(least_us: u64, most_us: u64) -> Self {
+        let least_us = 10_u64.pow(least_us.clamp(1, MOST_US / 10).ilog10());
+        let mut end_us = least_us.saturating_mul(10);
+        while end_us < most_us.min(MOST_US) {
+            end_us = end_us.saturating_mul(10).min(MOST_US);
+        }
+        Self::Took { least_us, most_us: end_us }
+    }
+
+    /// Where a time is: 0 at the left, 1 at the right.
+    pub(super) fn place(self, us: u64) -> f64 {
+        match self {
+            Self::Time { end_us } => real(us.min(end_us)) / real(end_us.max(1)),
+            Self::Took { least_us, most_us } => {
+                let decades = |us: u64| libm::log10(real(us) / real(least_us));
+                decades(us.clamp(least_us, most_us)) / decades(most_us)
+            }
+        }
+    }
+
+    /// As it stands at the axis.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Time { end_us } => Unit::of(end_us).name,
+            Self::Took { .. } => "latency, on a logarithmic scale",
+        }
+    }
+
+    /// How wide half of the last mark is.
+    pub(super) fn end(self) -> String {
+        match self {
+            Self::Time { end_us } => (end_us / Unit::of(end_us).us).to_string(),
+            Self::Took { most_us, .. } => span(most_us),
+        }
+    }
+
+    /// The marks, as times and what they say: about `most` of them, and no more.
+    pub(super) fn marks(self, most: u8) -> Vec<(u64, String)> {
+        match self {
+            Self::Time { end_us } => {
+                let unit = Unit::of(end_us);
+                let end = end_us / unit.us;
+                let ticks = ticks(end, most).into_iter().filter(|at| *at <= end);
+                ticks.map(|at| (at * unit.us, at.to_string())).collect()
+            }
+            Self::Took { least_us, most_us } => {
+                let powers = core::iter::successors(Some(least_us), |us| us.checked_mul(10));
+                let powers: Vec<u64> = powers.take_while(|us| *us <= most_us).collect();
+                let every = powers.len().div_ceil(usize::from(most.max(1)));
+                powers.into_iter().step_by(every).map(|us| (us, span(us))).collect()
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +130,20 @@ mod tests {
         assert_eq!(ticks(301, 4), [0, 100, 200, 300, 400]);
         assert_eq!(ticks(900, 4), [0, 500, 1_000]);
         assert!(ticks(u64::MAX, 4).len() >= 3);
+    }
+
+    #[test]
+    fn what_took_long_lies_between_powers_of_ten() {
+        assert_eq!(Across::took(0, 0), Across::Took { least_us: 1, most_us: 10 });
+        assert_eq!(Across::took(99, 1_000), Across::Took { least_us: 10, most_us: 1_000 });
+        let axis = Across::took(100, 1_001);
+        assert_eq!(axis, Across::Took { least_us: 100, most_us: 10_000 });
+        assert!((axis.place(1_000) - 0.5).abs() < 1e-9 && axis.place(1) < 1e-9);
+        let says = |most| axis.marks(most).into_iter().map(|(_, says)| says).collect::<Vec<_>>();
+        assert_eq!(says(9), ["100 us", "1 ms", "10 ms"]);
+        assert_eq!(says(2), ["100 us", "10 ms"]);
+        let longest = Across::took(u64::MAX, u64::MAX);
+        assert!(longest.place(u64::MAX) > 0.99 && longest.marks(9).len() == 2);
     }
 
     #[test]

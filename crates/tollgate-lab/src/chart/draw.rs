@@ -39,7 +39,7 @@ pub(super) fn scene(chart: &Chart, look: Look) -> Scene {
     let (text, x) = if chart.panels.is_empty() {
         ("no case was finished", sheet.width() / 2.0)
     } else {
-        (plot.unit.name, plot.left + plot.width / 2.0)
+        (chart.across.name(), plot.left + plot.width / 2.0)
     };
     sheet.text(At { x, y }, TextAnchor::Middle, (TICKS, Ink::Muted), text.into());
     sheet.finish(y + MARGIN)

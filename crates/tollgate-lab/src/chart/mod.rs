@@ -1,7 +1,8 @@
-//! Pictures of an experiment: what got through over time, how full the window was, who got through.
+//! Pictures of an experiment: what got through over time, how full the window was, who got through,
+//! and in real time how long answers took.
 //!
-//! [`over_time`], [`occupancy`] and [`raster()`] say what is drawn; a [`Look`] says how. Every
-//! chart has one panel for each case, one under the other, on the same axes, so that cases are
+//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn; a [`Look`] says
+//! how. What is over time has one panel for each case, one under the other, on the same axes, so that cases are
 //! compared by looking down. At most 600 columns of time are drawn: of a longer series the highest
 //! bucket of each column, so that a spike stays as high as it was.
 //!
@@ -12,6 +13,7 @@ mod axis;
 mod columns;
 mod draw;
 mod label;
+mod latency;
 mod look;
 mod occupancy;
 mod over_time;
@@ -22,12 +24,14 @@ mod sheet;
 
 pub(crate) use columns::Timeline;
 
+pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
 pub use raster::raster;
 
 use crate::error::Error;
+use axis::Across;
 use panel::{Key, Panel, Scale};
 
 /// Pixels of a PNG for each pixel of the layout: sharp on screens of today.
@@ -40,8 +44,7 @@ const PNG_HEIGHT: f64 = 16_000.0;
 pub struct Chart {
     title: String,
     says: String,
-    /// Where the axis of time ends.
-    end_us: u64,
+    across: Across,
     scale: Scale,
     keys: Vec<Key>,
     panels: Vec<Panel>,

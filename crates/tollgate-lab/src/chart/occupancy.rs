@@ -1,6 +1,7 @@
 //! How full the window of the capacity was.
 
 use super::Chart;
+use super::axis::Across;
 use super::columns::{COLUMNS, Timeline};
 use super::label::list;
 use super::look::Ink;
@@ -21,7 +22,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
     Some(Chart {
         title: format!("Admitted in the last {window}, against the capacity"),
         says: says(results, capacity),
-        end_us: timeline.end_us,
+        across: Across::Time { end_us: timeline.end_us },
         scale: Scale::Count {
             unit: format!("admitted in the last {window}"),
             top: fullest.max(capacity.units),

@@ -1,6 +1,7 @@
 //! What was admitted and denied, over time.
 
 use super::Chart;
+use super::axis::Across;
 use super::columns::{COLUMNS, Timeline};
 use super::label::list;
 use super::look::Ink;
@@ -23,7 +24,7 @@ pub fn over_time(results: &Results) -> Chart {
     Chart {
         title: "Admitted and denied over time".into(),
         says: says(results),
-        end_us: timeline.end_us,
+        across: Across::Time { end_us: timeline.end_us },
         scale: Scale::Count { unit: unit(results, timeline), top: heights.top },
         keys: keys(results, &heights, level),
         panels,

@@ -3,7 +3,7 @@
 use kuva::render::render::TextAnchor;
 
 use super::Chart;
-use super::axis::{self, Unit};
+use super::axis::{self, Across};
 use super::label::Font;
 use super::look::{Ink, Width};
 use super::panel::{Mark, Panel, Scale, Series, Shape};
@@ -25,10 +25,9 @@ const DASH: f64 = 5.0;
 /// The field of a panel: the same for all of them.
 pub(super) struct Plot<'a> {
     scale: &'a Scale,
-    end_us: u64,
-    pub(super) unit: Unit,
-    /// The marks of the axis of time, in its unit.
-    times: Vec<u64>,
+    across: Across,
+    /// The marks of the horizontal axis.
+    marks: Vec<(u64, String)>,
     /// The marks of the vertical axis; the last is its top.
     counts: Vec<u64>,
     pub(super) left: f64,
@@ -38,8 +37,7 @@ pub(super) struct Plot<'a> {
 
 impl<'a> Plot<'a> {
     pub(super) fn new(chart: &'a Chart, shape: Width) -> Self {
-        let unit = Unit::of(chart.end_us);
-        let end = chart.end_us / unit.us;
+        let across = chart.across;
         let (counts, labels) = match &chart.scale {
             Scale::Count { top, .. } => {
                 let counts = axis::ticks((*top).max(1), shape.pick(4, 3));
@@ -55,18 +53,17 @@ impl<'a> Plot<'a> {
         };
         let left = MARGIN + labels + GAP;
         // On the right there is room for half of the last label.
-        let time = TICKS.width(&end.to_string());
-        let width = shape.pixels() - left - (time / 2.0 + 6.0).max(MARGIN + 6.0);
+        let last = TICKS.width(&across.end());
+        let width = shape.pixels() - left - (last / 2.0 + 6.0).max(MARGIN + 6.0);
         // As many as fit side by side.
-        let room = |most: &u8| f64::from(*most) * (time + 12.0) <= width;
+        let room = |most: &u8| f64::from(*most) * (last + 12.0) <= width;
         let most = (2..=shape.pick(12, 6)).rev().find(room).unwrap_or(1);
-        let mut times = axis::ticks(end, most);
-        times.retain(|time| *time <= end);
-        Self { scale: &chart.scale, end_us: chart.end_us, unit, times, counts, left, width, shape }
+        let marks = across.marks(most);
+        Self { scale: &chart.scale, across, marks, counts, left, width, shape }
     }
 
     fn x(&self, at_us: u64) -> f64 {
-        self.left + self.width * (real(at_us.min(self.end_us)) / real(self.end_us.max(1)))
+        self.left + self.width * self.across.place(at_us)
     }
 
     fn row_height(panel: &Panel) -> f64 {
@@ -91,9 +88,9 @@ impl<'a> Plot<'a> {
         }
         let bottom = top + height;
         sheet.boxes(Ink::Muted, [Rect { at: At { y: bottom, ..field.at }, height: 1.0, ..field }]);
-        for time in &self.times {
-            let at = At { x: self.x(time * self.unit.us), y: bottom + 14.0 };
-            sheet.text(at, TextAnchor::Middle, (TICKS, Ink::Muted), time.to_string());
+        for (at_us, says) in &self.marks {
+            let at = At { x: self.x(*at_us), y: bottom + 14.0 };
+            sheet.text(at, TextAnchor::Middle, (TICKS, Ink::Muted), says.clone());
         }
         bottom + 20.0
     }
@@ -122,12 +119,12 @@ impl<'a> Plot<'a> {
     }
 
     fn grid(&self, sheet: &mut Sheet, panel: &Panel, field: Rect) {
-        let upright = |time: &u64| Rect {
-            at: At { x: self.x(time * self.unit.us) - 0.5, ..field.at },
+        let upright = |(at_us, _): &(u64, String)| Rect {
+            at: At { x: self.x(*at_us) - 0.5, ..field.at },
             width: 1.0,
             ..field
         };
-        sheet.boxes(Ink::Grid, self.times.iter().map(upright));
+        sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
         let level = |y: f64| Rect { at: At { y, ..field.at }, height: 1.0, ..field };
         let mut labels = Vec::new();
         match self.scale {
@@ -245,5 +242,10 @@ pub(super) fn dashes(sheet: &mut Sheet, from: At, right: f64) {
 
 /// Where marks are in a row: what is above them and how tall they are, as parts of the row.
 pub(super) fn lane(shape: Shape) -> (f64, f64) {
-    if shape == Shape::High { (0.08, 0.5) } else { (0.66, 0.26) }
+    match shape {
+        Shape::High => (0.08, 0.5),
+        Shape::Low => (0.66, 0.26),
+        Shape::Area => (0.25, 0.5),
+        Shape::Line | Shape::Dashes => (0.44, 0.12),
+    }
 }

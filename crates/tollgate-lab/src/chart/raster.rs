@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Chart;
+use super::axis::Across;
 use super::columns::{COLUMNS, Timeline};
 use super::label::name;
 use super::look::Ink;
@@ -28,7 +29,7 @@ pub fn raster(results: &Results) -> Chart {
     Chart {
         title: "Who got through, and when".into(),
         says: says(results),
-        end_us,
+        across: Across::Time { end_us },
         scale: Scale::Rows { unit: "client".into() },
         keys: vec![
             key(Shape::High, Ink::Admitted, "admitted"),

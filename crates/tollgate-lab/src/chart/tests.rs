@@ -12,7 +12,7 @@ const LOOKS: [Look; 4] = [
 ];
 
 fn charts(results: &Results) -> Vec<Chart> {
-    [Some(over_time(results)), occupancy(results), Some(raster(results))]
+    [Some(over_time(results)), occupancy(results), Some(raster(results)), latency(results)]
         .into_iter()
         .flatten()
         .collect()
@@ -65,6 +65,22 @@ fn every_picture_is_well_formed_and_no_text_is_cut_or_hidden() {
             }
             assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}");
         }
+    }
+}
+
+#[test]
+fn latencies_have_a_row_for_each_case_and_simulated_time_has_none() {
+    assert_eq!(latency(&results()), None);
+    let (_, results) = edges().into_iter().find(|(name, _)| *name == "real time").unwrap();
+    let chart = latency(&results).unwrap();
+    assert_eq!(
+        chart.says(),
+        "99 of 100 answers took no more than 900 us with sliding_log, and 1 min 34 s with token_bucket."
+    );
+    assert_eq!(chart.across, Across::Took { least_us: 10, most_us: 1_000_000_000 });
+    let words = words(&chart.svg(LOOKS[0]));
+    for word in ["sliding_log", "100 us", "1 s", "case"] {
+        assert!(words.iter().any(|it| it == word), "{word}: {words:?}");
     }
 }
 

@@ -58,6 +58,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
         duration_us,
         bucket_us: bucket_of(duration_us),
         capacity: capacity(&format!("{allowed}/10s")).ok(),
+        operation_us: None,
         workloads: workloads.collect(),
         cases: cases.collect(),
         notes: Vec::new(),
@@ -92,6 +93,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
         duration_us,
         bucket_us: bucket_of(duration_us),
         capacity: capacity("100/1h").ok(),
+        operation_us: None,
         workloads: vec![Workload {
             name: "attacker".to_owned(),
             clients: 1,

@@ -56,6 +56,7 @@ struct RawExperiment {
     duration: Option<Spanned<String>>,
     bucket: Option<Spanned<String>>,
     capacity: Option<Spanned<String>>,
+    operation: Option<Spanned<String>>,
     #[serde(default)]
     workload: Vec<Spanned<RawWorkload>>,
     #[serde(default)]
@@ -299,6 +300,7 @@ impl Reader<'_> {
             duration_us,
             bucket_us,
             capacity,
+            operation_us: spanned(&raw.operation)?,
             workloads,
             cases,
             notes,

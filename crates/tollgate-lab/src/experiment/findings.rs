@@ -1,6 +1,7 @@
 //! What results say, in sentences: computed from the numbers, never written by hand.
 
 use super::results::{CaseResult, Results};
+use crate::figure;
 
 /// A sentence for each thing to see.
 pub(super) fn of(results: &Results) -> Vec<String> {
@@ -14,7 +15,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
         let peak = |case: &&CaseResult| case.peak.unwrap_or(0);
         let (over, within): (Vec<&CaseResult>, Vec<&CaseResult>) =
             cases.iter().partition(|case| peak(case) > capacity.units);
-        let window = span(capacity.window_us);
+        let window = figure::span(capacity.window_us);
         for case in over {
             let times = peak(&case) as f64 / capacity.units as f64;
             findings.push(format!(
@@ -53,41 +54,76 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             names(&unfair)
         ));
     }
+    findings.extend(of_real_time(results, cases));
+    findings
+}
+
+/// Of the operation that is protected a check should take no more: a rule of thumb.
+const OPERATION_SHARE: f64 = 0.2;
+
+/// What deciding took, where it ran in real time.
+fn of_real_time(results: &Results, cases: &[CaseResult]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let Some(live) = &results.live else { return findings };
+    let latencies = cases.iter().filter_map(|case| {
+        let latency = case.live.as_ref()?.latency_us.as_ref()?;
+        Some((case, latency))
+    });
+    let slowest = latencies.clone().max_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
+    if let Some((case, latency)) = slowest {
+        // It saturates, as is wanted; and is rounded up.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let (mean, least) =
+            (libm::ceil(latency.mean) as u64, libm::ceil(latency.mean / OPERATION_SHARE) as u64);
+        let took =
+            format!("An answer took {} on average at most ({})", figure::span(mean), case.name);
+        findings.push(match live.operation_us {
+            None => format!(
+                "{took}: no more than {:.0} % of an operation of {} and longer.",
+                OPERATION_SHARE * 100.0,
+                figure::span(least)
+            ),
+            Some(operation) => {
+                let share = latency.mean / operation as f64;
+                let verdict = if share <= OPERATION_SHARE { "within" } else { "more than" };
+                format!(
+                    "{took}: {:.1} % of an operation of {}, {verdict} the {:.0} % that are a rule \
+                     of thumb.",
+                    share * 100.0,
+                    figure::span(operation),
+                    OPERATION_SHARE * 100.0
+                )
+            }
+        });
+    }
+    // Then what is told of the store is half of this machine.
+    let is_late = |case: &&CaseResult| {
+        let live = case.live.as_ref();
+        let late = live.and_then(|live| live.late_us.as_ref()).map_or(0, |late| late.p50);
+        let latency = live.and_then(|live| live.latency_us.as_ref()).map_or(0, |it| it.p50);
+        late > 1_000 && late * 2 > latency
+    };
+    let late: Vec<&CaseResult> = cases.iter().filter(is_late).collect();
+    if !late.is_empty() {
+        findings.push(format!(
+            "This machine could not ask so fast under {}: attempts were sent late, and latencies \
+             are mostly that.",
+            names(&late)
+        ));
+    }
+    let failed = cases.iter().filter_map(|case| case.live.as_ref().map(|live| (case, live)));
+    for (case, live) in failed.filter(|(_, live)| live.failed > 0) {
+        findings.push(format!(
+            "{}: {} of {} attempts got no answer: {}",
+            case.name,
+            live.failed,
+            case.attempts,
+            live.failure.as_deref().unwrap_or("")
+        ));
+    }
     findings
 }
 
 fn names(cases: &[&CaseResult]) -> String {
     cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>().join(", ")
-}
-
-/// A duration in the largest unit that it has a whole number of.
-fn span(us: u64) -> String {
-    const UNITS: [(u64, &str); 6] = [
-        (86_400_000_000, "d"),
-        (3_600_000_000, "h"),
-        (60_000_000, "m"),
-        (1_000_000, "s"),
-        (1_000, "ms"),
-        (1, "us"),
-    ];
-    let unit = UNITS.into_iter().find(|(unit, _)| us >= *unit && us.is_multiple_of(*unit));
-    unit.map_or_else(|| "0 s".to_owned(), |(unit, name)| format!("{} {name}", us / unit))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_in_the_largest_unit_that_fits() {
-        for (us, text) in [
-            (0, "0 s"),
-            (1, "1 us"),
-            (10_000_000, "10 s"),
-            (90_000_000, "90 s"),
-            (3_600_000_000, "1 h"),
-        ] {
-            assert_eq!(span(us), text);
-        }
-    }
 }

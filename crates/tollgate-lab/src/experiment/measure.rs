@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Raster};
 use super::{Case, Experiment};
-use crate::decide::Per;
+use crate::decide::{Per, Verdict};
 
 /// How many clients have a row in a raster.
 pub(super) const RASTER_CLIENTS: usize = 40;
@@ -25,6 +25,27 @@ pub(super) struct Asked {
     pub(super) tries: u32,
     /// The number of the request.
     pub(super) request: u64,
+}
+
+/// What became of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Became {
+    /// When it was decided, in microseconds from the start.
+    pub(super) decided_us: u64,
+    /// How long ago its request was first tried when the answer was there.
+    pub(super) waited_us: u64,
+    pub(super) is_admitted: bool,
+    /// Its request is not tried again.
+    pub(super) is_last: bool,
+}
+
+impl Became {
+    /// Of an attempt that is decided and answered when it is due.
+    pub(super) fn at_once(asked: &Asked, verdict: Verdict, is_last: bool) -> Self {
+        let waited_us = asked.at_us - asked.first_us;
+        let is_admitted = verdict.is_admitted;
+        Self { decided_us: asked.at_us, waited_us, is_admitted, is_last }
+    }
 }
 
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
@@ -137,6 +158,7 @@ pub(super) struct Measures {
     rows: Vec<u32>,
     /// How many buckets have begun.
     begun: usize,
+    failed: u64,
     bytes_per_subject: Option<f64>,
 }
 
@@ -198,13 +220,14 @@ impl Measures {
             raster: Raster { clients: names, ..Raster::default() },
             rows,
             begun: 0,
+            failed: 0,
             bytes_per_subject: None,
         }
     }
 
-    /// Counts an attempt; `is_last` when its request is not tried again.
-    pub(super) fn count(&mut self, asked: &Asked, is_admitted: bool, is_last: bool) {
-        let at = asked.at_us;
+    /// Counts an attempt, in the order in which they were decided.
+    pub(super) fn count(&mut self, asked: &Asked, became: Became) {
+        let Became { decided_us: at, waited_us, is_admitted, is_last } = became;
         self.begin(at);
         for (window, _) in &mut self.limits {
             window.see(at, asked.client, is_admitted);
@@ -231,13 +254,26 @@ impl Measures {
             group.requests += u64::from(asked.tries == 0);
             if is_admitted {
                 group.admitted += 1;
-                let wait = at - asked.first_us;
-                group.longest_wait_us = group.longest_wait_us.max(Some(wait));
+                group.longest_wait_us = group.longest_wait_us.max(Some(waited_us));
             } else if is_last {
                 group.never_served += 1;
             }
         }
-        self.draw(asked, is_admitted);
+        self.draw(asked, at, is_admitted);
+    }
+
+    /// Counts an attempt that got no answer: it was neither admitted nor denied.
+    pub(super) fn fail(&mut self, asked: &Asked) {
+        self.failed += 1;
+        let is_first = asked.tries == 0;
+        if let Some((requests, _)) = self.clients.get_mut(asked.client as usize) {
+            *requests = requests.saturating_add(u32::from(is_first));
+        }
+        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
+            group.attempts += 1;
+            group.requests += u64::from(is_first);
+            group.never_served += 1;
+        }
     }
 
     /// Begins the buckets up to this time, with what the window of the capacity holds at the start
@@ -256,7 +292,7 @@ impl Measures {
         }
     }
 
-    fn draw(&mut self, asked: &Asked, is_admitted: bool) {
+    fn draw(&mut self, asked: &Asked, at_us: u64, is_admitted: bool) {
         let Ok(row) = self.rows.binary_search(&asked.client) else {
             self.raster.cut = true;
             return;
@@ -266,7 +302,7 @@ impl Measures {
             return;
         }
         let row = u32::try_from(row).unwrap_or(u32::MAX);
-        self.raster.attempts.push((row, asked.at_us, is_admitted));
+        self.raster.attempts.push((row, at_us, is_admitted));
     }
 
     /// What a store holds now.
@@ -299,7 +335,7 @@ impl Measures {
             requests,
             attempts,
             admitted,
-            denied: attempts - admitted,
+            denied: attempts - admitted - self.failed,
             retries: attempts - requests,
             never_served: sum(|group| group.never_served),
             peak,
@@ -308,6 +344,7 @@ impl Measures {
             longest_wait_us: self.groups.iter().filter_map(|group| group.longest_wait_us).max(),
             burstiness: burstiness(&self.buckets).map(rounded),
             bytes_per_subject: self.bytes_per_subject.map(rounded),
+            live: None,
             groups: self.groups,
             buckets: self.buckets,
             raster: self.raster,
@@ -316,7 +353,7 @@ impl Measures {
 }
 
 /// To four places: more would be noise.
-fn rounded(number: f64) -> f64 {
+pub(super) fn rounded(number: f64) -> f64 {
     libm::round(number * 10_000.0) / 10_000.0
 }
 

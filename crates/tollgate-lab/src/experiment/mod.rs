@@ -1,9 +1,9 @@
 //! Experiments: the same traffic under one strategy after the other.
 //!
 //! An [`Experiment`] says who asks when ([`Workload`]) and what is tried ([`Case`]); [`run`] lets
-//! simulated time pass and gives [`Results`]. The same experiment and seed give the same results,
-//! to the last bit, on every machine and in every store: time is that of the events, and numbers
-//! that are drawn come from the seed alone.
+//! simulated time pass and gives [`Results`]; [`live`] is for real time. The same experiment and seed give the same results,
+//! to the last bit, on every machine and in every store: simulated time is that of the events, and
+//! numbers that are drawn come from the seed alone.
 //!
 //! ```
 //! use tollgate_lab::InMemory;
@@ -35,10 +35,12 @@ mod arrivals;
 mod builtin;
 mod file;
 mod findings;
+pub mod live;
 mod measure;
 mod race;
 pub mod results;
 mod retry;
+mod run;
 mod simulate;
 
 use crate::decide::Part;
@@ -68,6 +70,9 @@ pub struct Experiment {
     pub bucket_us: u64,
     /// What the resource stands, where that is known.
     pub capacity: Option<Capacity>,
+    /// How long the operation takes that is protected, in microseconds, where that is known: beside
+    /// it stands what deciding takes in real time.
+    pub operation_us: Option<u64>,
     /// Who asks.
     pub workloads: Vec<Workload>,
     /// What is tried, one after the other.

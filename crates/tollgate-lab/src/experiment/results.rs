@@ -1,8 +1,11 @@
 //! What an experiment showed, in numbers: for tables, charts and programs.
 //!
-//! All of it follows from the experiment and its seed: no figure comes from this machine's clock.
+//! All of it follows from the experiment and its seed: no figure comes from a machine's clock,
+//! unless the experiment ran in real time ([`Results::live`]).
 
 use serde::Serialize;
+
+use super::{Experiment, findings};
 
 /// What an experiment showed.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -24,8 +27,59 @@ pub struct Results {
     pub cases: Vec<CaseResult>,
     /// What to see in it: a sentence each.
     pub findings: Vec<String>,
+    /// Of an experiment in real time, where it ran; none of a simulated one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveRun>,
     /// False when it was stopped before its end: then the last of `cases` was cut.
     pub complete: bool,
+}
+
+impl Results {
+    /// Those of an experiment of which no case has run yet.
+    #[must_use]
+    pub fn new(experiment: &Experiment) -> Self {
+        let groups = experiment
+            .workloads
+            .iter()
+            .map(|workload| Group { name: workload.name.clone(), clients: workload.all_clients() });
+        Self {
+            name: experiment.name.clone(),
+            seed: experiment.seed,
+            duration_us: experiment.duration_us,
+            bucket_us: experiment.bucket_us,
+            capacity: experiment.capacity.clone(),
+            groups: groups.collect(),
+            cases: Vec::with_capacity(experiment.cases.len()),
+            findings: Vec::new(),
+            live: None,
+            complete: true,
+        }
+    }
+
+    /// Says what there is to see in them, when the last case has run.
+    pub fn conclude(&mut self, experiment: &Experiment) {
+        self.findings = experiment.notes.clone();
+        let findings = findings::of(self);
+        self.findings.extend(findings);
+    }
+}
+
+/// Where an experiment ran in real time.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct LiveRun {
+    /// The store, without passwords.
+    pub store: String,
+    /// How long the operation takes that is protected, where the experiment says it.
+    pub operation_us: Option<u64>,
+}
+
+impl LiveRun {
+    /// On this store, before such an operation.
+    #[must_use]
+    pub fn new(store: String, operation_us: Option<u64>) -> Self {
+        Self { store, operation_us }
+    }
 }
 
 /// How much a resource stands.
@@ -83,12 +137,57 @@ pub struct CaseResult {
     pub burstiness: Option<f64>,
     /// Bytes that the store held for a subject, at most, where it can tell.
     pub bytes_per_subject: Option<f64>,
+    /// What it took, of an experiment in real time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveResult>,
     /// The groups, in the order of [`Results::groups`].
     pub groups: Vec<GroupResult>,
     /// The series over time, from the start on, one bucket after the other.
     pub buckets: Vec<Bucket>,
     /// What single attempts became, for the first clients and as long as there are not too many.
     pub raster: Raster,
+}
+
+/// What a case took in real time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct LiveResult {
+    /// From when an attempt was due to its answer; none when none was answered.
+    pub latency_us: Option<Latency>,
+    /// From when an attempt was due to when it was sent.
+    pub late_us: Option<Latency>,
+    /// Attempts that got no answer: neither admitted nor denied.
+    pub failed: u64,
+    /// What the first of them failed of.
+    pub failure: Option<String>,
+    /// The most attempts that waited for their answers at one time.
+    pub in_flight: u64,
+    /// Microseconds of the server's processor for each decision, where there is a server.
+    pub cpu_us: Option<f64>,
+    /// Calls of scripts that the server got for each decision.
+    pub calls: Option<f64>,
+    /// Commands that scripts ran for each decision.
+    pub commands: Option<f64>,
+    /// The mean latency as a share of the operation that is protected, where its length is known.
+    pub operation_share: Option<f64>,
+}
+
+/// How long something took, in microseconds, to three digits.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Latency {
+    /// All together over their number.
+    pub mean: f64,
+    /// Half of them took no longer.
+    pub p50: u64,
+    /// 90 of 100 took no longer.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1,000.
+    pub p99_9: u64,
+    /// The longest.
+    pub max: u64,
 }
 
 /// A limit of a case.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use tollgate::Strategy;
 
+use super::live::{Answer, Live, Used};
 use super::*;
 use crate::decide::{Decider, InMemory, Verdict};
 use crate::error::Error;
@@ -164,6 +165,101 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_others() {
     let (first, again) = (json(RETRIES), json(RETRIES));
     assert_eq!(first, again);
     assert_ne!(first, json(&RETRIES.replace("version = 1", "version = 1\nseed = 2")));
+}
+
+/// Runs each case as in real time, on a store that takes no time.
+fn live(experiment: &Experiment) -> Results {
+    let mut results = Results::new(experiment);
+    let mut decider = InMemory::default();
+    for (place, case) in experiment.cases.iter().enumerate() {
+        decider.begin(&case.parts, experiment.keeps_counts && place > 0).unwrap();
+        let mut live = Live::begin(experiment, case).unwrap();
+        while let Some(now_us) = live.next_due().unwrap() {
+            let question = live.take(now_us).unwrap().unwrap();
+            let client = crate::event::ClientId::new(question.client());
+            let event = Event::new(experiment.start_us + now_us, client);
+            let mut verdicts = Vec::new();
+            decider.decide(&[event], &mut verdicts).unwrap();
+            let verdict = verdicts[0];
+            let (sent_us, decided_us, answered_us) = (now_us, now_us, now_us);
+            live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+        }
+        results.cases.push(live.finish(None));
+    }
+    results.conclude(experiment);
+    results
+}
+
+#[test]
+fn real_time_on_a_store_that_takes_none_is_simulated_time() {
+    let experiments =
+        [Experiment::parse("x", RETRIES).unwrap(), zoo(40, 30, 1).unwrap(), sides(1).unwrap()];
+    for experiment in experiments {
+        let simulated = run_of(&experiment);
+        let mut live = live(&experiment);
+        for (live, simulated) in live.cases.iter_mut().zip(&simulated.cases) {
+            let took = live.live.take().unwrap();
+            assert_eq!((took.latency_us.unwrap().max, took.failed, took.in_flight), (0, 0, 1));
+            // Nobody was asked for it.
+            live.bytes_per_subject = simulated.bytes_per_subject;
+        }
+        assert_eq!(live, simulated);
+    }
+}
+
+#[test]
+fn what_gets_no_answer_is_neither_admitted_nor_denied() {
+    let experiment = Experiment::parse("x", RETRIES).unwrap();
+    let mut live = Live::begin(&experiment, &experiment.cases[0]).unwrap();
+    let (mut asked, mut failed) = (0, 0);
+    while let Some(due_us) = live.next_due().unwrap() {
+        assert!(due_us == 0 || live.take(due_us - 1).unwrap().is_none(), "not before it is due");
+        let question = live.take(due_us).unwrap().unwrap();
+        asked += 1;
+        if asked % 3 == 0 {
+            failed += 1;
+            live.failed(question, "no answer within 50 ms");
+            continue;
+        }
+        // Denied for ever: nobody comes back.
+        let verdict = Verdict { is_admitted: asked % 3 == 1, retry_after_us: None };
+        let (sent_us, decided_us, answered_us) = (due_us + 4, due_us + 5, due_us + 9);
+        live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+    }
+    let case = live.finish(Some(Used { cpu_us: 500, calls: 50, commands: 150 }));
+    assert_eq!(case.attempts, case.admitted + case.denied + failed);
+    assert_eq!(case.attempts, asked);
+    let took = case.live.unwrap();
+    assert_eq!((took.failed, took.failure.as_deref()), (failed, Some("no answer within 50 ms")));
+    assert_eq!((took.latency_us.unwrap().p50, took.late_us.unwrap().p50), (9, 4));
+    let answered = (asked - failed) as f64;
+    assert!((took.calls.unwrap() - 50.0 / answered).abs() < 1e-3);
+}
+
+#[test]
+fn what_deciding_took_is_told_beside_the_operation() {
+    let told = |operation: &str| {
+        let text = RETRIES.replace("version = 1", &format!("version = 1\n{operation}"));
+        let experiment = Experiment::parse("x", &text).unwrap();
+        let mut live = Live::begin(&experiment, &experiment.cases[0]).unwrap();
+        let question = live.take(u64::MAX).unwrap().unwrap();
+        let verdict = Verdict::admitted();
+        live.answered(question, Answer { sent_us: 0, decided_us: 0, answered_us: 0, verdict });
+        let question = live.take(u64::MAX).unwrap().unwrap();
+        let due_us = question.due_us();
+        let answered_us = due_us + 2_000;
+        live.answered(question, Answer { sent_us: 0, decided_us: 0, answered_us, verdict });
+        let mut results = Results::new(&experiment);
+        results.live = Some(results::LiveRun::new("memory://".into(), experiment.operation_us));
+        results.cases.push(live.finish(None));
+        results.conclude(&experiment);
+        results.findings.iter().find(|it| it.starts_with("An answer took")).unwrap().clone()
+    };
+    assert!(told("").ends_with(": no more than 20 % of an operation of 5 ms and longer."));
+    let within = told("operation = \"10ms\"");
+    assert!(within.contains("10.0 % of an operation of 10 ms, within the 20 %"), "{within}");
+    let over = told("operation = \"4ms\"");
+    assert!(over.contains("25.0 % of an operation of 4 ms, more than the 20 %"), "{over}");
 }
 
 #[test]

@@ -30,8 +30,12 @@ const NAME: usize = 120;
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
-    let charts =
-        [Some(chart::over_time(results)), chart::occupancy(results), Some(chart::raster(results))];
+    let charts = [
+        Some(chart::over_time(results)),
+        chart::occupancy(results),
+        Some(chart::raster(results)),
+        chart::latency(results),
+    ];
     let style = page_colours() + include_str!("page.css");
     html! {
         (DOCTYPE)
@@ -222,6 +226,12 @@ fn made(results: &Results) -> Markup {
             dt { "seed" } dd { (results.seed) }
             dt { "duration" } dd { (span(results.duration_us)) }
             dt { "one bucket" } dd { (span(results.bucket_us)) }
+            @if let Some(live) = &results.live {
+                dt { "in real time on" } dd { (name(&live.store)) }
+                @if let Some(operation) = live.operation_us {
+                    dt { "operation that is protected" } dd { (span(operation)) }
+                }
+            }
             @if let Some(capacity) = &results.capacity {
                 dt { "capacity" } dd { (name(&capacity.text)) }
             }
@@ -231,7 +241,12 @@ fn made(results: &Results) -> Markup {
             }
         }
         p class="lead" {
-            "Every number follows from the experiment and its seed; none from a machine's clock. "
+            @if results.live.is_some() {
+                "It ran in real time: who asks when follows from the experiment and its seed, and \
+                 what became of it from the store and the machines of that day. "
+            } @else {
+                "Every number follows from the experiment and its seed; none from a machine's clock. "
+            }
             "All of them are in this file, as JSON in the element #results."
         }
     }

@@ -1,6 +1,6 @@
 //! The measures of a case, in the order in which reports show them.
 
-use crate::experiment::results::{CaseResult, Results};
+use crate::experiment::results::{CaseResult, Latency, LiveResult, Results};
 use crate::figure::{share, span};
 
 /// A column of the table.
@@ -24,6 +24,10 @@ pub(super) enum Value {
     Index(Option<f64>),
     Times(Option<f64>),
     Bytes(Option<f64>),
+    /// Microseconds and a part of one.
+    Micros(Option<f64>),
+    /// How many on average.
+    Mean(Option<f64>),
 }
 
 impl Value {
@@ -36,6 +40,8 @@ impl Value {
             Self::Index(index) => finite(index).map(|index| format!("{index:.3}")),
             Self::Times(times) => finite(times).map(|times| format!("{times:.1}x")),
             Self::Bytes(bytes) => finite(bytes).map(|bytes| format!("{bytes:.0} B")),
+            Self::Micros(us) => finite(us).map(|us| format!("{us:.1} us")),
+            Self::Mean(mean) => finite(mean).map(|mean| format!("{mean:.2}")),
         };
         text.unwrap_or_else(|| "-".into())
     }
@@ -44,9 +50,12 @@ impl Value {
     pub(super) fn exact(self) -> String {
         let text = match self {
             Self::Count(count) | Self::Wait(count) => serde_json::to_string(&count),
-            Self::Share(real) | Self::Index(real) | Self::Times(real) | Self::Bytes(real) => {
-                serde_json::to_string(&real)
-            }
+            Self::Share(real)
+            | Self::Index(real)
+            | Self::Times(real)
+            | Self::Bytes(real)
+            | Self::Micros(real)
+            | Self::Mean(real) => serde_json::to_string(&real),
         };
         // A number cannot fail to be written.
         text.unwrap_or_default()
@@ -62,7 +71,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 12] = [
+static ALL: [Measure; 23] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -135,7 +144,81 @@ static ALL: [Measure; 12] = [
         means: "What the store held for a subject, at most.",
         value: |case| Value::Bytes(case.bytes_per_subject),
     },
+    Measure {
+        id: "live.failed",
+        title: "failed",
+        means: "Attempts that got no answer: neither admitted nor denied.",
+        value: |case| Value::Count(live(case, |live| Some(live.failed))),
+    },
+    Measure {
+        id: "live.latency_us.mean",
+        title: "mean latency",
+        means: "From when an attempt was due to its answer: the mean.",
+        value: |case| Value::Micros(latency(case, |it| it.mean)),
+    },
+    Measure {
+        id: "live.latency_us.p50",
+        title: "latency p50",
+        means: "From when an attempt was due to its answer: half took no longer.",
+        value: |case| Value::Wait(latency(case, |it| it.p50)),
+    },
+    Measure {
+        id: "live.latency_us.p99",
+        title: "latency p99",
+        means: "From when an attempt was due to its answer: 99 of 100 took no longer.",
+        value: |case| Value::Wait(latency(case, |it| it.p99)),
+    },
+    Measure {
+        id: "live.latency_us.p99_9",
+        title: "latency p99.9",
+        means: "From when an attempt was due to its answer: 999 of 1,000 took no longer.",
+        value: |case| Value::Wait(latency(case, |it| it.p99_9)),
+    },
+    Measure {
+        id: "live.latency_us.max",
+        title: "longest latency",
+        means: "From when an attempt was due to its answer: the longest.",
+        value: |case| Value::Wait(latency(case, |it| it.max)),
+    },
+    Measure {
+        id: "live.late_us.p99",
+        title: "sent late p99",
+        means: "How late 99 of 100 attempts were sent at most: near the latencies, this machine was too slow.",
+        value: |case| Value::Wait(live(case, |live| live.late_us.as_ref().map(|late| late.p99))),
+    },
+    Measure {
+        id: "live.operation_share",
+        title: "share of operation",
+        means: "The mean latency as a share of the operation that is protected: no more than 20% is a good rule.",
+        value: |case| Value::Share(live(case, |live| live.operation_share)),
+    },
+    Measure {
+        id: "live.cpu_us",
+        title: "server CPU",
+        means: "Time of the server's processor for each decision.",
+        value: |case| Value::Micros(live(case, |live| live.cpu_us)),
+    },
+    Measure {
+        id: "live.calls",
+        title: "calls",
+        means: "Calls of scripts that the server got for each decision.",
+        value: |case| Value::Mean(live(case, |live| live.calls)),
+    },
+    Measure {
+        id: "live.commands",
+        title: "commands",
+        means: "Commands that scripts ran for each decision.",
+        value: |case| Value::Mean(live(case, |live| live.commands)),
+    },
 ];
+
+fn live<T>(case: &CaseResult, of: fn(&LiveResult) -> Option<T>) -> Option<T> {
+    case.live.as_ref().and_then(of)
+}
+
+fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
+    case.live.as_ref()?.latency_us.as_ref().map(of)
+}
 
 /// The measures that some case has.
 pub(super) fn of(results: &Results) -> Vec<&'static Measure> {
@@ -159,6 +242,8 @@ mod tests {
             (Value::Index(Some(0.812_3)), "0.812", "0.8123"),
             (Value::Times(Some(3.25)), "3.2x", "3.25"),
             (Value::Bytes(Some(48.0)), "48 B", "48.0"),
+            (Value::Micros(Some(10.94)), "10.9 us", "10.94"),
+            (Value::Mean(Some(1.0)), "1.00", "1.0"),
         ] {
             assert_eq!((value.shown().as_str(), value.exact().as_str()), (shown, exact));
         }

@@ -21,7 +21,15 @@ fn summary(results: &Results) -> String {
     let capacity = results.capacity.as_ref().map(|capacity| {
         format!(", with a capacity of {} in {}", capacity.units, span(capacity.window_us))
     });
-    format!("{cases} over {traffic} of traffic from {clients}{}.", capacity.unwrap_or_default())
+    let live = results
+        .live
+        .as_ref()
+        .map(|live| format!(", in real time on {}", printable(live.store.as_bytes(), 80)));
+    format!(
+        "{cases} over {traffic} of traffic from {clients}{}{}.",
+        capacity.unwrap_or_default(),
+        live.unwrap_or_default()
+    )
 }
 
 /// Whose attempts a limit counts.

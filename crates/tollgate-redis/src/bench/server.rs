@@ -5,6 +5,7 @@ use tollgate::StoreError;
 
 use crate::key::Keys;
 use crate::script::Script;
+use crate::usage::cpu_s;
 
 /// What answers a question wrongly measures nothing: so much of the answers must be as expected.
 /// Not all, for a window may end while a run lasts.
@@ -139,13 +140,7 @@ impl Server {
     fn cpu(&mut self) -> Result<f64, StoreError> {
         let info: String =
             redis::cmd("INFO").arg("cpu").query(&mut self.connection).map_err(failed)?;
-        let of = |name: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-            line.trim().parse::<f64>().ok()
-        };
-        let both = |system, user| Some(of(system)? + of(user)?);
-        both("used_cpu_sys_main_thread", "used_cpu_user_main_thread")
-            .or_else(|| both("used_cpu_sys", "used_cpu_user"))
+        cpu_s(&info)
             .ok_or_else(|| StoreError::permanent("the server does not say what it used: INFO cpu"))
     }
 

@@ -51,6 +51,13 @@ impl Builder {
         Self { keys: Keys::of_run(run), given: Some(Box::new(clock)), ..self }
     }
 
+    /// Counts under keys of a run of its own, by the server's clock: for trying limits on traffic
+    /// of now. [`RedisStore::clear_run`] removes them.
+    #[must_use]
+    pub fn run_now(self, run: &str) -> Self {
+        Self { keys: Keys::of_run(run), given: None, ..self }
+    }
+
     /// Decides here and writes by comparing and swapping, in two round trips and more: what a
     /// strategy without a step in Lua needs. For checks and peeks; logs, request ids and what is
     /// rare are left to their scripts.

@@ -156,12 +156,12 @@ impl RedisStore {
         Ok(count)
     }
 
-    /// Removes all keys of a run ([`Builder::run`]).
+    /// Removes all keys of a run ([`Builder::run`], [`Builder::run_now`]).
     ///
     /// # Errors
     /// When this is no store of a run; or the server cannot be reached or refuses to scan.
     pub async fn clear_run(&self) -> Result<(), StoreError> {
-        if self.0.given.is_none() {
+        if !self.0.keys.are_of_a_run() {
             return Err(StoreError::permanent("only the keys of a run are removed at once"));
         }
         self.scan(|keys| {

@@ -1,17 +1,19 @@
 //! `lab`: the same traffic under one strategy after the other.
 
+mod live;
 mod race;
 mod timeseries;
 mod write;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use indicatif::ProgressBar;
 use tollgate_lab::experiment::{self, Experiment, Progress, Results, Took};
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
 
 use crate::args::{Lab, LabCommon};
+use crate::input;
 use crate::on_redis::{OnRedis, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;
@@ -22,30 +24,27 @@ const WIDTH: usize = 100;
 
 pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
     match args {
-        Lab::Run { file, common } => {
-            let mut experiment = Experiment::load(file)?;
-            if let Some(seed) = common.seed {
-                experiment.seed = seed;
-            }
-            perform(&experiment, common, out)
-        }
+        Lab::Run { file, common } => perform(Experiment::load(file)?, common, out),
         Lab::Zoo { loops, allowed, common } => {
-            let experiment = experiment::zoo(*loops, *allowed, common.seed.unwrap_or(1));
-            perform(
-                &experiment.context("ALLOWED_PER_10S is the limit of a sliding log")?,
-                common,
-                out,
-            )
+            let experiment = experiment::zoo(*loops, *allowed, 1);
+            let experiment = experiment.context("ALLOWED_PER_10S is the limit of a sliding log")?;
+            perform(experiment, common, out)
         }
-        Lab::Sides { common } => {
-            perform(&experiment::sides(common.seed.unwrap_or(1))?, common, out)
-        }
+        Lab::Sides { common } => perform(experiment::sides(1)?, common, out),
         Lab::Race(args) => race::race(args, out),
     }
 }
 
 /// Runs an experiment, and says and writes what it showed.
-fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Result<u8> {
+fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> Result<u8> {
+    experiment.seed = common.seed.unwrap_or(experiment.seed);
+    if let Some(operation) = &common.operation {
+        let length = input::wait(operation).context("--operation")?;
+        let us = u64::try_from(length.as_micros())?;
+        ensure!(us > 0, "--operation: this is no time at all, write it as in `5ms`");
+        experiment.operation_us = Some(us);
+    }
+    let experiment = &experiment;
     let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
     // Before anything runs: after an hour it is too late to hear that a file cannot be written.
     let files = Files::open(common)?;
@@ -53,8 +52,14 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
     let stop = Stop::listen()?;
     let mut took = Took::default();
     let is_redis = options.is_some();
+    let begun = Instant::now();
     let mut left = None;
     let results = match options {
+        options if common.live => {
+            let (results, remains) = live::run(experiment, options, &stop)?;
+            left = remains;
+            results
+        }
         None => {
             let mut decider = Stoppable { memory: InMemory::default(), stop: stop.clone() };
             run(experiment, &mut decider, &mut took)?
@@ -76,7 +81,12 @@ fn perform(experiment: &Experiment, common: &LabCommon, out: &mut Output) -> Res
         out.json(&results)?;
     } else {
         out.text(&report::text(&results, width()))?;
-        out.line(format!("\n{}", speed(&results, took, is_redis)))?;
+        let speed = if common.live {
+            real_time(&results, begun.elapsed())
+        } else {
+            speed(&results, took, is_redis)
+        };
+        out.line(format!("\n{speed}"))?;
         for path in written {
             out.line(format!("written to {path}"))?;
         }
@@ -129,6 +139,14 @@ fn speed(results: &Results, took: Took, is_redis: bool) -> String {
         seconds(took.making),
         seconds(took.measuring)
     )
+}
+
+/// How long real time took.
+fn real_time(results: &Results, took: Duration) -> String {
+    let attempts: u64 = results.cases.iter().map(|case| case.attempts).sum();
+    let store = results.live.as_ref().map_or("", |live| &live.store);
+    let attempts = show::count(attempts, "attempt");
+    format!("{attempts} on {store} in {:.1} s of real time", took.as_secs_f64())
 }
 
 /// Memory, until a signal comes.

@@ -47,6 +47,7 @@ impl Files {
             ("over-time", Some(chart::over_time(results))),
             ("occupancy", chart::occupancy(results)),
             ("raster", Some(chart::raster(results))),
+            ("latency", chart::latency(results)),
         ];
         for (name, chart) in charts.iter().filter_map(|(name, it)| it.as_ref().map(|it| (name, it)))
         {

@@ -1,0 +1,433 @@
+//! Real time: each attempt is asked when it is due, whoever still waits (an open loop).
+//!
+//! No clock and no network here. Who drives a [`Live`] case takes the questions that are due, asks
+//! a store, and says what came back and when:
+//!
+//! ```
+//! use tollgate_lab::Verdict;
+//! use tollgate_lab::experiment::live::{Answer, Live};
+//! use tollgate_lab::experiment::{Results, zoo};
+//!
+//! let experiment = zoo(40, 30, 1)?;
+//! let mut live = Live::begin(&experiment, &experiment.cases[0])?;
+//! while let Some(due_us) = live.next_due()? {
+//!     // Sleep until then; and then, at that time or later:
+//!     let Some(question) = live.take(due_us)? else { continue };
+//!     // Ask a store about `question.client()`, and later:
+//!     let (sent_us, decided_us, answered_us) = (due_us + 1, due_us + 90, due_us + 200);
+//!     let verdict = Verdict::admitted();
+//!     live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+//! }
+//! let result = live.finish(None);
+//! assert_eq!(result.live.unwrap().latency_us.unwrap().max, 200);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A latency begins when its attempt was due, not when it was sent: else a store that holds the
+//! asker up would hide what it does to those who come meanwhile ("coordinated omission": G. Tene,
+//! "How NOT to Measure Latency", 2013).
+
+use core::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use hdrhistogram::Histogram;
+
+use super::measure::{Asked, Became, rounded};
+use super::results::{CaseResult, Latency, LiveResult};
+use super::run::Run;
+use super::{Arrivals, Case, Experiment};
+use crate::decide::Verdict;
+use crate::error::Error;
+
+/// The longest that a case waits for its windows to begin as in simulated time, where nothing
+/// depends on it.
+const MAX_ALIGN_US: u64 = 60_000_000;
+
+/// One case at work in real time. All times are in microseconds from its begin.
+pub struct Live<'e> {
+    case: &'e Case,
+    operation_us: Option<u64>,
+    run: Run<'e>,
+    order: InOrder,
+    latency: Spread,
+    late: Spread,
+    answered: u64,
+    failed: u64,
+    failure: Option<String>,
+    in_flight: u64,
+}
+
+/// An attempt that is due.
+#[derive(Debug)]
+#[must_use = "a question that gets no answer is to be said so: Live::failed"]
+pub struct Question {
+    asked: Asked,
+    number: u64,
+}
+
+impl Question {
+    /// When it was due.
+    #[must_use]
+    pub fn due_us(&self) -> u64 {
+        self.asked.at_us
+    }
+
+    /// The number of the client who asks.
+    #[must_use]
+    pub fn client(&self) -> u32 {
+        self.asked.client
+    }
+}
+
+/// What came back, and when. The store's clock and that of who drives may differ; then what is over
+/// time lies by that much beside.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs)] // made by who drives
+pub struct Answer {
+    /// When the question was handed to the store.
+    pub sent_us: u64,
+    /// When the store decided, by its clock.
+    pub decided_us: u64,
+    /// When the answer was there.
+    pub answered_us: u64,
+    /// What it says.
+    pub verdict: Verdict,
+}
+
+/// What a server used for the decisions of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_structs)] // made by who drives
+pub struct Used {
+    /// Microseconds of its processor.
+    pub cpu_us: u64,
+    /// Calls of scripts.
+    pub calls: u64,
+    /// Commands that scripts ran.
+    pub commands: u64,
+}
+
+impl core::fmt::Debug for Live<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Live").field("case", &self.case.name).finish_non_exhaustive()
+    }
+}
+
+impl<'e> Live<'e> {
+    /// Begins a case of an experiment.
+    ///
+    /// # Errors
+    /// Too many clients; a log that cannot be read again.
+    pub fn begin(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
+        Ok(Self {
+            case,
+            operation_us: experiment.operation_us,
+            run: Run::new(experiment, case)?,
+            order: InOrder::default(),
+            latency: Spread::new(),
+            late: Spread::new(),
+            answered: 0,
+            failed: 0,
+            failure: None,
+            in_flight: 0,
+        })
+    }
+
+    /// When the next attempt is due; none while nobody has one. Who waits for an answer may ask
+    /// again when it is there.
+    ///
+    /// # Errors
+    /// A log that cannot be read again.
+    pub fn next_due(&mut self) -> Result<Option<u64>, Error> {
+        self.run.peek()
+    }
+
+    /// The next attempt, if it is due by now.
+    ///
+    /// # Errors
+    /// As [`Live::next_due`].
+    pub fn take(&mut self, now_us: u64) -> Result<Option<Question>, Error> {
+        if self.run.peek()?.is_none_or(|due| due > now_us) {
+            return Ok(None);
+        }
+        let Some(asked) = self.run.pop()? else { return Ok(None) };
+        let number = self.order.send();
+        self.in_flight = self.in_flight.max(self.order.waiting.len() as u64);
+        Ok(Some(Question { asked, number }))
+    }
+
+    /// The answer to a question is there.
+    pub fn answered(&mut self, question: Question, answer: Answer) {
+        let Question { asked, number } = question;
+        let Answer { sent_us, decided_us, answered_us, verdict } = answer;
+        self.answered += 1;
+        self.late.add(sent_us.saturating_sub(asked.at_us));
+        self.latency.add(answered_us.saturating_sub(asked.at_us));
+        let is_last = !self.run.try_again(&asked, verdict, answered_us);
+        let waited_us = answered_us.saturating_sub(asked.first_us);
+        let is_admitted = verdict.is_admitted;
+        let became = Became { decided_us, waited_us, is_admitted, is_last };
+        self.order.done(number, Some((asked, became)));
+        self.count();
+    }
+
+    /// There is no answer to a question, and none will come. Its client does not ask again: what
+    /// the store did with it is not known.
+    pub fn failed(&mut self, question: Question, why: &str) {
+        self.failed += 1;
+        self.failure.get_or_insert_with(|| why.to_owned());
+        self.run.measures.fail(&question.asked);
+        self.order.done(question.number, None);
+        self.count();
+    }
+
+    /// What a store holds now: bytes and subjects.
+    pub fn held(&mut self, held: Option<(usize, usize)>) {
+        self.run.measures.held(held);
+    }
+
+    /// How many questions have an answer, or will have none.
+    #[must_use]
+    pub fn done(&self) -> u64 {
+        self.answered + self.failed
+    }
+
+    /// Counts what was decided before everything that is still open.
+    fn count(&mut self) {
+        while let Some((asked, became)) = self.order.next() {
+            self.run.measures.count(&asked, became);
+        }
+    }
+
+    /// The measures, when no question is open any more. Those that are were never asked.
+    #[must_use]
+    pub fn finish(self, used: Option<Used>) -> CaseResult {
+        let latency_us = self.latency.read();
+        let mean = latency_us.as_ref().map(|latency| latency.mean);
+        let each = |of: fn(&Used) -> u64| {
+            let used = used.filter(|_| self.answered > 0)?;
+            Some(rounded(of(&used) as f64 / self.answered as f64))
+        };
+        let share = |operation: u64| Some(rounded(mean? / operation as f64));
+        let live = LiveResult {
+            operation_share: self.operation_us.and_then(share),
+            latency_us,
+            late_us: self.late.read(),
+            failed: self.failed,
+            failure: self.failure,
+            in_flight: self.in_flight,
+            cpu_us: each(|used| used.cpu_us),
+            calls: each(|used| used.calls),
+            commands: each(|used| used.commands),
+        };
+        CaseResult { live: Some(live), ..self.run.measures.finish(self.case) }
+    }
+}
+
+impl Verdict {
+    /// Let through.
+    #[must_use]
+    pub fn admitted() -> Self {
+        Self { is_admitted: true, retry_after_us: None }
+    }
+}
+
+impl Experiment {
+    /// When a case can begin in real time at this time or later, both in microseconds since the
+    /// Unix epoch: so that windows that lie fast in time lie to its traffic as in simulated time.
+    ///
+    /// For edges that are attacked this is needed, and waited for however long they are apart; for
+    /// windows of limits and of the capacity it makes cases alike, and is at most a minute away.
+    #[must_use]
+    pub fn next_start(&self, now_us: u64) -> u64 {
+        let step = self.align_us();
+        let behind = now_us.abs_diff(self.start_us) % step;
+        let wait = match (behind, now_us >= self.start_us) {
+            (0, _) => 0,
+            (behind, true) => step - behind,
+            (behind, false) => behind,
+        };
+        now_us.saturating_add(wait)
+    }
+
+    fn align_us(&self) -> u64 {
+        let edges = self.workloads.iter().filter_map(|workload| match workload.arrivals {
+            Arrivals::Edge { window_us, .. } => Some(window_us.max(1)),
+            _ => None,
+        });
+        let needed = edges.fold(1, |one, other| multiple(one, other).unwrap_or(one));
+        let sets = self.cases.iter().flat_map(|case| &case.parts).map(|part| &part.limits);
+        let periods = sets.flat_map(|limits| limits.limits().iter());
+        let mut windows: Vec<u64> = periods
+            .map(|limit| limit.quota().period.as_micros())
+            .chain(self.capacity.iter().map(|capacity| capacity.window_us))
+            .collect();
+        windows.sort_unstable();
+        windows.into_iter().fold(needed, |one, other| {
+            multiple(one, other).filter(|all| *all <= needed.max(MAX_ALIGN_US)).unwrap_or(one)
+        })
+    }
+}
+
+/// The least common multiple.
+fn multiple(one: u64, other: u64) -> Option<u64> {
+    let (mut divisor, mut rest) = (one, other);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    one.checked_div(divisor)?.checked_mul(other)
+}
+
+/// Puts attempts in the order in which the store decided them.
+///
+/// A question that is sent when an answer is there is decided after it. So whatever was decided
+/// before the newest answer that was there when the oldest open question was sent is complete. The
+/// store's clock alone is compared with itself; it must not go back.
+#[derive(Default)]
+struct InOrder {
+    /// When the newest of all answers was decided.
+    newest: u64,
+    /// The number of the first of `waiting`.
+    first: u64,
+    /// Of each question from the oldest that is open on: the newest answer when it was sent, none
+    /// when it is done.
+    waiting: VecDeque<Option<u64>>,
+    /// By when it was decided, and the number of its question.
+    ready: BinaryHeap<Reverse<(u64, u64, Asked, Became)>>,
+}
+
+impl InOrder {
+    fn send(&mut self) -> u64 {
+        self.waiting.push_back(Some(self.newest));
+        self.first + self.waiting.len() as u64 - 1
+    }
+
+    fn done(&mut self, number: u64, what: Option<(Asked, Became)>) {
+        let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
+        if let Some(waiting) = self.waiting.get_mut(place) {
+            *waiting = None;
+        }
+        while let Some(None) = self.waiting.front() {
+            self.waiting.pop_front();
+            self.first += 1;
+        }
+        if let Some((asked, became)) = what {
+            self.newest = self.newest.max(became.decided_us);
+            self.ready.push(Reverse((became.decided_us, number, asked, became)));
+        }
+    }
+
+    /// The next that nothing can come before.
+    fn next(&mut self) -> Option<(Asked, Became)> {
+        let complete = self.waiting.front().copied().flatten();
+        let Reverse((decided_us, ..)) = self.ready.peek()?;
+        if complete.is_some_and(|complete| *decided_us > complete) {
+            return None;
+        }
+        self.ready.pop().map(|Reverse((.., asked, became))| (asked, became))
+    }
+}
+
+/// How long many things took.
+struct Spread(Histogram<u64>);
+
+impl Spread {
+    /// The longest that is told apart: an hour.
+    const MAX_US: u64 = 3_600_000_000;
+
+    fn new() -> Self {
+        #[allow(clippy::expect_used)] // fixed bounds, and the test below makes one
+        Self(Histogram::new_with_bounds(1, Self::MAX_US, 3).expect("bounds that are possible"))
+    }
+
+    fn add(&mut self, us: u64) {
+        self.0.saturating_record(us);
+    }
+
+    fn read(&self) -> Option<Latency> {
+        let at = |quantile| self.0.value_at_quantile(quantile);
+        (!self.0.is_empty()).then(|| Latency {
+            mean: rounded(self.0.mean()),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p99_9: at(0.999),
+            max: self.0.max(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn became(decided_us: u64) -> Option<(Asked, Became)> {
+        let asked = Asked { at_us: 0, first_us: 0, client: 0, workload: 0, tries: 0, request: 0 };
+        Some((asked, Became { decided_us, waited_us: 0, is_admitted: true, is_last: true }))
+    }
+
+    fn flush(order: &mut InOrder) -> Vec<u64> {
+        core::iter::from_fn(|| order.next()).map(|(_, became)| became.decided_us).collect()
+    }
+
+    #[test]
+    fn answers_that_overtake_each_other_are_put_in_order() {
+        let mut order = InOrder::default();
+        let sent: Vec<u64> = (0..4).map(|_| order.send()).collect();
+        assert_eq!(sent, [0, 1, 2, 3]);
+        order.done(1, became(20));
+        order.done(3, became(10));
+        assert!(flush(&mut order).is_empty(), "0 and 2 may have been decided before");
+        let late = order.send();
+        order.done(0, became(5));
+        assert!(flush(&mut order).is_empty(), "2 may have been decided before 5");
+        order.done(2, None);
+        // What is open was sent when 20 was known.
+        assert_eq!(flush(&mut order), [5, 10, 20]);
+        order.done(late, became(21));
+        assert_eq!(flush(&mut order), [21]);
+        assert_eq!((order.waiting.len(), order.first), (0, 5));
+    }
+
+    #[test]
+    fn a_spread_is_read_to_three_digits() {
+        let mut spread = Spread::new();
+        assert_eq!(spread.read(), None);
+        (1..=1_000).for_each(|us| spread.add(us));
+        let read = spread.read().unwrap();
+        assert_eq!((read.p50, read.p90, read.p99), (500, 900, 990));
+        assert!((read.mean - 500.5).abs() < 1.0, "{read:?}");
+        spread.add(u64::MAX);
+        assert!(spread.read().unwrap().max >= Spread::MAX_US);
+    }
+
+    #[test]
+    fn cases_begin_where_windows_lie_as_in_simulated_time() {
+        let file = |arrivals: &str, limit: &str| {
+            let text = format!(
+                "version = 1\nduration = \"60s\"\nworkload = [{{ {arrivals} }}]\n\
+                 case = [{{ limits = [{{ per = \"client\", limit = \"{limit}\" }}] }}]\n"
+            );
+            Experiment::parse("x", &text).unwrap()
+        };
+        let steady = "arrivals = \"steady\", rate = \"1/s\"";
+        let edge = "arrivals = \"edge\", size = 1, window = \"1h\"";
+        const S: u64 = 1_000_000;
+        for (arrivals, limit, step) in [
+            (steady, "5/10s via gcra", 10 * S),
+            (steady, "5/10s via gcra, 9/25s via gcra", 50 * S),
+            (steady, "5/40s via gcra, 9/50s via gcra", 40 * S),
+            (steady, "5/1h via gcra", 1),
+            (edge, "5/1h via gcra", 3_600 * S),
+            (edge, "5/7s via gcra", 3_600 * S),
+        ] {
+            let experiment = file(arrivals, limit);
+            assert_eq!(experiment.align_us(), step, "{limit}");
+            let start = experiment.start_us;
+            for now in [start, start + 1, start + step, start - 1, start + 12_345_678] {
+                let next = experiment.next_start(now);
+                assert!(next >= now && next - now < step, "{now} {next}");
+                assert_eq!(next.abs_diff(start) % step, 0);
+            }
+        }
+    }
+}

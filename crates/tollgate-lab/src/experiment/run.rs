@@ -1,0 +1,201 @@
+//! One case at work: its attempts in the order in which they fall due.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::arrivals::{Arrivals, Source};
+use super::measure::{Asked, Measures, RASTER_CLIENTS};
+use super::{Case, Experiment, Workload};
+use crate::decide::Verdict;
+use crate::error::Error;
+use crate::event::ClientId;
+
+/// How many requests are made before they are decided.
+pub(super) const BATCH: usize = 8_192;
+
+/// A request that is tried again: when, and in the order in which denials came.
+type Again = Reverse<(u64, u64, Asked)>;
+
+/// A workload with its next request.
+struct Head<'e> {
+    workload: u32,
+    source: Source<'e>,
+    /// Microseconds from the start, and the client.
+    next: Option<(u64, u32)>,
+}
+
+/// The attempts of one case, as they fall due, and what became of them. Whose time it is that
+/// passes is not known here.
+pub(super) struct Run<'e> {
+    experiment: &'e Experiment,
+    /// The workloads of the case.
+    sources: Vec<Head<'e>>,
+    /// Requests that were made and not yet decided, in order of time; those before `next` are done.
+    fresh: Vec<Asked>,
+    next: usize,
+    again: BinaryHeap<Again>,
+    /// True when nobody ever tries again: then many are decided at once.
+    pub(super) is_open: bool,
+    requests: u64,
+    denials: u64,
+    pub(super) measures: Measures,
+}
+
+impl<'e> Run<'e> {
+    pub(super) fn new(experiment: &'e Experiment, case: &Case) -> Result<Self, Error> {
+        let (mut firsts, mut clients) = (Vec::new(), 0_u64);
+        for workload in &experiment.workloads {
+            firsts.push(u32::try_from(clients).map_err(|_| too_many())?);
+            clients = u64::saturating_add(clients, workload.all_clients());
+        }
+        let clients = u32::try_from(clients).map_err(|_| too_many())?;
+        let mut sources = Vec::new();
+        let mut is_open = true;
+        for &place in &case.workloads {
+            let (Some(workload), Some(&first)) =
+                (experiment.workloads.get(place), firsts.get(place))
+            else {
+                continue;
+            };
+            is_open &= workload.retry.is_never();
+            let number = u32::try_from(place).unwrap_or(u32::MAX);
+            // Each draws from a sequence of its own: another workload beside it changes nothing.
+            let seed = experiment.seed ^ (u64::from(number) + 1).rotate_left(32);
+            let mut source = Source::new(workload, first, seed, experiment.start_us)?;
+            let next = source.next()?;
+            sources.push(Head { workload: number, source, next });
+        }
+        let rows = rows(experiment, case, &firsts);
+        let measures = Measures::new(experiment, case, clients as usize, rows);
+        Ok(Self {
+            experiment,
+            sources,
+            fresh: Vec::with_capacity(BATCH),
+            next: 0,
+            again: BinaryHeap::new(),
+            is_open,
+            requests: 0,
+            denials: 0,
+            measures,
+        })
+    }
+
+    /// When the next attempt is due, in microseconds from the start; none while nobody has one.
+    pub(super) fn peek(&mut self) -> Result<Option<u64>, Error> {
+        if self.next == self.fresh.len() {
+            self.make()?;
+        }
+        let fresh = self.fresh.get(self.next).map(|fresh| fresh.at_us);
+        let again = self.again.peek().map(|again| again.0.0);
+        Ok(fresh.into_iter().chain(again).min())
+    }
+
+    /// The next attempt; who asks again goes before who asks first at the same time.
+    pub(super) fn pop(&mut self) -> Result<Option<Asked>, Error> {
+        let due = self.peek()?;
+        if due.is_some() && self.again.peek().map(|again| again.0.0) == due {
+            return Ok(self.again.pop().map(|Reverse((.., asked))| asked));
+        }
+        let fresh = self.fresh.get(self.next).copied();
+        self.next += usize::from(fresh.is_some());
+        Ok(fresh)
+    }
+
+    /// All attempts that are made, where nobody tries again, into `batch`; none at the end.
+    pub(super) fn pop_all(&mut self, batch: &mut Vec<Asked>) -> Result<(), Error> {
+        if self.next == self.fresh.len() {
+            self.make()?;
+        }
+        core::mem::swap(batch, &mut self.fresh);
+        self.fresh.clear();
+        self.next = 0;
+        Ok(())
+    }
+
+    /// Makes the next requests, of all workloads in the order of time.
+    fn make(&mut self) -> Result<(), Error> {
+        self.fresh.clear();
+        self.next = 0;
+        while self.fresh.len() < BATCH {
+            // There are few, so looking at all of them is the fastest.
+            let heads = self.sources.iter().enumerate();
+            let heads = heads.filter_map(|(place, head)| head.next.map(|(at, _)| (at, place)));
+            let Some((_, place)) = heads.min() else { return Ok(()) };
+            let Some(head) = self.sources.get_mut(place) else { return Ok(()) };
+            let Some((at_us, client)) = head.next else { return Ok(()) };
+            head.next = head.source.next()?;
+            self.fresh.push(Asked {
+                at_us,
+                first_us: at_us,
+                client,
+                workload: head.workload,
+                tries: 0,
+                request: self.requests,
+            });
+            self.requests += 1;
+        }
+        Ok(())
+    }
+
+    /// Puts an attempt back that was denied and answered at this time, when its client tries
+    /// again. False: it gives up.
+    pub(super) fn try_again(&mut self, asked: &Asked, verdict: Verdict, answered_us: u64) -> bool {
+        let workloads = &self.experiment.workloads;
+        let Some(workload) = workloads.get(asked.workload as usize) else { return false };
+        if verdict.is_admitted || self.is_open {
+            return false;
+        }
+        let Asked { request, tries, .. } = *asked;
+        let Experiment { seed, duration_us, .. } = *self.experiment;
+        let wait = workload.retry.after(seed, request, tries, verdict.retry_after_us);
+        let at_us = wait.map(|wait| answered_us.saturating_add(wait));
+        // Who would come back after the end has not been served by then.
+        let again = at_us.filter(|at_us| *at_us < duration_us).map(|at_us| Asked {
+            at_us,
+            tries: tries + 1,
+            ..*asked
+        });
+        self.again.extend(again.map(|again| Reverse((again.at_us, self.denials, again))));
+        self.denials += 1;
+        again.is_some()
+    }
+}
+
+/// Clients of a case that are drawn, with their names: all, or some from the first to the last.
+fn rows(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<(u32, String)> {
+    let mut places = case.workloads.clone();
+    places.sort_unstable();
+    let all = places
+        .iter()
+        .filter_map(|place| experiment.workloads.get(*place).zip(firsts.get(*place).copied()));
+    let number: u64 = all.clone().map(|(workload, _)| workload.all_clients()).sum();
+    let step = number.div_ceil(RASTER_CLIENTS as u64).max(1);
+    let mut rows = Vec::new();
+    // The next that is drawn, counted over all clients of the case.
+    let (mut next, mut before) = (0, 0);
+    for (workload, first) in all {
+        let clients = workload.all_clients();
+        while next < before + clients {
+            let client = u32::try_from(next - before).unwrap_or(u32::MAX);
+            rows.push((first.saturating_add(client), name_of(workload, client)));
+            next += step;
+        }
+        before += clients;
+    }
+    rows
+}
+
+/// What a client is called in pictures.
+fn name_of(workload: &Workload, client: u32) -> String {
+    match &workload.arrivals {
+        Arrivals::Log(traffic) => {
+            traffic.clients.printable(ClientId::new(client)).unwrap_or_default()
+        }
+        _ if workload.clients == 1 && workload.all_clients() == 1 => workload.name.clone(),
+        _ => format!("{} {}", workload.name, u64::from(client) + 1),
+    }
+}
+
+fn too_many() -> Error {
+    Error::TooManyClients { max: u64::from(u32::MAX) }
+}
