@@ -47,7 +47,7 @@ limits = [
 ]
 "#;
 
-fn write(place: &Place, name: &str, text: &str) -> String {
+pub(crate) fn write(place: &Place, name: &str, text: &str) -> String {
     let path = place.path().join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
@@ -139,6 +139,9 @@ fn what_is_wrong_is_told_before_anything_is_written() {
         (&["run", &file, "--report", folder], "this is a folder"),
         (&["run", &file, "--store", "redis://127.0.0.1:1"], "127.0.0.1:1"),
         (&["run", &file, "--store", "sqlite:///x"], "is no store of an experiment"),
+        (&["run", &file, "--operation", "5ms"], "--live"),
+        (&["run", &file, "--live", "--operation", "5"], "--operation"),
+        (&["run", &file, "--live", "--operation", "0"], "this is no time at all"),
         (&["zoo", "400", "0"], "0"),
         (&["zoo"], "LOOPS"),
         (&["race", "--clients", "0"], "1..=1000"),
@@ -271,9 +274,19 @@ fn found(page: &Path, width: u32, is_dark: bool) -> Option<Value> {
 fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     let place = Place::new();
     let file = write(&place, "all.toml", EXPERIMENT);
+    let counts = ["requests", "attempts", "admitted", "denied", "retries", "peak"];
+    shows(&place, &["run", &file], 3, &counts);
+    let short = EXPERIMENT.replace("20s", "1s").replace("/5s", "/250ms").replace("3s", "200ms");
+    let file = write(&place, "short.toml", &short);
+    let counts = ["requests", "attempts", "admitted", "denied", "retries", "peak", "live.failed"];
+    shows(&place, &["run", &file, "--live", "--operation", "5ms"], 4, &counts);
+}
+
+/// Runs an experiment, and looks at its report in a browser: these pictures and counts are there.
+fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
     let report = place.path().join("report.html");
-    let (code, out, error) =
-        place.run(&["lab", "run", &file, "--json", "--report", report.to_str().unwrap()]);
+    let more = ["--json", "--report", report.to_str().unwrap()];
+    let (code, out, error) = place.run(&[&["lab"], args, &more].concat());
     assert_eq!(code, 0, "{error}");
     let json: Value = serde_json::from_str(&out).unwrap();
     let page = std::fs::read_to_string(&report).unwrap();
@@ -288,7 +301,7 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     for (width, is_dark) in [(1_280, false), (1_280, true), (500, false), (500, true)] {
         let Some(found) = found(&probed, width, is_dark) else { return };
         let seen = format!("{width} {is_dark}: {found:.3000}");
-        assert!(found["pictures"].as_u64().unwrap() >= 3, "{seen}");
+        assert_eq!(found["pictures"], pictures, "{seen}");
         assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
         for fault in ["pale", "small", "cut", "asked"] {
             assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");
@@ -301,12 +314,14 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
         assert_eq!(embedded, json);
         let cells = found["cells"].as_array().unwrap();
         for case in json["cases"].as_array().unwrap() {
-            for measure in ["requests", "attempts", "admitted", "denied", "retries", "peak"] {
-                let cell = cells.iter().find(|it| it[0] == case["name"] && it[1] == measure);
+            for measure in counts {
+                let cell = cells.iter().find(|it| it[0] == case["name"] && it[1] == **measure);
                 let cell = cell.unwrap_or_else(|| panic!("{measure} of {}", case["name"]));
                 let digits: String =
                     cell[2].as_str().unwrap().chars().filter(char::is_ascii_digit).collect();
-                assert_eq!(digits, case[measure].to_string(), "{measure} of {}", case["name"]);
+                let number = case.pointer(&format!("/{}", measure.replace('.', "/")));
+                let number = number.unwrap().to_string();
+                assert_eq!(digits, number, "{measure} of {}", case["name"]);
             }
         }
         pages.push(found["page"].clone());

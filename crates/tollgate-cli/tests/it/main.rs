@@ -9,6 +9,7 @@ mod counting;
 mod doctor;
 mod examples;
 mod lab;
+mod live;
 mod on_redis;
 mod openapi;
 mod proxies;

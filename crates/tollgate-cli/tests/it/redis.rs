@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 /// A Redis on a unix socket alone, killed with the test.
 pub(crate) struct Redis(Child);
 
@@ -42,6 +44,11 @@ impl Redis {
             thread::yield_now();
         }
         Some((server, format!("unix://{}", socket.display())))
+    }
+
+    /// Its process, to be sent signals.
+    pub(crate) fn process(&self) -> Pid {
+        Pid::from_child(&self.0)
     }
 }
 

@@ -1,0 +1,179 @@
+//! `lab --live`: real time, real clients.
+
+use std::io::Read as _;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::Place;
+use crate::lab::write;
+use crate::redis::{Redis, redis_cli};
+use crate::serving::LONG;
+
+/// Half a second under two strategies, with clients that ask again.
+const EXPERIMENT: &str = r#"
+version = 1
+duration = "500ms"
+capacity = "20/100ms"
+operation = "1s"
+
+[[workload]]
+name = "many"
+clients = 5
+arrivals = "poisson"
+rate = "400/s"
+retry = "obey"
+times = 2
+
+[[workload]]
+name = "edge"
+arrivals = "edge"
+window = "100ms"
+size = 20
+
+[[case]]
+limits = [{ per = "resource", limit = "20/100ms" }]
+strategies = ["fixed_window", "sliding_log"]
+
+[[case]]
+name = "both"
+limits = [
+    { per = "resource", limit = "20/100ms via sliding_window" },
+    { per = "client", limit = "8/100ms via gcra" },
+]
+"#;
+
+/// What holds of every run of it.
+fn check(json: &Value) {
+    assert_eq!(json["complete"], true);
+    let cases = json["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 3);
+    for case in cases {
+        let number = |name: &str| case[name].as_u64().unwrap();
+        let live = &case["live"];
+        assert_eq!(live["failed"], 0, "{live}");
+        // All who want something ask; and what became of it adds up.
+        assert!(number("requests") > 250 && number("attempts") >= number("requests"), "{case}");
+        assert_eq!(number("attempts"), number("admitted") + number("denied"));
+        assert!(number("admitted") > 0 && number("denied") > 0);
+        let latency = |of: &str| live["latency_us"][of].as_u64().unwrap();
+        let percentiles = ["p50", "p90", "p99", "p99_9", "max"].map(latency);
+        assert!(percentiles.is_sorted(), "{live}");
+        // It is from when it was due, so it holds what it was late.
+        assert!(latency("p50") >= live["late_us"]["p50"].as_u64().unwrap(), "{live}");
+        assert!(live["operation_share"].as_f64().unwrap() > 0.0, "{live}");
+        // The store's own times say in which window an attempt was.
+        for limit in case["limits"].as_array().unwrap() {
+            assert_eq!(limit["holds"], true, "{limit}");
+        }
+    }
+    let peak = |place: usize| cases[place]["peak"].as_u64().unwrap();
+    assert!(peak(1) <= 20 && peak(2) <= 20, "windows that slide hold");
+}
+
+#[test]
+fn real_clients_in_real_time_are_measured_in_memory() {
+    let place = Place::new();
+    let file = write(&place, "short.toml", EXPERIMENT);
+    let json = place.json(&["lab", "run", &file, "--live", "--json"]);
+    check(&json);
+    assert_eq!(json["live"]["store"], "memory://");
+    assert_eq!(json["cases"][0]["live"]["cpu_us"], Value::Null, "there is no server");
+    // Who asks first when is the same as in simulated time: attempts that are tried again are not.
+    let simulated = place.json(&["lab", "run", &file, "--json"]);
+    for (live, simulated) in
+        json["cases"].as_array().unwrap().iter().zip(simulated["cases"].as_array().unwrap())
+    {
+        assert_eq!(live["requests"], simulated["requests"]);
+        assert_eq!(simulated.get("live"), None, "no figure of a clock");
+    }
+    let (code, out, _) = place.run(&["lab", "run", &file, "--live", "--operation", "2s"]);
+    assert_eq!(code, 0);
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in ["in real time on memory://", "latency p99", "of an operation of 2 s, within the"] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+}
+
+#[test]
+fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let file = write(&place, "short.toml", EXPERIMENT);
+    let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
+    check(&json);
+    for case in json["cases"].as_array().unwrap() {
+        let live = &case["live"];
+        assert_eq!(live["calls"], 1.0, "a decision is one question: {live}");
+        assert!(live["commands"].as_f64().unwrap() > 1.0, "{live}");
+        assert!(live["cpu_us"].as_f64().unwrap() > 0.0, "{live}");
+    }
+    let zoo = place.json(&["lab", "zoo", "20", "15", "--live", "--json", "--store", &url]);
+    let admitted: Vec<&Value> =
+        zoo["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
+    assert_eq!(admitted[0], 15, "{admitted:?}");
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+/// Starts a run of steady traffic for some seconds; and waits until it has written something.
+fn running(place: &Place, url: &str, seconds: u32) -> std::process::Child {
+    let steady = format!(
+        "version = 1\nduration = \"{seconds}s\"\n\
+         workload = [{{ arrivals = \"steady\", rate = \"200/s\" }}]\n\
+         case = [{{ limits = [{{ per = \"client\", limit = \"50/30s via gcra\" }}] }}]\n"
+    );
+    let file = write(place, "steady.toml", &steady);
+    let mut command = place.std(&["lab", "run", &file, "--live", "--json", "--store", url]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim() == "0" {
+        assert!(start.elapsed() < LONG);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child
+}
+
+fn ended(mut child: std::process::Child) -> (Option<i32>, Value, String) {
+    let (mut out, mut error) = (String::new(), String::new());
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    let code = child.wait().unwrap().code();
+    (code, serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out}{error}")), error)
+}
+
+#[test]
+fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
+    let place = Place::new();
+    let Some((server, url)) = Redis::start(place.path(), &[]) else { return };
+    let child = running(&place, &format!("{url}?deadline=50ms"), 4);
+    kill_process(server.process(), Signal::STOP).unwrap();
+    // Ten times as long as an answer may take.
+    std::thread::sleep(Duration::from_millis(500));
+    kill_process(server.process(), Signal::CONT).unwrap();
+    let (code, json, error) = ended(child);
+    assert_eq!(code, Some(0), "{error}");
+    let case = &json["cases"][0];
+    let number = |name: &str| case[name].as_u64().unwrap();
+    let failed = case["live"]["failed"].as_u64().unwrap();
+    assert!(failed > 0 && number("admitted") > 0, "{case}");
+    assert_eq!(number("attempts"), number("admitted") + number("denied") + failed);
+    assert_eq!(number("attempts"), 800, "the loop is open: whoever is due asks");
+    let told = json["findings"].to_string();
+    assert!(told.contains(&format!("{failed} of 800 attempts got no answer: ")), "{told}");
+}
+
+#[test]
+fn ctrl_c_ends_real_time_with_what_was_measured() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let child = running(&place, &url, 600);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (code, json, error) = ended(child);
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("this is what was measured so far"), "{error}");
+    assert_eq!(json["complete"], false);
+    assert!(json["cases"][0]["live"]["latency_us"]["max"].as_u64().unwrap() > 0, "{json}");
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
