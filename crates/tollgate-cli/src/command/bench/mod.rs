@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{BenchMemory, BenchSqlite};
@@ -62,10 +62,8 @@ struct BenchJson {
 pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
     warn_of_debug();
     let steps = args.keys.len() * args.threads.len() * args.runs as usize;
-    let progress = ProgressBar::new(steps as u64).with_style(
-        ProgressStyle::with_template("{bar:30} {pos}/{len} runs, {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    let progress =
+        ProgressBar::new(steps as u64).with_style(show::bar("{bar:30} {pos}/{len} runs, {msg}"));
     let mut rows = Vec::new();
     for &keys in &args.keys {
         let names: Vec<String> = (0..keys).map(sides::key).collect();

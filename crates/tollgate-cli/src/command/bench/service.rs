@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Subject};
@@ -94,10 +94,7 @@ pub(crate) fn server(args: &BenchServer, out: &mut Output) -> Result<u8> {
 
 fn measure(args: &BenchServer) -> Result<ServerJson> {
     let dir = tempfile::tempdir().context("no temporary directory")?;
-    let progress = ProgressBar::new_spinner().with_style(
-        ProgressStyle::with_template("{spinner} {elapsed} {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-    );
+    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
     let wrk = Wrk::find(args)?;
     let mut rows = Vec::new();
 

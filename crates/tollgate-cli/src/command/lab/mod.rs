@@ -73,10 +73,9 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             results?
         }
     };
-    let mut written = files.write(&results)?;
-    if let Some(sink) = sink {
-        written.push(sink.write(&results)?);
-    }
+    // What was measured is told, whatever cannot be written.
+    let files = files.write(&results);
+    let series = sink.map_or(Ok(None), |sink| sink.write(&results).map(Some));
     if common.json {
         out.json(&results)?;
     } else {
@@ -87,10 +86,12 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             speed(&results, took, is_redis)
         };
         out.line(format!("\n{speed}"))?;
-        for path in written {
-            out.line(format!("written to {path}"))?;
+        for place in files.iter().flatten().chain(series.iter().flatten()) {
+            out.line(format!("written to {place}"))?;
         }
     }
+    files?;
+    series?;
     if let Some(error) = left {
         return Err(error.into());
     }

@@ -16,30 +16,30 @@ use crate::show::note;
 
 /// What is to be written, and where.
 pub(super) struct Files {
-    report: Option<(PathBuf, NamedTempFile)>,
+    report: Option<PathBuf>,
     pictures: Option<PathBuf>,
 }
 
 impl Files {
-    /// Makes sure that they can be written.
+    /// Makes sure that they can be written, and leaves nothing where they will be: a second signal
+    /// ends the process at once.
     pub(super) fn open(common: &LabCommon) -> Result<Self> {
-        let report = match &common.report {
-            None => None,
-            Some(path) => Some((path.clone(), beside(path)?)),
-        };
+        if let Some(path) = &common.report {
+            beside(path)?;
+        }
         if let Some(folder) = &common.pictures {
             fs::create_dir_all(folder)
                 .with_context(|| format!("{}: this folder cannot be made", folder.display()))?;
             beside(&folder.join("picture"))?;
         }
-        Ok(Self { report, pictures: common.pictures.clone() })
+        Ok(Self { report: common.report.clone(), pictures: common.pictures.clone() })
     }
 
     /// Writes them, and says where they are.
     pub(super) fn write(self, results: &Results) -> Result<Vec<String>> {
         let mut written = Vec::new();
-        if let Some((path, file)) = self.report {
-            persist(file, report::html(results).as_bytes(), &path)?;
+        if let Some(path) = self.report {
+            persist(beside(&path)?, report::html(results).as_bytes(), &path)?;
             written.push(path.display().to_string());
         }
         let Some(folder) = self.pictures else { return Ok(written) };
