@@ -20,6 +20,20 @@ pub(crate) fn span(us: u64) -> String {
     }
 }
 
+/// A time that was given, exactly: in the largest unit that it has a whole number of.
+pub(crate) fn length(us: u64) -> String {
+    const UNITS: [(u64, &str); 6] = [
+        (86_400_000_000, "d"),
+        (3_600_000_000, "h"),
+        (60_000_000, "min"),
+        (1_000_000, "s"),
+        (1_000, "ms"),
+        (1, "us"),
+    ];
+    let unit = UNITS.into_iter().find(|(unit, _)| us >= *unit && us.is_multiple_of(*unit));
+    unit.map_or_else(|| "0 s".to_owned(), |(unit, name)| format!("{} {name}", us / unit))
+}
+
 /// One decimal, and none where it is 0.
 fn tenths(us: u64, unit: &Unit) -> String {
     let tenths = us.div_ceil(unit.us / 10);
@@ -90,6 +104,20 @@ mod tests {
             assert_eq!(span(us), text, "{us}");
         }
         assert!(span(u64::MAX).ends_with(" h"));
+    }
+
+    #[test]
+    fn lengths_are_exact() {
+        for (us, text) in [
+            (0, "0 s"),
+            (1_234, "1234 us"),
+            (10_000_000, "10 s"),
+            (90_000_000, "90 s"),
+            (120_000_000, "2 min"),
+            (3_600_000_000, "1 h"),
+        ] {
+            assert_eq!(length(us), text);
+        }
     }
 
     #[test]

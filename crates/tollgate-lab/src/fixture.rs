@@ -246,6 +246,8 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
                 failed: 3,
                 failure: Some("no answer within 50 ms".into()),
                 in_flight: 17,
+                missed_edges: 2,
+                clock_steps: 0,
                 cpu_us: Some(9.87),
                 calls: Some(1.0),
                 commands: Some(3.25),

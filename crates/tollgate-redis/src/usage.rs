@@ -1,33 +1,35 @@
 //! What a server has used of its processor and been asked for, read beside the questions that are
-//! measured: over a connection of its own, so that it takes no turn of theirs.
+//! measured: over a connection of its own, made each time, so that it takes no turn of theirs and
+//! is there after whatever happened meanwhile.
 
-use core::fmt;
+use std::time::{Duration, Instant};
 
-use redis::{Value, cmd};
+use redis::{Pipeline, Value, cmd};
 use tollgate::StoreError;
 
 use crate::client::Line;
 use crate::fault::Fault;
 use crate::options::Options;
 
+/// How long connecting and each answer may take: nobody waits at a door.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How often a server is asked for its time; the quickest answer counts.
+const TIMES: usize = 5;
+
 /// The commands that call scripts.
 const CALLS: [&str; 6] = ["evalsha", "evalsha_ro", "eval", "eval_ro", "fcall", "fcall_ro"];
 
-/// What clients ask beside their questions: no part of a decision.
-const ASIDE: [&str; 12] = [
+/// What is no data: no script of ours asks for it.
+const ASIDE: [&str; 20] = [
     "info", "ping", "hello", "auth", "select", "client", "script", "scan", "unlink", "command",
-    "config", "readonly",
+    "config", "readonly", "replconf", "psync", "publish", "cluster", "slowlog", "latency",
+    "memory", "acl",
 ];
 
-/// Reads what a server says of itself. The server counts for all who ask it: figures are of one's
-/// own questions where nobody else asks.
-pub struct Meter {
-    options: Options,
-    line: Line,
-}
-
-/// Sums since the server was started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// Sums since the server was started, for all who ask it: differences are of one's own questions
+/// where nobody else asks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Usage {
     /// Time of the processor, in microseconds: of the thread that runs commands, where the server
@@ -37,60 +39,96 @@ pub struct Usage {
     pub calls: u64,
     /// Commands that scripts ran, and data commands of others.
     pub commands: u64,
+    /// Another after each start.
+    run_id: String,
 }
 
-impl fmt::Debug for Meter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Meter").field(&self.options).finish()
-    }
-}
-
-impl Meter {
-    /// Connects.
+impl Usage {
+    /// What the server used so far.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses user, password or database.
-    pub async fn connect(options: Options) -> Result<Self, StoreError> {
-        let line = Line::open(options.clone()).await?;
-        Ok(Self { options, line })
-    }
-
-    /// What was used so far.
-    ///
-    /// # Errors
-    /// No answer in time, or one that does not say it.
-    pub async fn read(&self) -> Result<Usage, StoreError> {
-        let [cpu, stats] = [self.info("cpu").await?, self.info("commandstats").await?];
+    /// It cannot be reached, refuses us or `INFO`, or does not say it.
+    pub async fn read(options: &Options) -> Result<Self, StoreError> {
+        let line = open(options).await?;
+        let mut questions = Pipeline::new();
+        for section in ["server", "cpu", "commandstats"] {
+            questions.cmd("INFO").arg(section);
+        }
+        let answers = line.exchange_all(&questions, PATIENCE).await;
+        let mut answers = answers.map_err(Fault::before_the_script)?.into_iter().map(text);
+        let mut next = || answers.next().unwrap_or_else(|| Err(silent("anything to INFO")));
+        let (server, cpu, stats) = (next()?, next()?, next()?);
         let cpu_s = cpu_s(&cpu).ok_or_else(|| silent("the processor time it used: INFO cpu"))?;
         let (calls, commands) = counts(&stats);
+        let run_id = server.lines().find_map(|line| line.strip_prefix("run_id:"));
+        let run_id = run_id.unwrap_or_default().trim().to_owned();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it saturates
-        Ok(Usage { cpu_us: (cpu_s * 1e6) as u64, calls, commands })
+        Ok(Self { cpu_us: (cpu_s * 1e6) as u64, calls, commands, run_id })
     }
 
-    /// The time of the server's clock, in microseconds since the Unix epoch.
+    /// What was used since `before`; none where the server was started again, or its statistics
+    /// were reset.
+    #[must_use]
+    pub fn since(self, before: &Self) -> Option<Self> {
+        if self.run_id != before.run_id {
+            return None;
+        }
+        Some(Self {
+            cpu_us: self.cpu_us.checked_sub(before.cpu_us)?,
+            calls: self.calls.checked_sub(before.calls)?,
+            commands: self.commands.checked_sub(before.commands)?,
+            run_id: self.run_id,
+        })
+    }
+}
+
+/// The time of a server's clock, in microseconds since the Unix epoch, as it was at a moment here:
+/// exact to half of the time that the question took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ServerTime {
+    /// The time there.
+    pub us: u64,
+    /// The moment here.
+    pub at: Instant,
+    /// How long the question took.
+    pub took: Duration,
+}
+
+impl ServerTime {
+    /// Asks a few times, and takes the answer that was the quickest.
     ///
     /// # Errors
-    /// As [`Meter::read`].
-    pub async fn now_us(&self) -> Result<u64, StoreError> {
-        let answer = self.line.exchange(&cmd("TIME"), self.options.deadline).await;
-        let answer = answer.map_err(Fault::before_the_script)?;
-        let time: Option<(u64, u64)> = redis::from_redis_value(answer).ok();
-        let (seconds, micros) = time.ok_or_else(|| silent("its time"))?;
-        Ok(seconds.saturating_mul(1_000_000).saturating_add(micros))
-    }
-
-    async fn info(&self, section: &str) -> Result<String, StoreError> {
-        let mut command = cmd("INFO");
-        command.arg(section);
-        let answer = self.line.exchange(&command, self.options.deadline).await;
-        match answer.map_err(Fault::before_the_script)? {
-            Value::ServerError(error) => Err(StoreError::permanent(format!(
-                "the server refuses INFO {section}: {}",
-                error.details().unwrap_or_else(|| error.code())
-            ))),
-            answer => redis::from_redis_value(answer)
-                .map_err(|_| silent(&format!("anything to INFO {section}"))),
+    /// The server cannot be reached, refuses us, or does not say its time.
+    pub async fn read(options: &Options) -> Result<Self, StoreError> {
+        let line = open(options).await?;
+        let mut best: Option<Self> = None;
+        for _ in 0..TIMES {
+            let asked = Instant::now();
+            let answer = line.exchange(&cmd("TIME"), PATIENCE).await;
+            let took = asked.elapsed();
+            let answer = answer.map_err(Fault::before_the_script)?;
+            let time: Option<(u64, u64)> = redis::from_redis_value(answer).ok();
+            let (seconds, micros) = time.ok_or_else(|| silent("its time"))?;
+            let us = seconds.saturating_mul(1_000_000).saturating_add(micros);
+            let this = Self { us, at: asked + took / 2, took };
+            best = Some(best.filter(|best| best.took <= took).unwrap_or(this));
         }
+        best.ok_or_else(|| silent("its time"))
+    }
+}
+
+async fn open(options: &Options) -> Result<Line, StoreError> {
+    Ok(Line::open(options.clone().connect_timeout(PATIENCE)).await?)
+}
+
+fn text(answer: Value) -> Result<String, StoreError> {
+    match answer {
+        Value::ServerError(error) => Err(StoreError::permanent(format!(
+            "the server refuses INFO: {}",
+            error.details().unwrap_or_else(|| error.code())
+        ))),
+        answer => redis::from_redis_value(answer).map_err(|_| silent("anything to INFO")),
     }
 }
 
@@ -142,6 +180,15 @@ mod tests {
         let seven = "used_cpu_sys_main_thread:0.25\r\nused_cpu_user_main_thread:0.5\r\n";
         assert_eq!(cpu_s(&format!("{six}{seven}")), Some(0.75));
         assert_eq!(cpu_s("used_cpu_sys:x\r\nused_cpu_user:1\r\n"), None);
+    }
+
+    #[test]
+    fn what_was_used_by_another_start_is_not_known() {
+        let usage =
+            |run_id: &str, calls| Usage { run_id: run_id.to_owned(), calls, ..Usage::default() };
+        assert_eq!(usage("a", 5).since(&usage("a", 2)).map(|it| it.calls), Some(3));
+        assert_eq!(usage("b", 5).since(&usage("a", 2)), None, "started again");
+        assert_eq!(usage("a", 1).since(&usage("a", 2)), None, "CONFIG RESETSTAT");
     }
 
     #[test]

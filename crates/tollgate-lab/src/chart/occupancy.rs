@@ -7,7 +7,7 @@ use super::label::list;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Capacity, CaseResult, Results};
-use crate::figure::{real, span};
+use crate::figure::{length, real};
 
 /// What was admitted in the last window of the capacity, at every moment, against the capacity.
 /// There is none of an experiment without a capacity.
@@ -15,7 +15,7 @@ use crate::figure::{real, span};
 pub fn occupancy(results: &Results) -> Option<Chart> {
     let capacity = results.capacity.as_ref()?;
     let timeline = Timeline::new(results, COLUMNS);
-    let window = span(capacity.window_us);
+    let window = length(capacity.window_us);
     let panels = results.cases.iter().map(|case| panel(case, capacity, timeline)).collect();
     let fullest = results.cases.iter().map(fullest).max().unwrap_or(0);
     let key = |shape, ink, text: String| Key { shape, ink, text };
@@ -65,7 +65,7 @@ fn fullest(case: &CaseResult) -> u64 {
 }
 
 fn says(results: &Results, capacity: &Capacity) -> String {
-    let window = span(capacity.window_us);
+    let window = length(capacity.window_us);
     let units = capacity.units;
     let Some(worst) = results.cases.iter().max_by_key(|case| fullest(case)) else {
         return "No case was finished.".into();

@@ -70,6 +70,8 @@ pub enum Arrivals {
         window_us: u64,
         /// How many before, and how many after.
         size: u64,
+        /// How many microseconds before the edge the first of those before it comes.
+        before_us: u64,
     },
     /// A Poisson process whose rate rises and falls as that of a day, from its lowest on.
     Diurnal {
@@ -92,8 +94,8 @@ pub struct Rate {
     pub period_us: u64,
 }
 
-/// The longest before an edge that an attack on it comes.
-const BEFORE_EDGE_US: u64 = 1_000;
+/// How long before an edge an attack on it begins, where nothing else is said.
+pub(super) const BEFORE_EDGE_US: u64 = 1_000;
 
 impl Rate {
     /// So many in so many microseconds, of which there is at least one each.
@@ -188,14 +190,14 @@ impl<'w> Source<'w> {
                 self.at += (every_us / 2 + self.mix.below(*every_us + 1)) as f64;
                 at
             }
-            Arrivals::Edge { window_us, size } => {
+            Arrivals::Edge { window_us, size, before_us } => {
                 let (edge, place) = (n / (2 * size.max(&1)), n % (2 * size.max(&1)));
                 // Before the edge one after the other, after it all at once.
-                let before = BEFORE_EDGE_US.min(window_us / 2).max(1);
+                let before = (*before_us).min(window_us / 2).max(1);
                 let begin = self.start_us.saturating_add(from).saturating_add(before);
                 let first = begin.div_ceil(*window_us).saturating_mul(*window_us);
                 let at = first.saturating_add(edge.saturating_mul(*window_us)) - self.start_us;
-                if place < *size { at - before + before * place / size } else { at }
+                if place < *size { at - before + spread(before, place, *size) } else { at }
             }
             Arrivals::Diurnal { rate, day_us } => self.of_day(*rate, *day_us),
             Arrivals::Gang { .. } => return Ok(self.of_gang()),
@@ -268,6 +270,12 @@ impl<'w> Source<'w> {
         let is_within = at < self.workload.until_us;
         Ok(is_within.then(|| (at, self.first + event.client.index())))
     }
+}
+
+/// When the `place`-th of `size` comes that are spread evenly over so long.
+fn spread(us: u64, place: u64, size: u64) -> u64 {
+    let at = u128::from(us) * u128::from(place) / u128::from(size.max(1));
+    u64::try_from(at).unwrap_or(us)
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it saturates, as is wanted
@@ -394,7 +402,14 @@ mod tests {
         let times: Vec<u64> = bursts.iter().map(|(at, _)| at / SECOND).collect();
         assert_eq!(times, [2, 2, 2, 32, 32, 32]);
         // The start is on the edge of every window of 10 s.
-        let edges = all(&workload(Arrivals::Edge { window_us: 10 * SECOND, size: 2 }), 1);
+        let edges = all(
+            &workload(Arrivals::Edge {
+                window_us: 10 * SECOND,
+                size: 2,
+                before_us: BEFORE_EDGE_US,
+            }),
+            1,
+        );
         let times: Vec<u64> = edges.iter().map(|(at, _)| *at).take(5).collect();
         assert_eq!(times, [9_999_000, 9_999_500, 10_000_000, 10_000_000, 19_999_000]);
         assert_eq!(edges.len(), 4 * 6);

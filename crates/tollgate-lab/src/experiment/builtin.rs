@@ -2,6 +2,7 @@
 
 use tollgate::{LimitSet, ParseError};
 
+use super::arrivals::BEFORE_EDGE_US;
 use super::file::capacity;
 use super::{Arrivals, Case, Experiment, Retry, START_US, Workload, bucket_of};
 use crate::decide::{Part, Per};
@@ -97,7 +98,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
         workloads: vec![Workload {
             name: "attacker".to_owned(),
             clients: 1,
-            arrivals: Arrivals::Edge { window_us: HOUR_US, size: 100 },
+            arrivals: Arrivals::Edge { window_us: HOUR_US, size: 100, before_us: BEFORE_EDGE_US },
             from_us: 0,
             until_us: duration_us,
             retry: Retry::Never,

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tollgate::{LimitSet, Strategy};
 use toml::Spanned;
 
+use super::arrivals::BEFORE_EDGE_US;
 use super::{Arrivals, Capacity, Case, Experiment, Rate, Retry, START_US, Workload, bucket_of};
 use crate::decide::{Part, Per};
 use crate::parse::By;
@@ -77,6 +78,7 @@ struct RawWorkload {
     within: Option<String>,
     new: Option<bool>,
     window: Option<String>,
+    before: Option<String>,
     day: Option<String>,
     log: Option<PathBuf>,
     by: Option<String>,
@@ -126,7 +128,7 @@ const KINDS: [(&str, &[&str], &[&str]); 8] = [
     ("bursts", &["size", "every"], &["zipf"]),
     ("loop", &["count", "every"], &["zipf"]),
     ("gang", &[], &["each", "within", "every", "new"]),
-    ("edge", &["window", "size"], &["zipf"]),
+    ("edge", &["window", "size"], &["before", "zipf"]),
     ("diurnal", &["rate"], &["day", "zipf"]),
     ("log", &["log"], &["by"]),
 ];
@@ -143,6 +145,7 @@ impl RawWorkload {
             ("within", self.within.is_some()),
             ("new", self.new.is_some()),
             ("window", self.window.is_some()),
+            ("before", self.before.is_some()),
             ("day", self.day.is_some()),
             ("log", self.log.is_some()),
             ("by", self.by.is_some()),
@@ -368,8 +371,13 @@ impl Reader<'_> {
                 Arrivals::Loop { count: raw.count.unwrap_or(1), every_us: every_us.unwrap_or(1) }
             }
             "edge" => {
-                let window_us = positive(time_of(&raw.window, "window")?, "window")?;
-                Arrivals::Edge { window_us: window_us.unwrap_or(1), size: raw.size.unwrap_or(1) }
+                let window_us = positive(time_of(&raw.window, "window")?, "window")?.unwrap_or(1);
+                let before_us = positive(time_of(&raw.before, "before")?, "before")?;
+                if before_us.is_some_and(|before_us| before_us > window_us / 2) {
+                    return Err("`before` is at most half of the `window`".to_owned());
+                }
+                let before_us = before_us.unwrap_or(BEFORE_EDGE_US);
+                Arrivals::Edge { window_us, size: raw.size.unwrap_or(1), before_us }
             }
             "gang" => Arrivals::Gang {
                 each: raw.each.unwrap_or(1),

@@ -15,7 +15,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
         let peak = |case: &&CaseResult| case.peak.unwrap_or(0);
         let (over, within): (Vec<&CaseResult>, Vec<&CaseResult>) =
             cases.iter().partition(|case| peak(case) > capacity.units);
-        let window = figure::span(capacity.window_us);
+        let window = figure::length(capacity.window_us);
         for case in over {
             let times = peak(&case) as f64 / capacity.units as f64;
             findings.push(format!(
@@ -36,8 +36,10 @@ pub(super) fn of(results: &Results) -> Vec<String> {
         }
     }
     let limits = cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
+    // Where the clock went back, a window is none.
+    let is_sure = |case: &CaseResult| case.live.as_ref().is_none_or(|live| live.clock_steps == 0);
     let broken: Vec<String> = limits
-        .filter(|(_, limit)| !limit.holds)
+        .filter(|(case, limit)| !limit.holds && is_sure(case))
         .map(|(case, limit)| {
             format!(
                 "{}: {} let {} through where it promises {}: this is a fault.",
@@ -90,7 +92,7 @@ fn of_real_time(results: &Results, cases: &[CaseResult]) -> Vec<String> {
                     "{took}: {:.1} % of an operation of {}, {verdict} the {:.0} % that are a rule \
                      of thumb.",
                     share * 100.0,
-                    figure::span(operation),
+                    figure::length(operation),
                     OPERATION_SHARE * 100.0
                 )
             }
@@ -111,8 +113,21 @@ fn of_real_time(results: &Results, cases: &[CaseResult]) -> Vec<String> {
             names(&late)
         ));
     }
-    let failed = cases.iter().filter_map(|case| case.live.as_ref().map(|live| (case, live)));
-    for (case, live) in failed.filter(|(_, live)| live.failed > 0) {
+    let seen = || cases.iter().filter_map(|case| case.live.as_ref().map(|live| (case, live)));
+    for (case, live) in seen().filter(|(_, live)| live.missed_edges > 0) {
+        findings.push(format!(
+            "{}: {} attempts came on the wrong side of an edge: the way to the store takes longer \
+             than they were sent before it. Give the workload a `before`, as before = \"20ms\".",
+            case.name, live.missed_edges
+        ));
+    }
+    for (case, live) in seen().filter(|(_, live)| live.clock_steps > 0) {
+        findings.push(format!(
+            "{}: the store's clock went back ({} times), so its peaks are not sure.",
+            case.name, live.clock_steps
+        ));
+    }
+    for (case, live) in seen().filter(|(_, live)| live.failed > 0) {
         findings.push(format!(
             "{}: {} of {} attempts got no answer: {}",
             case.name,

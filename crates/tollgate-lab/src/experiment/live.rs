@@ -9,13 +9,17 @@
 //! use tollgate_lab::experiment::{Results, zoo};
 //!
 //! let experiment = zoo(40, 30, 1)?;
-//! let mut live = Live::begin(&experiment, &experiment.cases[0])?;
+//! let mut live = Live::new(&experiment, &experiment.cases[0])?;
+//! // By the store's clock; this machine's own stands at 0 then.
+//! let begin_us = experiment.next_start(1_800_000_000_000_000);
+//! live.begin(begin_us);
 //! while let Some(due_us) = live.next_due()? {
 //!     // Sleep until then; and then, at that time or later:
 //!     let Some(question) = live.take(due_us)? else { continue };
 //!     // Ask a store about `question.client()`, and later:
-//!     let (sent_us, decided_us, answered_us) = (due_us + 1, due_us + 90, due_us + 200);
-//!     let verdict = Verdict::admitted();
+//!     let verdict = Verdict { is_admitted: true, retry_after_us: None };
+//!     let (sent_us, answered_us) = (due_us + 1, due_us + 200);
+//!     let decided_us = begin_us + due_us + 90;
 //!     live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
 //! }
 //! let result = live.finish(None);
@@ -39,22 +43,29 @@ use super::{Arrivals, Case, Experiment};
 use crate::decide::Verdict;
 use crate::error::Error;
 
+/// How many requests are made at once: few, for nothing is asked meanwhile.
+const BATCH: usize = 64;
+
 /// The longest that a case waits for its windows to begin as in simulated time, where nothing
 /// depends on it.
 const MAX_ALIGN_US: u64 = 60_000_000;
 
-/// One case at work in real time. All times are in microseconds from its begin.
+/// One case at work in real time. Times are in microseconds from its begin, but for those of the
+/// store's clock.
 pub struct Live<'e> {
+    experiment: &'e Experiment,
     case: &'e Case,
-    operation_us: Option<u64>,
     run: Run<'e>,
     order: InOrder,
     latency: Spread,
     late: Spread,
+    sent: u64,
     answered: u64,
     failed: u64,
     failure: Option<String>,
     in_flight: u64,
+    begin_us: u64,
+    missed_edges: u64,
 }
 
 /// An attempt that is due.
@@ -79,14 +90,13 @@ impl Question {
     }
 }
 
-/// What came back, and when. The store's clock and that of who drives may differ; then what is over
-/// time lies by that much beside.
+/// What came back, and when.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
 pub struct Answer {
     /// When the question was handed to the store.
     pub sent_us: u64,
-    /// When the store decided, by its clock.
+    /// When the store decided, by its own clock: microseconds since the Unix epoch.
     pub decided_us: u64,
     /// When the answer was there.
     pub answered_us: u64,
@@ -113,23 +123,35 @@ impl core::fmt::Debug for Live<'_> {
 }
 
 impl<'e> Live<'e> {
-    /// Begins a case of an experiment.
+    /// A case of an experiment, with its first requests made.
     ///
     /// # Errors
     /// Too many clients; a log that cannot be read again.
-    pub fn begin(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
+    pub fn new(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
+        let mut run = Run::new(experiment, case, BATCH)?;
+        run.peek()?;
         Ok(Self {
+            experiment,
             case,
-            operation_us: experiment.operation_us,
-            run: Run::new(experiment, case)?,
+            run,
             order: InOrder::default(),
             latency: Spread::new(),
             late: Spread::new(),
+            sent: 0,
             answered: 0,
             failed: 0,
             failure: None,
             in_flight: 0,
+            begin_us: experiment.start_us,
+            missed_edges: 0,
         })
+    }
+
+    /// It begins when the store's clock says this: [`Experiment::next_start`]. Not said, that is
+    /// when the experiment begins in simulated time.
+    pub fn begin(&mut self, begin_us: u64) {
+        self.begin_us = begin_us;
+        self.run.measures.start_at(begin_us);
     }
 
     /// When the next attempt is due; none while nobody has one. Who waits for an answer may ask
@@ -151,7 +173,8 @@ impl<'e> Live<'e> {
         }
         let Some(asked) = self.run.pop()? else { return Ok(None) };
         let number = self.order.send();
-        self.in_flight = self.in_flight.max(self.order.waiting.len() as u64);
+        self.sent += 1;
+        self.in_flight = self.in_flight.max(self.sent - self.answered - self.failed);
         Ok(Some(Question { asked, number }))
     }
 
@@ -162,6 +185,7 @@ impl<'e> Live<'e> {
         self.answered += 1;
         self.late.add(sent_us.saturating_sub(asked.at_us));
         self.latency.add(answered_us.saturating_sub(asked.at_us));
+        self.missed_edges += u64::from(self.missed_its_edge(&asked, decided_us));
         let is_last = !self.run.try_again(&asked, verdict, answered_us);
         let waited_us = answered_us.saturating_sub(asked.first_us);
         let is_admitted = verdict.is_admitted;
@@ -185,10 +209,16 @@ impl<'e> Live<'e> {
         self.run.measures.held(held);
     }
 
-    /// How many questions have an answer, or will have none.
-    #[must_use]
-    pub fn done(&self) -> u64 {
-        self.answered + self.failed
+    /// Whether an attempt that was to come before an edge was decided after it, or the other way.
+    fn missed_its_edge(&self, asked: &Asked, decided_us: u64) -> bool {
+        let workload = self.experiment.workloads.get(asked.workload as usize);
+        match workload.map(|workload| &workload.arrivals) {
+            Some(Arrivals::Edge { window_us, .. }) if asked.tries == 0 => {
+                let due_us = self.begin_us.saturating_add(asked.at_us);
+                due_us / window_us.max(&1) != decided_us / window_us.max(&1)
+            }
+            _ => false,
+        }
     }
 
     /// Counts what was decided before everything that is still open.
@@ -198,9 +228,11 @@ impl<'e> Live<'e> {
         }
     }
 
-    /// The measures, when no question is open any more. Those that are were never asked.
+    /// The measures, when no question is open any more: one that is was never answered.
     #[must_use]
-    pub fn finish(self, used: Option<Used>) -> CaseResult {
+    pub fn finish(mut self, used: Option<Used>) -> CaseResult {
+        self.order.waiting.clear();
+        self.count();
         let latency_us = self.latency.read();
         let mean = latency_us.as_ref().map(|latency| latency.mean);
         let each = |of: fn(&Used) -> u64| {
@@ -209,12 +241,14 @@ impl<'e> Live<'e> {
         };
         let share = |operation: u64| Some(rounded(mean? / operation as f64));
         let live = LiveResult {
-            operation_share: self.operation_us.and_then(share),
+            operation_share: self.experiment.operation_us.and_then(share),
             latency_us,
             late_us: self.late.read(),
             failed: self.failed,
             failure: self.failure,
             in_flight: self.in_flight,
+            missed_edges: self.missed_edges,
+            clock_steps: self.order.steps,
             cpu_us: each(|used| used.cpu_us),
             calls: each(|used| used.calls),
             commands: each(|used| used.commands),
@@ -223,20 +257,13 @@ impl<'e> Live<'e> {
     }
 }
 
-impl Verdict {
-    /// Let through.
-    #[must_use]
-    pub fn admitted() -> Self {
-        Self { is_admitted: true, retry_after_us: None }
-    }
-}
-
 impl Experiment {
     /// When a case can begin in real time at this time or later, both in microseconds since the
     /// Unix epoch: so that windows that lie fast in time lie to its traffic as in simulated time.
     ///
-    /// For edges that are attacked this is needed, and waited for however long they are apart; for
-    /// windows of limits and of the capacity it makes cases alike, and is at most a minute away.
+    /// For edges that are attacked this is needed, and waited for however long it takes. For windows
+    /// of limits and of the capacity it makes cases alike, and is waited for at most a minute:
+    /// longer windows may lie otherwise.
     #[must_use]
     pub fn next_start(&self, now_us: u64) -> u64 {
         let step = self.align_us();
@@ -291,6 +318,9 @@ struct InOrder {
     /// Of each question from the oldest that is open on: the newest answer when it was sent, none
     /// when it is done.
     waiting: VecDeque<Option<u64>>,
+    /// Answers that were decided before others that were there when they were sent: then the store's
+    /// clock went back.
+    steps: u64,
     /// By when it was decided, and the number of its question.
     ready: BinaryHeap<Reverse<(u64, u64, Asked, Became)>>,
 }
@@ -303,8 +333,9 @@ impl InOrder {
 
     fn done(&mut self, number: u64, what: Option<(Asked, Became)>) {
         let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-        if let Some(waiting) = self.waiting.get_mut(place) {
-            *waiting = None;
+        let known = self.waiting.get_mut(place).and_then(Option::take);
+        if let (Some(known), Some((_, became))) = (known, &what) {
+            self.steps += u64::from(became.decided_us < known);
         }
         while let Some(None) = self.waiting.front() {
             self.waiting.pop_front();
@@ -385,7 +416,10 @@ mod tests {
         assert_eq!(flush(&mut order), [5, 10, 20]);
         order.done(late, became(21));
         assert_eq!(flush(&mut order), [21]);
-        assert_eq!((order.waiting.len(), order.first), (0, 5));
+        assert_eq!((order.waiting.len(), order.first, order.steps), (0, 5, 0));
+        let back = order.send();
+        order.done(back, became(20));
+        assert_eq!((flush(&mut order), order.steps), (vec![20], 1));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Raster};
 use super::{Case, Experiment};
-use crate::decide::{Per, Verdict};
+use crate::decide::Per;
 
 /// How many clients have a row in a raster.
 pub(super) const RASTER_CLIENTS: usize = 40;
@@ -30,22 +30,13 @@ pub(super) struct Asked {
 /// What became of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Became {
-    /// When it was decided, in microseconds from the start.
+    /// When it was decided, by the clock that decides.
     pub(super) decided_us: u64,
     /// How long ago its request was first tried when the answer was there.
     pub(super) waited_us: u64,
     pub(super) is_admitted: bool,
     /// Its request is not tried again.
     pub(super) is_last: bool,
-}
-
-impl Became {
-    /// Of an attempt that is decided and answered when it is due.
-    pub(super) fn at_once(asked: &Asked, verdict: Verdict, is_last: bool) -> Self {
-        let waited_us = asked.at_us - asked.first_us;
-        let is_admitted = verdict.is_admitted;
-        Self { decided_us: asked.at_us, waited_us, is_admitted, is_last }
-    }
 }
 
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
@@ -147,6 +138,8 @@ pub(super) struct Measures {
     bucket_us: u64,
     start_us: u64,
     buckets: Vec<Bucket>,
+    /// How many buckets the experiment has, if nothing is late.
+    planned: usize,
     capacity: Option<(Window, Use)>,
     /// A window for each limit, in the order of the parts.
     limits: Vec<(Window, LimitResult)>,
@@ -213,6 +206,7 @@ impl Measures {
             bucket_us: experiment.bucket_us,
             start_us: experiment.start_us,
             buckets: vec![Bucket::default(); buckets],
+            planned: buckets,
             capacity,
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
@@ -227,20 +221,25 @@ impl Measures {
 
     /// Counts an attempt, in the order in which they were decided.
     pub(super) fn count(&mut self, asked: &Asked, became: Became) {
-        let Became { decided_us: at, waited_us, is_admitted, is_last } = became;
+        let Became { decided_us, waited_us, is_admitted, is_last } = became;
+        // Clocks of two machines may differ by a little: windows go by the one that decides, and
+        // what is over time by when it began there.
+        let at = decided_us.saturating_sub(self.start_us);
+        self.grow(at);
         self.begin(at);
         for (window, _) in &mut self.limits {
-            window.see(at, asked.client, is_admitted);
+            window.see(decided_us, asked.client, is_admitted);
         }
         let mut occupancy = 0;
         if let Some((window, used)) = &mut self.capacity {
-            window.see(at, asked.client, is_admitted);
+            window.see(decided_us, asked.client, is_admitted);
             occupancy = window.admitted.len() as u64;
             // The windows of the clock, as those of a fixed window.
-            used.count(self.start_us + at, is_admitted);
+            used.count(decided_us, is_admitted);
         }
         let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
-        if let Some(bucket) = self.buckets.get_mut(place) {
+        let last = self.buckets.len() - 1;
+        if let Some(bucket) = self.buckets.get_mut(place.min(last)) {
             bucket.admitted += u64::from(is_admitted);
             bucket.denied += u64::from(!is_admitted);
             bucket.occupancy = bucket.occupancy.max(occupancy);
@@ -266,13 +265,30 @@ impl Measures {
     pub(super) fn fail(&mut self, asked: &Asked) {
         self.failed += 1;
         let is_first = asked.tries == 0;
-        if let Some((requests, _)) = self.clients.get_mut(asked.client as usize) {
-            *requests = requests.saturating_add(u32::from(is_first));
-        }
+        // No strategy was unfair to a client that nobody answered.
         if let Some(group) = self.groups.get_mut(asked.workload as usize) {
             group.attempts += 1;
             group.requests += u64::from(is_first);
             group.never_served += 1;
+        }
+    }
+
+    /// The case begins at this time of the clock that decides, and not at the experiment's own.
+    pub(super) fn start_at(&mut self, start_us: u64) {
+        if let Some((_, used)) = &mut self.capacity {
+            used.end_us = start_us.saturating_add(used.end_us - used.begin_us);
+            used.begin_us = start_us;
+        }
+        self.start_us = start_us;
+    }
+
+    /// Makes buckets for what is decided after the end, as a store that is late does; of so many
+    /// more that memory stays bounded, the last has what is later still.
+    fn grow(&mut self, at: u64) {
+        let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
+        if place >= self.buckets.len() {
+            let most = self.planned.saturating_mul(2);
+            self.buckets.resize(place.saturating_add(1).min(most), Bucket::default());
         }
     }
 
@@ -285,7 +301,7 @@ impl Measures {
             if let (Some((window, _)), Some(bucket)) =
                 (&mut self.capacity, self.buckets.get_mut(self.begun))
             {
-                window.pass(start_us);
+                window.pass(self.start_us.saturating_add(start_us));
                 bucket.occupancy = window.admitted.len() as u64;
             }
             self.begun += 1;

@@ -162,11 +162,16 @@ pub struct LiveResult {
     pub failure: Option<String>,
     /// The most attempts that waited for their answers at one time.
     pub in_flight: u64,
-    /// Microseconds of the server's processor for each decision, where there is a server.
+    /// Attempts meant for one side of an edge that were decided on the other.
+    pub missed_edges: u64,
+    /// Answers that say that the store's clock went back: then no peak is sure.
+    pub clock_steps: u64,
+    /// Microseconds of the server's processor for each answer, where there is a server that says
+    /// it.
     pub cpu_us: Option<f64>,
-    /// Calls of scripts that the server got for each decision.
+    /// Calls of scripts that the server got for each answer.
     pub calls: Option<f64>,
-    /// Commands that scripts ran for each decision.
+    /// Commands that scripts ran for each answer.
     pub commands: Option<f64>,
     /// The mean latency as a share of the operation that is protected, where its length is known.
     pub operation_share: Option<f64>,

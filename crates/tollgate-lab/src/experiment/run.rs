@@ -10,9 +10,6 @@ use crate::decide::Verdict;
 use crate::error::Error;
 use crate::event::ClientId;
 
-/// How many requests are made before they are decided.
-pub(super) const BATCH: usize = 8_192;
-
 /// A request that is tried again: when, and in the order in which denials came.
 type Again = Reverse<(u64, u64, Asked)>;
 
@@ -30,6 +27,7 @@ pub(super) struct Run<'e> {
     experiment: &'e Experiment,
     /// The workloads of the case.
     sources: Vec<Head<'e>>,
+    batch: usize,
     /// Requests that were made and not yet decided, in order of time; those before `next` are done.
     fresh: Vec<Asked>,
     next: usize,
@@ -42,7 +40,12 @@ pub(super) struct Run<'e> {
 }
 
 impl<'e> Run<'e> {
-    pub(super) fn new(experiment: &'e Experiment, case: &Case) -> Result<Self, Error> {
+    /// Requests are made `batch` at a time.
+    pub(super) fn new(
+        experiment: &'e Experiment,
+        case: &Case,
+        batch: usize,
+    ) -> Result<Self, Error> {
         let (mut firsts, mut clients) = (Vec::new(), 0_u64);
         for workload in &experiment.workloads {
             firsts.push(u32::try_from(clients).map_err(|_| too_many())?);
@@ -70,7 +73,8 @@ impl<'e> Run<'e> {
         Ok(Self {
             experiment,
             sources,
-            fresh: Vec::with_capacity(BATCH),
+            batch,
+            fresh: Vec::with_capacity(batch),
             next: 0,
             again: BinaryHeap::new(),
             is_open,
@@ -116,7 +120,7 @@ impl<'e> Run<'e> {
     fn make(&mut self) -> Result<(), Error> {
         self.fresh.clear();
         self.next = 0;
-        while self.fresh.len() < BATCH {
+        while self.fresh.len() < self.batch {
             // There are few, so looking at all of them is the fastest.
             let heads = self.sources.iter().enumerate();
             let heads = heads.filter_map(|(place, head)| head.next.map(|(at, _)| (at, place)));

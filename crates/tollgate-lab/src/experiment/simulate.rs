@@ -4,11 +4,14 @@ use std::time::{Duration, Instant};
 
 use super::measure::{Asked, Became};
 use super::results::Results;
-use super::run::{BATCH, Run};
+use super::run::Run;
 use super::{Case, Experiment};
 use crate::decide::Decider;
 use crate::error::Error;
 use crate::event::{ClientId, Event};
+
+/// How many requests are made before they are decided.
+const BATCH: usize = 8_192;
 
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +111,7 @@ struct Simulated<'e> {
 
 impl<'e> Simulated<'e> {
     fn new(experiment: &'e Experiment, case: &Case) -> Result<Self, Error> {
-        let run = Run::new(experiment, case)?;
+        let run = Run::new(experiment, case, BATCH)?;
         Ok(Self { experiment, run, attempts: 0, took: Took::default() })
     }
 
@@ -139,10 +142,16 @@ impl<'e> Simulated<'e> {
                 progress(last.at_us, self.attempts, self.took);
             }
             answered?;
-            for (asked, verdict) in batch.iter().zip(&verdicts) {
+            for ((asked, event), verdict) in batch.iter().zip(&asks).zip(&verdicts) {
                 let is_last = !self.run.try_again(asked, *verdict, asked.at_us);
                 self.attempts += 1;
-                self.run.measures.count(asked, Became::at_once(asked, *verdict, is_last));
+                let became = Became {
+                    decided_us: event.at_us,
+                    waited_us: asked.at_us - asked.first_us,
+                    is_admitted: verdict.is_admitted,
+                    is_last,
+                };
+                self.run.measures.count(asked, became);
             }
             self.took.measuring += decided.elapsed();
             since += batch.len();

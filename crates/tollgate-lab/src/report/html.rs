@@ -6,7 +6,7 @@ use super::measure::{self, Measure};
 use super::{counts, stopped, summary};
 use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, Results};
-use crate::figure::{plural, span};
+use crate::figure::{length, plural, span};
 use crate::text::printable;
 
 /// What the page may load: nothing. A browser holds it to that, whatever is in it.
@@ -229,7 +229,7 @@ fn made(results: &Results) -> Markup {
             @if let Some(live) = &results.live {
                 dt { "in real time on" } dd { (name(&live.store)) }
                 @if let Some(operation) = live.operation_us {
-                    dt { "operation that is protected" } dd { (span(operation)) }
+                    dt { "operation that is protected" } dd { (length(operation)) }
                 }
             }
             @if let Some(capacity) = &results.capacity {

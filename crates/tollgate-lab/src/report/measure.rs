@@ -195,19 +195,19 @@ static ALL: [Measure; 23] = [
     Measure {
         id: "live.cpu_us",
         title: "server CPU",
-        means: "Time of the server's processor for each decision.",
+        means: "Time of the server's processor for each answer.",
         value: |case| Value::Micros(live(case, |live| live.cpu_us)),
     },
     Measure {
         id: "live.calls",
         title: "calls",
-        means: "Calls of scripts that the server got for each decision.",
+        means: "Calls of scripts that the server got for each answer.",
         value: |case| Value::Mean(live(case, |live| live.calls)),
     },
     Measure {
         id: "live.commands",
         title: "commands",
-        means: "Commands that scripts ran for each decision.",
+        means: "Commands that scripts ran for each answer.",
         value: |case| Value::Mean(live(case, |live| live.commands)),
     },
 ];

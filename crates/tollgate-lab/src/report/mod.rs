@@ -9,7 +9,7 @@ pub use html::html;
 pub use text::text;
 
 use crate::experiment::results::{LimitResult, Results};
-use crate::figure::{plural, span};
+use crate::figure::{length, plural, span};
 use crate::text::printable;
 
 /// What was tried, in a sentence: the same in every report.
@@ -19,7 +19,7 @@ fn summary(results: &Results) -> String {
     let clients = plural(clients, "client");
     let traffic = span(results.duration_us);
     let capacity = results.capacity.as_ref().map(|capacity| {
-        format!(", with a capacity of {} in {}", capacity.units, span(capacity.window_us))
+        format!(", with a capacity of {} in {}", capacity.units, length(capacity.window_us))
     });
     let live = results
         .live

@@ -1,19 +1,19 @@
 //! `--live`: the attempts of an experiment when they are due, by the clock of this machine.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use indicatif::ProgressBar;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep_until, timeout};
-use tollgate::{LimitSet, Limiter, MemoryStore, Store};
+use tollgate::{LimitSet, Limiter, MemoryStore, Store, StoreError};
 use tollgate_lab::decide::ask;
 use tollgate_lab::experiment::live::{Answer, Live, Question, Used};
-use tollgate_lab::experiment::results::{CaseResult, LiveRun};
+use tollgate_lab::experiment::results::LiveRun;
 use tollgate_lab::experiment::{Case, Experiment, Results};
 use tollgate_lab::{Part, Verdict};
-use tollgate_redis::usage::{Meter, Usage};
+use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
 use crate::on_redis::{clear, open_run, run_name};
@@ -28,24 +28,32 @@ const AWAKE: Duration = Duration::from_millis(2);
 const GLANCE: Duration = Duration::from_millis(100);
 
 /// How many questions are sent before their answers are looked at.
-const SENDS: usize = 64;
+const SENDS: u64 = 64;
 
-/// How many questions may be open. With more, who asks would have to wait, and latencies say so.
+/// How many questions may be open. With more, who asks has to wait, and latencies say so.
 const MAX_OPEN: usize = 20_000;
 
+/// How many answers come between two looks at what the store holds.
+const HELD: u64 = 8_192;
+
+/// Of how many times the way to a server there must be time to look at it before a case begins: it
+/// is connected to and asked.
+const LOOKS: u32 = 20;
+
 /// Runs an experiment in real time: on Redis, or without one in memory. Answers what was measured,
-/// and what could not be put away.
+/// and what went wrong beside: then that is not all.
 pub(super) fn run(
     experiment: &Experiment,
     redis: Option<Options>,
     stop: &Stop,
-) -> Result<(Results, Option<tollgate::StoreError>)> {
+) -> Result<(Results, Option<Error>)> {
     let bar =
         ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %, {eta} to go"));
     let driver = Driver { experiment, stop, bar };
     let ran = match redis {
-        Some(options) => runtime()?.block_on(driver.on_redis(options)),
-        None => runtime()?.block_on(driver.in_memory()),
+        // So that it is here that questions wait.
+        Some(options) => runtime()?.block_on(driver.on_redis(&options.in_flight(MAX_OPEN))),
+        None => runtime()?.block_on(driver.in_memory()).map(|results| (results, None)),
     };
     driver.bar.finish_and_clear();
     ran
@@ -78,96 +86,121 @@ struct Done {
     answer: Result<Answer, tollgate::Error>,
 }
 
+/// The stores of a run on Redis, and what they are of.
+struct OnRedis<'o> {
+    options: &'o Options,
+    run: String,
+    /// The one at work, with when its case began.
+    open: Option<(RedisStore, Option<Begin>)>,
+}
+
+impl OnRedis<'_> {
+    /// Removes what was written.
+    async fn clear(&mut self) -> Result<()> {
+        match self.open.take() {
+            Some((store, _)) => Ok(clear(&store).await?),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Driver<'_> {
-    async fn in_memory(&self) -> Result<(Results, Option<tollgate::StoreError>)> {
+    async fn in_memory(&self) -> Result<Results> {
         let mut results = self.results("memory://".to_owned());
-        let mut begin = None;
-        let mut store = MemoryStore::new();
+        let mut open: Option<(MemoryStore, Begin)> = None;
         for (place, case) in self.cases() {
-            if !self.goes_on(place) {
-                (begin, store) = (None, MemoryStore::new());
-            }
-            let begun = *begin.get_or_insert(self.begin(wall_us()));
-            let (at_work, cut) = self.case(place, case, begun, store.clone()).await?;
-            let held = (store.bytes(), store.subjects());
-            if self.add(&mut results, at_work, Some(held), None, cut) {
+            let live = Live::new(self.experiment, case)?;
+            let (store, begin) = open.take().filter(|_| self.goes_on(place)).unwrap_or_else(|| {
+                let store = MemoryStore::new();
+                let begin = self.begin(store.now().as_micros(), Instant::now(), Duration::ZERO);
+                (store, begin)
+            });
+            let held = || Some((store.bytes(), store.subjects()));
+            let (live, cut) = self.case(place, case, live, begin, store.clone(), held).await?;
+            add(&mut results, live, None, cut);
+            if cut {
                 break;
             }
+            open = Some((store, begin));
         }
         results.conclude(self.experiment);
-        Ok((results, None))
+        Ok(results)
     }
 
-    async fn on_redis(&self, options: Options) -> Result<(Results, Option<tollgate::StoreError>)> {
+    async fn on_redis(&self, options: &Options) -> Result<(Results, Option<Error>)> {
         let mut results = self.results(options.to_string());
-        let meter = Meter::connect(options.clone()).await?;
-        let run = run_name("live");
-        let (mut begin, mut open): (_, Option<RedisStore>) = (None, None);
-        let mut left = None;
+        let mut redis = OnRedis { options, run: run_name("live"), open: None };
+        let mut wrong = None;
         for (place, case) in self.cases() {
-            if !self.goes_on(place) {
-                if let Some(store) = open.take() {
-                    left = clear(&store).await.err().or(left);
+            match self.case_on_redis(&mut redis, place, case, &mut results).await {
+                Ok(false) => {}
+                Ok(true) => break,
+                // What was measured before is not lost with it.
+                Err(error) if !results.cases.is_empty() => {
+                    add(&mut results, Live::new(self.experiment, case)?, None, true);
+                    wrong = Some(error);
+                    break;
                 }
-                begin = None;
-            }
-            let store = match &open {
-                Some(store) => store.clone(),
-                None => {
-                    let builder = RedisStore::builder(options.clone());
-                    let store = open_run(builder.run_now(&format!("{run}-{place}"))).await?;
-                    open.insert(store).clone()
-                }
-            };
-            let ran = self.on(&meter, place, case, &mut begin, store).await;
-            // What it wrote is removed, whatever came of it.
-            let (at_work, used, cut) = match ran {
-                Ok(ran) => ran,
                 Err(error) => {
-                    if let Some(store) = open.take() {
-                        let _ = clear(&store).await;
-                    }
+                    tell(redis.clear().await);
                     return Err(error);
                 }
-            };
-            if self.add(&mut results, at_work, None, Some(used), cut) {
-                break;
             }
         }
-        if let Some(store) = open {
-            left = clear(&store).await.err().or(left);
-        }
+        let cleared = redis.clear().await;
+        let left = match wrong {
+            Some(error) => {
+                tell(cleared);
+                Some(error)
+            }
+            None => cleared.err(),
+        };
         results.conclude(self.experiment);
         Ok((results, left))
     }
 
-    /// A case on a store of Redis, with what the server used for it.
-    async fn on<'c>(
-        &'c self,
-        meter: &Meter,
+    /// A case on Redis, with what the server used for it; true when a signal cut it.
+    async fn case_on_redis(
+        &self,
+        redis: &mut OnRedis<'_>,
         place: usize,
-        case: &'c Case,
-        begin: &mut Option<Begin>,
-        store: RedisStore,
-    ) -> Result<(Live<'c>, Used, bool)> {
-        let all: Vec<&LimitSet> = case.parts.iter().map(|part| &part.limits).collect();
-        store.prepare(&all).await?;
-        let begun = match *begin {
-            Some(begun) => begun,
+        case: &Case,
+        results: &mut Results,
+    ) -> Result<bool> {
+        if !self.goes_on(place) {
+            redis.clear().await?;
+        }
+        let store = match &redis.open {
+            Some((store, _)) => store.clone(),
             None => {
-                // The server's clock counts; half of the way there and back is not known better.
-                let asked = Instant::now();
-                let server_us = meter.now_us().await?;
-                let half = asked.elapsed() / 2;
-                *begin.insert(self.begin(server_us.saturating_add(micros(half))))
+                let builder = RedisStore::builder(redis.options.clone());
+                let store = open_run(builder.run_now(&format!("{}-{place}", redis.run))).await?;
+                redis.open = Some((store.clone(), None));
+                store
             }
         };
-        // The meter's own connection is no question's.
-        self.wait_until(begun.at, Duration::from_millis(20)).await;
-        let before = meter.read().await?;
-        let (at_work, cut) = self.case(place, case, begun, store).await?;
-        let used = used(before, meter.read().await?);
-        Ok((at_work, used, cut))
+        let all: Vec<&LimitSet> = case.parts.iter().map(|part| &part.limits).collect();
+        store.prepare(&all).await?;
+        let live = Live::new(self.experiment, case)?;
+        let time = ServerTime::read(redis.options).await?;
+        let look = AWAKE + time.took * LOOKS;
+        let begin = match redis.open {
+            Some((_, Some(begin))) => begin,
+            _ => self.begin(time.us, time.at, look),
+        };
+        redis.open = Some((store.clone(), Some(begin)));
+        // Just before it begins: what the server does while nobody asks is no decision's.
+        self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
+        let before = told(Usage::read(redis.options).await);
+        let (live, cut) = self.case(place, case, live, begin, store, || None).await?;
+        let used = match before {
+            Some(before) => told(Usage::read(redis.options).await).and_then(|it| it.since(&before)),
+            None => None,
+        };
+        let used =
+            used.map(|Usage { cpu_us, calls, commands, .. }| Used { cpu_us, calls, commands });
+        add(results, live, used, cut);
+        Ok(cut)
     }
 
     fn results(&self, store: String) -> Results {
@@ -185,48 +218,35 @@ impl Driver<'_> {
         self.experiment.keeps_counts && place > 0
     }
 
-    /// The next moment at which a case may begin.
-    fn begin(&self, now_us: u64) -> Begin {
-        // There is time to look at the server.
-        let store_us = self.experiment.next_start(now_us.saturating_add(50_000));
-        Begin { at: Instant::now() + Duration::from_micros(store_us - now_us), store_us }
-    }
-
-    /// Adds what was measured; true when it was cut.
-    fn add(
-        &self,
-        results: &mut Results,
-        mut at_work: Live<'_>,
-        held: Option<(usize, usize)>,
-        used: Option<Used>,
-        cut: bool,
-    ) -> bool {
-        at_work.held(held);
-        let case: CaseResult = at_work.finish(used);
-        results.cases.push(case);
-        results.complete = !cut;
-        cut
+    /// The next moment at which a case may begin, when it is `now_us` by the store's clock `at` this
+    /// moment of ours: not before so long.
+    fn begin(&self, now_us: u64, at: Instant, not_before: Duration) -> Begin {
+        let elapsed = at.elapsed() + not_before;
+        let store_us = self.experiment.next_start(now_us.saturating_add(micros(elapsed)));
+        Begin { at: at + Duration::from_micros(store_us - now_us), store_us }
     }
 
     /// One case from its begin to the last answer; true when a signal cut it.
     async fn case<'c, S>(
-        &'c self,
+        &self,
         place: usize,
         case: &'c Case,
+        mut live: Live<'c>,
         begin: Begin,
         store: S,
+        held: impl Fn() -> Option<(usize, usize)>,
     ) -> Result<(Live<'c>, bool)>
     where
         S: Store + Send + Sync + 'static,
     {
-        let mut live = Live::begin(self.experiment, case)?;
         let parts: Arc<[Part]> = case.parts.clone().into();
         let Some(first) = parts.first() else { return Ok((live, false)) };
         let limiter = Arc::new(Limiter::new(first.limits.clone(), store));
+        live.begin(begin.store_us);
+        self.wait_until(case, begin.at).await;
         self.bar.set_message(case.name.clone());
-        self.wait_until(begin.at, Duration::ZERO).await;
         let mut open: JoinSet<Done> = JoinSet::new();
-        let mut sent = 0;
+        let mut sent = 0_u64;
         loop {
             while let Some(done) = open.try_join_next() {
                 settle(&mut live, done?);
@@ -237,6 +257,7 @@ impl Driver<'_> {
                 while let Some(done) = open.join_next().await {
                     settle(&mut live, done?);
                 }
+                live.held(held());
                 return Ok((live, true));
             }
             if open.len() < MAX_OPEN
@@ -245,13 +266,19 @@ impl Driver<'_> {
                 let (limiter, parts) = (Arc::clone(&limiter), Arc::clone(&parts));
                 open.spawn(async move { put(&limiter, &parts, begin, question).await });
                 sent += 1;
-                if sent % SENDS == 0 {
+                if sent.is_multiple_of(HELD) {
+                    live.held(held());
+                }
+                if sent.is_multiple_of(SENDS) {
                     yield_now().await;
                 }
                 continue;
             }
             match live.next_due()? {
-                None if open.is_empty() => return Ok((live, false)),
+                None if open.is_empty() => {
+                    live.held(held());
+                    return Ok((live, false));
+                }
                 // Who is answered may ask again.
                 Some(due_us) if open.len() < MAX_OPEN => {
                     let due = begin.at + Duration::from_micros(due_us);
@@ -279,9 +306,8 @@ impl Driver<'_> {
         self.bar.set_position(u64::try_from(all).unwrap_or(0));
     }
 
-    /// Until so long before a moment, or a signal.
-    async fn wait_until(&self, moment: Instant, before: Duration) {
-        let moment = moment.checked_sub(before).unwrap_or(moment);
+    /// Until a moment, or a signal.
+    async fn wait_until(&self, case: &Case, moment: Instant) {
         while !self.stop.is_asked() {
             let left = moment.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -289,13 +315,36 @@ impl Driver<'_> {
             }
             match left.checked_sub(AWAKE) {
                 Some(sleep) => {
-                    let glance = Instant::now() + sleep.min(GLANCE);
-                    sleep_until(glance.into()).await;
+                    if left.as_secs() > 0 {
+                        let left = Duration::from_secs(left.as_secs());
+                        let text = format!("{} begins in {}", case.name, show::duration(left));
+                        self.bar.set_message(text);
+                    }
+                    sleep_until((Instant::now() + sleep.min(GLANCE)).into()).await;
                 }
                 None => yield_now().await,
             }
         }
     }
+}
+
+/// Adds what was measured of a case.
+fn add(results: &mut Results, live: Live<'_>, used: Option<Used>, cut: bool) {
+    results.cases.push(live.finish(used));
+    results.complete = !cut;
+}
+
+/// Says what went wrong beside something worse.
+fn tell(result: Result<()>) {
+    if let Err(error) = result {
+        show::note(&format!("{error:#}"));
+    }
+}
+
+/// What a server says of itself; a run is worth something without it.
+fn told<T>(read: Result<T, StoreError>) -> Option<T> {
+    read.map_err(|error| show::note(&format!("what the server takes is not measured: {error}")))
+        .ok()
 }
 
 /// Asks a question and notes when.
@@ -312,7 +361,7 @@ async fn put<S: Store>(
     let answered_us = begin.now_us();
     let answer = answer.map(|decision| Answer {
         sent_us,
-        decided_us: decision.at().as_micros().saturating_sub(begin.store_us),
+        decided_us: decision.at().as_micros(),
         answered_us,
         verdict: Verdict::of(&decision),
     });
@@ -336,19 +385,6 @@ async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<Done>, most: Duration) -
     Ok(())
 }
 
-fn used(before: Usage, after: Usage) -> Used {
-    Used {
-        cpu_us: after.cpu_us.saturating_sub(before.cpu_us),
-        calls: after.calls.saturating_sub(before.calls),
-        commands: after.commands.saturating_sub(before.commands),
-    }
-}
-
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// This machine's time, in microseconds since the Unix epoch.
-fn wall_us() -> u64 {
-    micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

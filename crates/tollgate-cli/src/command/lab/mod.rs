@@ -53,7 +53,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     let mut took = Took::default();
     let is_redis = options.is_some();
     let begun = Instant::now();
-    let mut left = None;
+    let mut left: Option<anyhow::Error> = None;
     let results = match options {
         options if common.live => {
             let (results, remains) = live::run(experiment, options, &stop)?;
@@ -69,12 +69,13 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             let results = run(experiment, &mut decider, &mut took);
             let cleared = decider.clear();
             // What went wrong first is what is told; and what was measured is told in any case.
-            left = cleared.err().filter(|_| results.is_ok());
+            left = cleared.err().filter(|_| results.is_ok()).map(Into::into);
             results?
         }
     };
     // What was measured is told, whatever cannot be written.
-    let files = files.write(&results);
+    let mut written = Vec::new();
+    let files = files.write(&results, &mut written);
     let series = sink.map_or(Ok(None), |sink| sink.write(&results).map(Some));
     if common.json {
         out.json(&results)?;
@@ -86,14 +87,13 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             speed(&results, took, is_redis)
         };
         out.line(format!("\n{speed}"))?;
-        for place in files.iter().flatten().chain(series.iter().flatten()) {
+        for place in written.iter().chain(series.iter().flatten()) {
             out.line(format!("written to {place}"))?;
         }
     }
-    files?;
-    series?;
-    if let Some(error) = left {
-        return Err(error.into());
+    let wrong = [left, files.err(), series.err()].into_iter().flatten();
+    if let Some(error) = wrong.reduce(|one, other| one.context(format!("{other:#}; and"))) {
+        return Err(error);
     }
     if results.complete {
         return Ok(0);

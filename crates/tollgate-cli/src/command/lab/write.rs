@@ -35,14 +35,13 @@ impl Files {
         Ok(Self { report: common.report.clone(), pictures: common.pictures.clone() })
     }
 
-    /// Writes them, and says where they are.
-    pub(super) fn write(self, results: &Results) -> Result<Vec<String>> {
-        let mut written = Vec::new();
+    /// Writes them, and adds where they are.
+    pub(super) fn write(self, results: &Results, written: &mut Vec<String>) -> Result<()> {
         if let Some(path) = self.report {
             persist(beside(&path)?, report::html(results).as_bytes(), &path)?;
             written.push(path.display().to_string());
         }
-        let Some(folder) = self.pictures else { return Ok(written) };
+        let Some(folder) = self.pictures else { return Ok(()) };
         let charts = [
             ("over-time", Some(chart::over_time(results))),
             ("occupancy", chart::occupancy(results)),
@@ -67,7 +66,7 @@ impl Files {
                 }
             }
         }
-        Ok(written)
+        Ok(())
     }
 }
 
