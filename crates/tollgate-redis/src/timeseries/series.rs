@@ -106,8 +106,8 @@ impl Series {
 }
 
 /// A name as a label takes it: what means something to filters becomes `_`, what is longer than
-/// [`MAX_LABEL_BYTES`] is cut, and to nothing and to a word that RedisTimeSeries takes for an option
-/// a `_` is added.
+/// [`MAX_LABEL_BYTES`] is cut, and to nothing and to a word that RedisTimeSeries takes for an
+/// option a `_` is added.
 ///
 /// Two names can become one label; where that matters, tell them apart by the key.
 ///

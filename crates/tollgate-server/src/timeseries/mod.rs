@@ -1,8 +1,8 @@
 //! What the recorder counts, into time series on Redis as well (`docs/timeseries.md`).
 //!
-//! The recorder puts counts into a queue (`outbox.rs`) and waits for nothing; a task takes them from
-//! there to the server (`writer.rs`). So a server that is slow or gone costs counts, and never a
-//! decision or the recorder's own series.
+//! The recorder puts counts into a queue (`outbox.rs`) and waits for nothing; a task takes them
+//! from there to the server (`writer.rs`). So a server that is slow or gone costs counts, and never
+//! a decision or the recorder's own series.
 
 mod outbox;
 mod tally;
@@ -77,8 +77,8 @@ impl Writing {
         &self.tally
     }
 
-    /// Waits until everything is written, for two seconds and not longer than this. The outbox must be
-    /// gone.
+    /// Waits until everything is written, for two seconds and not longer than this. The outbox must
+    /// be gone.
     pub(crate) async fn end(mut self, most: Duration) {
         if timeout(most.min(END), &mut self.task).await.is_err() {
             self.task.abort();

@@ -103,7 +103,7 @@ struct Running {
 impl Running {
     async fn settled(&self) {
         while self.tally.waiting() > 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok the time is not real
+            tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok paused time
         }
     }
 
@@ -178,7 +178,7 @@ async fn the_end_writes_what_waits_and_does_not_sit_out_a_pause() {
         let task = tokio::spawn(writer.run());
         // Three tries: at once, after a second, after two more.
         while server.0.lock().heard.len() < 3 {
-            tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok the time is not real
+            tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok paused time
         }
         outbox.put(("p", "l"), Outcome::Allowed, 1, 2);
         let began = tokio::time::Instant::now();
