@@ -223,6 +223,30 @@ fn a_server_that_comes_and_goes_holds_nothing_up_and_gets_all_of_it() {
 }
 
 #[test]
+fn what_may_have_arrived_is_not_sent_again() {
+    let place = Place::new();
+    let server = TimeSeriesServer::start(Being::Mute);
+    let serving = serve(&place, &server.url, &[]);
+    let mut client = serving.client();
+    assert_eq!(ask(&mut client, "192.0.2.1", 5), [3, 2]);
+    until(|| lost(&mut client)[2] >= 2 && metric(&mut client, WAITING) == 0);
+    server.turn(Being::There);
+    assert_eq!(ask(&mut client, "192.0.2.2", 5), [3, 2]);
+    until(|| metric(&mut client, TAKEN) >= 2 && metric(&mut client, WAITING) == 0);
+    let log = serving.end();
+    assert!(
+        log.contains("counts do not get into") && log.contains("closed the connection"),
+        "{log}"
+    );
+    // A series has one sample of a second.
+    let mut seen = BTreeSet::new();
+    for command in server.all().into_iter().filter(|command| command[0] == "TS.ADD") {
+        assert!(seen.insert((command[1].clone(), command[2].clone())), "twice: {command:?}");
+    }
+    assert!(seen.len() >= 3, "{seen:?}");
+}
+
+#[test]
 fn a_server_that_says_nothing_and_one_that_is_not_there_hold_nothing_up() {
     let place = Place::new();
     // It is connected to, and never answers.

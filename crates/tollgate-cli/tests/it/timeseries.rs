@@ -14,6 +14,8 @@ pub(crate) enum Being {
     There,
     /// A Redis without the commands.
     Plain,
+    /// One that takes samples, and closes the connection instead of saying so.
+    Mute,
     /// Nobody that would answer: every connection is closed.
     Gone,
 }
@@ -45,8 +47,8 @@ impl TimeSeriesServer {
                     continue;
                 }
                 state.open.push(stream.try_clone().unwrap());
-                let (has_them, sender) = (state.being == Being::There, sender.clone());
-                thread::spawn(move || serve(&stream, has_them, &sender));
+                let (being, sender) = (state.being, sender.clone());
+                thread::spawn(move || serve(&stream, being, &sender));
             }
         });
         Self { url, state, commands }
@@ -73,22 +75,24 @@ impl TimeSeriesServer {
 }
 
 /// Answers until the connection ends.
-fn serve(stream: &TcpStream, has_them: bool, sender: &Sender<Vec<String>>) {
+fn serve(stream: &TcpStream, being: Being, sender: &Sender<Vec<String>>) {
     let mut reader = BufReader::new(stream);
     while let Some(command) = command(&mut reader) {
         let answer = match command[0].as_str() {
             "PING" => "+PONG\r\n".to_owned(),
-            "COMMAND" if has_them => "*1\r\n*2\r\n$6\r\nts.add\r\n:-1\r\n".to_owned(),
+            "COMMAND" if being != Being::Plain => "*1\r\n*2\r\n$6\r\nts.add\r\n:-1\r\n".to_owned(),
             "COMMAND" => "*1\r\n*-1\r\n".to_owned(),
             "TS.CREATE" => "+OK\r\n".to_owned(),
             "TS.ADD" => format!(":{}\r\n", command[2]),
             other => panic!("{other}"),
         };
+        let is_cut = being == Being::Mute && command[0] == "TS.ADD";
         if command[0].starts_with("TS.") {
             // Whoever looks at them is gone at the end of a test.
             let _ = sender.send(command);
         }
-        if (&mut &*stream).write_all(answer.as_bytes()).is_err() {
+        if is_cut || (&mut &*stream).write_all(answer.as_bytes()).is_err() {
+            let _ = stream.shutdown(Shutdown::Both);
             return;
         }
     }

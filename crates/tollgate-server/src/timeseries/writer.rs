@@ -49,12 +49,22 @@ impl Server for OnRedis {
             Some(open) => open,
             None => self.open.insert(TimeSeries::connect(self.options.clone()).await?),
         };
-        open.record(samples).await
+        let recorded = open.record(samples).await;
+        if !recorded.as_ref().is_ok_and(all_answered) {
+            // Whether it works again is seen by connecting, also when nothing waits.
+            self.open = None;
+        }
+        recorded
     }
 
     fn name(&self) -> String {
         self.options.to_string()
     }
+}
+
+/// Whether all were sent and answered, be it with a refusal.
+fn all_answered(recorded: &Recorded) -> bool {
+    recorded.unknown == 0 && recorded.unsent == 0
 }
 
 /// Takes counts from the queue to the server.
@@ -134,15 +144,14 @@ impl<S: Server> Writer<S> {
                 return false;
             }
         };
-        let Recorded { taken, refused, unknown, unsent, .. } = recorded;
-        self.tally.add_taken(taken);
-        self.tally.add_lost(Lost::Refused, refused);
-        self.tally.add_lost(Lost::Unknown, unknown);
         self.tell(recorded.error.as_ref());
+        self.tally.add_taken(recorded.taken);
+        self.tally.add_lost(Lost::Refused, recorded.refused);
+        self.tally.add_lost(Lost::Unknown, recorded.unknown);
         // The last ones were not sent, and are tried again. What may be in is not: the server adds
         // up, and would count it twice.
-        self.batch.drain(..self.batch.len().saturating_sub(unsent));
-        unknown == 0 && unsent == 0
+        self.batch.drain(..self.batch.len().saturating_sub(recorded.unsent));
+        all_answered(&recorded)
     }
 
     fn tell(&mut self, error: Option<&TimeSeriesError>) {
