@@ -58,16 +58,29 @@ fn main() -> Result<(), Error> {
             times.push(runtime.block_on(turn(*side, &ips))?);
         }
     }
-    let mut before = None;
-    println!("{:<40} {:>8} {:>8}", "a decision in memory, one thread", "ns", "more");
-    for ((_, name), times) in SIDES.iter().zip(&mut rounds) {
-        times.sort_unstable_by(f64::total_cmp);
-        let ns = times.get(ROUNDS / 2).copied().unwrap_or_default();
-        let more = before.map_or_else(String::new, |before| format!("{:+.1}", ns - before));
-        println!("{name:<40} {ns:>8.1} {more:>8}");
-        before = Some(ns);
+    println!(
+        "{:<40} {:>8} {:>8} {:>16}",
+        "a decision in memory, one thread", "ns", "more", "middle half"
+    );
+    let mut before: Option<Vec<f64>> = None;
+    for ((_, name), times) in SIDES.iter().zip(rounds) {
+        let [_, ns, _] = quartiles(times.clone());
+        // Within a round, so that what else the machine does is in both.
+        let more = before.map_or_else(String::new, |before| {
+            let more = times.iter().zip(before).map(|(ns, before)| ns - before);
+            let [low, middle, high] = quartiles(more.collect());
+            format!("{middle:>+8.1} {:>16}", format!("{low:+.1} to {high:+.1}"))
+        });
+        println!("{name:<40} {ns:>8.1} {more}");
+        before = Some(times);
     }
     Ok(())
+}
+
+/// A quarter of them are below the first, half below the second, three quarters below the third.
+fn quartiles(mut of: Vec<f64>) -> [f64; 3] {
+    of.sort_unstable_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| of.get(of.len() * quarter / 4).copied().unwrap_or_default())
 }
 
 /// The nanoseconds of a decision.
