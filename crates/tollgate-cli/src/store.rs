@@ -95,6 +95,20 @@ pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Re
     }
 }
 
+/// The server that time series are written to.
+pub(crate) fn of_time_series(url: &str) -> Result<tollgate_redis::Options> {
+    match url.split_once("://") {
+        Some((scheme, _)) if is_redis(scheme) => redis_options(url, PATIENCE),
+        // The scheme alone: what follows may hold a password.
+        Some((scheme, _)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
+        None => bail!("this is no URL of a server with time series: {TIME_SERIES}"),
+    }
+}
+
+/// What may be written for time series.
+const TIME_SERIES: &str = "name a Redis that has them, as `redis://127.0.0.1:6379` (Redis 8, Redis \
+                           Stack, or Valkey with valkey-timeseries)";
+
 /// What Redis is waited for in: this thread, and none beside it.
 pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("no runtime can be started")
@@ -204,6 +218,22 @@ mod tests {
         }
         for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
             assert!(matches!(Named::read(Some(url)), Ok(Named::Redis(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn time_series_are_on_a_redis() {
+        for url in ["redis://x", "rediss://x", "unix:///x"] {
+            assert!(of_time_series(url).is_ok(), "{url}");
+        }
+        for (url, says) in [
+            ("memory://", "memory keeps no time series: name a Redis"),
+            ("sqlite:///x", "sqlite keeps no time series"),
+            ("user:secret@x", "no URL of a server with time series"),
+            ("redis://", "the host is missing"),
+        ] {
+            let error = of_time_series(url).unwrap_err().to_string();
+            assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
     }
 

@@ -14,6 +14,7 @@ mod reload;
 mod server;
 pub mod snapshot;
 mod store;
+mod timeseries;
 mod tls;
 mod traces;
 
@@ -24,5 +25,6 @@ pub use metrics::Metrics;
 pub use reload::ReloadError;
 pub use server::{Options, Server, StartError, Stopping};
 pub use store::AnyStore;
+pub use timeseries::TimeSeriesOptions;
 pub use tls::{Tls, TlsError};
 pub use traces::Traces;

@@ -22,6 +22,7 @@ use crate::metrics::{Metrics, Page};
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::store::AnyStore;
+use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Tls, TlsError};
 
 /// How many connections administrators have at once.
@@ -55,12 +56,14 @@ pub struct Options {
     pub grace: Duration,
     /// The service's counters: those of [`Metrics::gate`], where the gate was made by it.
     pub metrics: Metrics,
+    /// Where the counts of each second are written to, beside the service's own series.
+    pub timeseries: Option<TimeSeriesOptions>,
 }
 
 impl fmt::Debug for Options {
     /// Of secrets only whether they are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, admin, config, auth, tls, bounds, linger, grace, metrics, .. } = self;
+        let Self { listen, admin, config, auth, tls, bounds, linger, grace, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
             .field("admin", admin)
@@ -73,7 +76,8 @@ impl fmt::Debug for Options {
             .field("bounds", bounds)
             .field("linger", linger)
             .field("grace", grace)
-            .field("metrics", metrics)
+            .field("metrics", &self.metrics)
+            .field("timeseries", &self.timeseries)
             .finish()
     }
 }
@@ -95,6 +99,7 @@ impl Options {
             linger: Duration::ZERO,
             grace: Duration::from_secs(10),
             metrics: Metrics::new(),
+            timeseries: None,
         }
     }
 }
@@ -141,6 +146,8 @@ pub struct Server {
     /// The connections of clients, and those of administrators.
     registries: [Arc<Registry>; 2],
     reader: Reader,
+    recorder: Recorder,
+    writing: Option<Writing>,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
@@ -181,14 +188,16 @@ impl Server {
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
         let registries = [Registry::new(options.bounds), Registry::new(bounds)];
         let [registry, admin_registry] = &registries;
+        let (outbox, writing) = options.timeseries.as_ref().map(TimeSeriesOptions::start).unzip();
+        let recorder = Recorder::new(options.metrics.clone(), outbox);
+        let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
             checks: Questions::new(gate.clone(), receipts),
             auth,
-            page: Page::new(options.metrics.clone(), gate.clone(), registries.clone()),
+            page: Page::new(options.metrics.clone(), gate.clone(), registries.clone(), tally),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
-        let recorder = Recorder::new(options.metrics.clone());
         let reader = Reader { gate, path: options.config, metrics: options.metrics };
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
@@ -239,7 +248,19 @@ impl Server {
         }
         let (linger, grace) = (options.linger, options.grace);
         let admin = admin_address;
-        Ok(Self { api, registries, reader, ending, tasks, addresses, admin, linger, grace })
+        Ok(Self {
+            api,
+            registries,
+            reader,
+            recorder,
+            writing,
+            ending,
+            tasks,
+            addresses,
+            admin,
+            linger,
+            grace,
+        })
     }
 
     /// Where it listens for clients, with the ports that the system chose.
@@ -275,7 +296,8 @@ impl Server {
     }
 
     /// Ends: is not ready first, takes no more connections, finishes what was begun, and closes
-    /// what is left after the grace.
+    /// what is left after the grace. What is left of that, two seconds at most, is for writing the
+    /// last counts into time series.
     pub async fn end(mut self) -> Stopping {
         let began = Instant::now();
         self.api.open.store(false, Ordering::Relaxed);
@@ -288,6 +310,10 @@ impl Server {
             Err(_) => clients.end_all() + administrators.end_all(),
         };
         self.tasks.shutdown().await;
+        self.recorder.end();
+        if let Some(writing) = self.writing {
+            writing.end((self.linger + self.grace).saturating_sub(began.elapsed())).await;
+        }
         Stopping { took: began.elapsed(), cut }
     }
 }

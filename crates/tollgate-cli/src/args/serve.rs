@@ -93,6 +93,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub(crate) otlp: Option<String>,
 
+    /// Write what each limit let through and denied, once a second, into time series on this Redis,
+    /// as redis://HOST:PORT: Redis 8, Redis Stack, or Valkey with valkey-timeseries. No decision
+    /// waits for it
+    #[arg(long, value_name = "URL", env = "TOLLGATE_TIMESERIES", hide_env_values = true)]
+    pub(crate) timeseries: Option<String>,
+
+    /// How long they are kept there; 0 for as long as there is room
+    #[arg(long, value_name = "DURATION", default_value = "24h")]
+    pub(crate) timeseries_retention: String,
+
     /// How logs are written, to stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,

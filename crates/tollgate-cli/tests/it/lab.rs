@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::Place;
 use crate::redis::{Redis, redis_cli};
 use crate::serving::LONG;
+use crate::timeseries::{Being, TimeSeriesServer};
 
 /// Several workloads that ask again, and cases of several parts: small, and with all that there is.
 const EXPERIMENT: &str = r#"
@@ -325,54 +326,14 @@ fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
     assert_eq!((&pages[0], &pages[1]), (&pages[2], &pages[3]));
 }
 
-/// A server that knows two commands of time series, and keeps what it is sent.
-fn timeseries_server(has_them: bool) -> (String, std::sync::mpsc::Receiver<Vec<String>>) {
-    use std::io::{BufRead as _, BufReader, Write as _};
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("redis://{}?deadline=10s", listener.local_addr().unwrap());
-    let (sender, commands) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let stream = stream.unwrap();
-            let mut reader = BufReader::new(&stream);
-            let mut line = String::new();
-            while reader.read_line(&mut line).unwrap_or(0) > 0 {
-                let words: usize = line.trim_end().strip_prefix('*').unwrap().parse().unwrap();
-                let mut command = Vec::new();
-                for _ in 0..words {
-                    line.clear();
-                    reader.read_line(&mut line).unwrap();
-                    let bytes: usize = line.trim_end().strip_prefix('$').unwrap().parse().unwrap();
-                    let mut word = vec![0; bytes + 2];
-                    reader.read_exact(&mut word).unwrap();
-                    word.truncate(bytes);
-                    command.push(String::from_utf8(word).unwrap());
-                }
-                line.clear();
-                let answer = match command[0].as_str() {
-                    "PING" => "+PONG\r\n".to_owned(),
-                    "COMMAND" if has_them => "*1\r\n*2\r\n$6\r\nts.add\r\n:-1\r\n".to_owned(),
-                    "COMMAND" => "*1\r\n*-1\r\n".to_owned(),
-                    "TS.CREATE" => "+OK\r\n".to_owned(),
-                    "TS.ADD" => format!(":{}\r\n", command[2]),
-                    other => panic!("{other}"),
-                };
-                (&stream).write_all(answer.as_bytes()).unwrap();
-                let _ = sender.send(command);
-            }
-        }
-    });
-    (url, commands)
-}
-
 #[test]
 fn what_got_through_goes_into_time_series_that_the_documents_queries_find() {
     let place = Place::new();
-    let (url, commands) = timeseries_server(true);
-    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &url]);
+    let server = TimeSeriesServer::start(Being::There);
+    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &server.url]);
     assert_eq!(code, 0, "{error}");
     assert!(out.contains("AGGREGATION SUM 1000 FILTER data=hits"), "{out}");
-    let commands: Vec<Vec<String>> = commands.try_iter().collect();
+    let commands = server.all();
     let words = |command: &[String]| command.join(" ");
     let created: Vec<String> =
         commands.iter().filter(|it| it[0] == "TS.CREATE").map(|it| words(it)).collect();
@@ -390,8 +351,8 @@ fn what_got_through_goes_into_time_series_that_the_documents_queries_find() {
     };
     assert_eq!([sum("hits"), sum("denials")], [1_400, 200]);
 
-    let (url, _) = timeseries_server(false);
-    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &url]);
+    let server = TimeSeriesServer::start(Being::Plain);
+    let (code, out, error) = place.run(&["lab", "zoo", "400", "300", "--timeseries", &server.url]);
     assert_eq!((code, out.as_str()), (2, ""), "before anything ran");
     assert!(error.contains("TS.ADD") && error.contains("Redis 8"), "{error}");
     let (code, _, error) = place.run(&["lab", "sides", "--timeseries", "memory://"]);

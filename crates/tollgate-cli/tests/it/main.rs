@@ -17,8 +17,10 @@ mod redis;
 mod replaying;
 mod running;
 mod scripts;
+mod series;
 mod serving;
 mod shown;
+mod timeseries;
 mod traces;
 
 use std::path::Path;

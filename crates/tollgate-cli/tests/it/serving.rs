@@ -45,7 +45,9 @@ impl Serving {
         }
         all.extend(args);
         let mut command = place.std(&all);
-        command.env_remove("TOLLGATE_STORE").env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
+        for name in ["TOLLGATE_STORE", "TOLLGATE_TIMESERIES", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            command.env_remove(name);
+        }
         command
     }
 
@@ -100,8 +102,14 @@ impl Serving {
         (status.code().unwrap_or(-1), log)
     }
 
-    fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(self.address).unwrap()
+    }
+
+    /// One of administrators.
+    pub(crate) fn admin(&self) -> Client {
+        let address = self.said.iter().find_map(|line| line.strip_prefix("admin      http://"));
+        Client::connect(address.unwrap().parse().unwrap()).unwrap()
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -113,7 +121,7 @@ impl Serving {
 }
 
 /// One connection, kept alive.
-struct Client(BufReader<TcpStream>);
+pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
     fn connect(address: SocketAddr) -> io::Result<Self> {
@@ -124,7 +132,12 @@ impl Client {
     }
 
     /// The status and the body; an error when the connection ended before the whole of it came.
-    fn ask(&mut self, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> io::Result<(u16, String)> {
         let stream = self.0.get_mut();
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
@@ -153,7 +166,7 @@ impl Client {
         Ok((status, String::from_utf8(body).unwrap()))
     }
 
-    fn check(&mut self, body: &str) -> io::Result<Value> {
+    pub(crate) fn check(&mut self, body: &str) -> io::Result<Value> {
         let (_, said) = self.ask("POST", "/v1/check", body)?;
         Ok(serde_json::from_str(&said).unwrap())
     }
@@ -203,6 +216,11 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--otlp", "127.0.0.1:4318"], "http://127.0.0.1:4318"),
         (&["--otlp", "grpc://127.0.0.1:4317"], "neither http nor https"),
         (&["--otlp", "http://a/v1/traces"], "leave /v1/traces out"),
+        (&["--timeseries", "memory://"], "memory keeps no time series"),
+        (&["--timeseries", "sqlite:///x"], "sqlite keeps no time series"),
+        (&["--timeseries", "127.0.0.1:6379"], "as `redis://127.0.0.1:6379`"),
+        (&["--timeseries", "redis://127.0.0.1:0"], "--timeseries"),
+        (&["--timeseries", "redis://127.0.0.1", "--timeseries-retention", "ever"], "ever"),
     ] {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "off"];
         // The last of an option counts, where it stands once.
@@ -271,8 +289,7 @@ fn logs_are_lines_or_json() {
 fn what_administrators_do_is_logged_with_hashed_subjects() {
     let place = Place::new();
     let serving = Serving::start(&place, &["--log", "json"]);
-    let admin = serving.said.iter().find_map(|line| line.strip_prefix("admin      http://"));
-    let mut admin = Client::connect(admin.unwrap().parse().unwrap()).unwrap();
+    let mut admin = serving.admin();
     let question = r#""subject": "user:ann", "limit": "1/h""#;
     for (path, body, status) in [
         ("/v1/admin/reset", format!("{{{question}}}"), 200),

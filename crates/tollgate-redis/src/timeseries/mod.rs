@@ -18,7 +18,7 @@ use tokio::time::timeout;
 pub use self::error::TimeSeriesError;
 pub use self::series::{
     Bucket, Found, MAX_BUCKETS, MAX_FOUND, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query,
-    Sample, Series,
+    Sample, Series, label,
 };
 use crate::client::Line;
 use crate::fault::{Fault, Outcome};

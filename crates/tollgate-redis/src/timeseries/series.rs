@@ -105,6 +105,36 @@ impl Series {
     }
 }
 
+/// A name as a label takes it: what means something to filters becomes `_`, what is longer than
+/// [`MAX_LABEL_BYTES`] is cut, and to nothing and to a word that RedisTimeSeries takes for an
+/// option a `_` is added.
+///
+/// Two names can become one label; where that matters, tell them apart by the key.
+///
+/// ```
+/// use tollgate_redis::timeseries::label;
+///
+/// assert_eq!(label("sliding_log/1h"), "sliding_log/1h");
+/// assert_eq!(label("a=b, (c)"), "a_b_ _c_");
+/// assert_eq!((label("labels"), label("")), ("labels_".to_owned(), "_".to_owned()));
+/// ```
+#[must_use]
+pub fn label(name: &str) -> String {
+    let mut label = String::with_capacity(name.len().min(MAX_LABEL_BYTES));
+    for char in name.trim().chars() {
+        let is_plain = char.is_alphanumeric() || " ._-:/".contains(char);
+        let kept = if is_plain { char } else { '_' };
+        if label.len() + kept.len_utf8() > MAX_LABEL_BYTES {
+            break;
+        }
+        label.push(kept);
+    }
+    if label.is_empty() || no_option(&label).is_err() {
+        label.push('_');
+    }
+    label
+}
+
 /// A count at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by its fields, of which two are numbers")]

@@ -13,7 +13,7 @@ use tollgate_proof::redis_or_skip;
 
 use super::{
     Found, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query, Recorded, Sample, Series, TimeSeries,
-    TimeSeriesError,
+    TimeSeriesError, label,
 };
 use crate::client::Line;
 use crate::fault::{Fault, Outcome};
@@ -647,6 +647,17 @@ fn series_and_queries_have_bounds() {
     }
     let less = Query { bucket: Duration::from_nanos(1), ..query(1) };
     assert_eq!(less.check(), Ok(1), "rounded up");
+}
+
+#[test]
+fn every_name_is_a_label_that_a_series_takes() {
+    let names = ["4 uniform, new callers", "", " \t", "labels", "IGNORE", "a=b(c)!", "a\r\nb"];
+    let long = ["x", "ż", "日", "𝒳"].map(|char| char.repeat(200));
+    for name in names.into_iter().chain(long.iter().map(String::as_str)) {
+        Series::new("key", Duration::ZERO, [("case", label(name))]).unwrap();
+    }
+    assert_eq!(label("4 uniform, new callers"), "4 uniform_ new callers");
+    assert_eq!(label(&long[2]).len(), 126, "not cut within a character");
 }
 
 /// Redis 7 has no time series of its own.

@@ -21,6 +21,7 @@ use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
 use crate::listen::{Closed, Registry as Connections};
 use crate::store::AnyStore;
+use crate::timeseries::{Lost, Tally};
 
 /// How many policies have series of their own; the others are one. A file has 20,000 at most.
 const MAX_POLICIES: usize = 1_000;
@@ -34,10 +35,12 @@ impl Page {
         metrics: Metrics,
         gate: Gate<AnyStore>,
         connections: [Arc<Connections>; 2],
+        timeseries: Option<Arc<Tally>>,
     ) -> Self {
         let named = Mutex::default();
+        let numbers = Numbers { metrics, gate, connections, timeseries, named };
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Numbers { metrics, gate, connections, named }));
+        registry.register_collector(Box::new(numbers));
         Self(registry)
     }
 
@@ -74,6 +77,8 @@ struct Numbers {
     gate: Gate<AnyStore>,
     /// Those of clients, and those of administrators.
     connections: [Arc<Connections>; 2],
+    /// Where counts are written to time series.
+    timeseries: Option<Arc<Tally>>,
     /// The policies that have series of their own. Once there they stay: one that moved would make
     /// two counters jump.
     named: Mutex<BTreeSet<String>>,
@@ -164,6 +169,7 @@ impl Collector for Numbers {
         self.durations(encoder)?;
         self.policies(encoder)?;
         self.store(encoder)?;
+        self.timeseries(encoder)?;
         self.front(encoder)?;
         self.process(encoder)
     }
@@ -277,6 +283,19 @@ impl Numbers {
             }
             AnyStore::Sqlite(_) => Ok(()),
         }
+    }
+
+    fn timeseries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(tally) = &self.timeseries else { return Ok(()) };
+        let help = "Counts of one series and second that are in the time series on Redis.";
+        counter(encoder, "tollgate_timeseries_samples", help)?.count([], tally.taken())?;
+        let help = "Those that are not, or may not be, by why.";
+        let mut lost = counter(encoder, "tollgate_timeseries_lost_samples", help)?;
+        for why in Lost::ALL {
+            lost.count([("reason", why.name())], tally.lost(why))?;
+        }
+        let help = "Those that wait or are under way.";
+        gauge(encoder, ("tollgate_timeseries_waiting_samples", help), None, tally.waiting())
     }
 
     fn front(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -15,6 +15,7 @@ use serde::Serialize;
 use tollgate_policy::Outcome;
 
 use crate::metrics::{Metrics, OTHER};
+use crate::timeseries::Outbox;
 use series::{Series, reach_s, step_of};
 
 /// How many series there are at most, at 23 KB each; what comes later is one for each outcome.
@@ -35,6 +36,8 @@ struct State {
     /// What each counter said last.
     before: BTreeMap<Key, u64>,
     series: BTreeMap<Key, Series>,
+    /// Where else it goes.
+    outbox: Option<Outbox>,
 }
 
 /// Policy, limit, outcome.
@@ -62,14 +65,15 @@ struct OneRecorded {
 }
 
 impl Recorder {
-    pub(crate) fn new(metrics: Metrics) -> Self {
-        Self(Arc::new(Inner { metrics, state: Mutex::default() }))
+    pub(crate) fn new(metrics: Metrics, outbox: Option<Outbox>) -> Self {
+        let state = Mutex::new(State { outbox, ..State::default() });
+        Self(Arc::new(Inner { metrics, state }))
     }
 
     /// Reads the counters: what came since is what came in this second.
     fn read(&self, at_s: u64) {
         let mut state = self.0.state.lock();
-        let State { before, series } = &mut *state;
+        let State { before, series, outbox } = &mut *state;
         let _ = self.0.metrics.each_limit(|policy, limit, counters| {
             for outcome in Outcome::ALL {
                 let total = counters.total(outcome);
@@ -84,7 +88,11 @@ impl Recorder {
                 let other = (OTHER.to_owned(), OTHER.to_owned(), outcome.name());
                 let has_room = series.len() < MAX_SERIES || series.contains_key(&key);
                 let key = if has_room { key } else { other };
-                series.entry(key).or_insert_with(Series::new).add(at_s, total - was);
+                let came = total - was;
+                if let Some(outbox) = outbox {
+                    outbox.put((&key.0, &key.1), outcome, at_s, came);
+                }
+                series.entry(key).or_insert_with(Series::new).add(at_s, came);
             }
             Ok::<(), core::convert::Infallible>(())
         });
@@ -106,6 +114,12 @@ impl Recorder {
         });
         let series = series.filter(|one| one.counts.iter().any(|count| *count > 0)).collect();
         Recorded { from_s: first * step_s, step_s, buckets, series }
+    }
+
+    /// Reads the counters for the last time: what comes later goes nowhere else.
+    pub(crate) fn end(&self) {
+        self.read(since_epoch().as_secs());
+        self.0.state.lock().outbox = None;
     }
 
     /// Reads the counters at the end of each second, until it is dropped.
@@ -142,7 +156,7 @@ mod tests {
     #[tokio::test]
     async fn what_came_in_a_second_is_in_its_bucket() {
         let metrics = Metrics::new();
-        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics));
+        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, None));
         let ask = || async { drop(gate.check(&[("ip", "192.0.2.7")]).await) };
         let now = 1_700_006_400;
         recorder.read(now);
@@ -179,7 +193,7 @@ mod tests {
     #[tokio::test]
     async fn limits_of_callers_are_one_series() {
         let metrics = Metrics::new();
-        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics));
+        let (gate, recorder) = (gate(&metrics), Recorder::new(metrics, None));
         for units in 1..=500 {
             let limits: LimitSet = format!("{units}/h via gcra").parse().unwrap();
             let ask = tollgate::Ask::new("user:1").under(&limits);

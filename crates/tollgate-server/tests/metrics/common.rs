@@ -30,9 +30,17 @@ impl Service {
     }
 
     pub(crate) async fn with(policies: Policies, store: AnyStore, config: Option<PathBuf>) -> Self {
+        Self::of(policies, store, |options| options.config = config).await
+    }
+
+    pub(crate) async fn of(
+        policies: Policies,
+        store: AnyStore,
+        set: impl FnOnce(&mut Options),
+    ) -> Self {
         let mut options = Options::new(vec!["127.0.0.1:0".parse().unwrap()]);
         options.admin = Some("127.0.0.1:0".parse().unwrap());
-        options.config = config;
+        set(&mut options);
         let gate = options.metrics.gate(policies, store).unwrap();
         Self { server: Server::start(gate, options).await.unwrap() }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tollgate::MemoryStore;
 use tollgate_proof::redis::{RedisServer, SKIPPED};
 use tollgate_redis::RedisStore;
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, Options, TimeSeriesOptions};
 
-use crate::common::{Page, Service, promtool};
+use crate::common::{Page, Service, policies, promtool};
 use crate::counting::{EVERY, ask_everything};
 
 fn file(path: &str) -> PathBuf {
@@ -56,7 +57,8 @@ async fn each_reader_gets_its_format_on_both_listeners() {
     }
 }
 
-/// What is on the pages of services over every kind of store, after traffic: labels by name.
+/// What is on the pages of services over every kind of store, one of them with time series, after
+/// traffic: labels by name.
 async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let memory = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     ask_everything(&memory).await;
@@ -67,7 +69,10 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     };
     let redis = RedisServer::start();
     let store = RedisStore::connect(&redis.url()).await.unwrap();
-    let service = Service::start(EVERY, AnyStore::Redis(store)).await;
+    let timeseries = tollgate_redis::Options::from_url(&redis.url()).unwrap();
+    let timeseries = TimeSeriesOptions::new(timeseries, Duration::ZERO).unwrap();
+    let set = |options: &mut Options| options.timeseries = Some(timeseries);
+    let service = Service::of(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
     pages.push(service.page().await);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();

@@ -4,10 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use tollgate_lab::experiment::results::{Bucket, Results};
-use tollgate_redis::timeseries::{Sample, Series, TimeSeries};
+use tollgate_redis::timeseries::{Sample, Series, TimeSeries, label};
 
-use crate::on_redis::redis;
-use crate::store::runtime;
+use crate::store::{of_time_series, runtime};
 
 /// What of a bucket is in a series.
 type Count = fn(&Bucket) -> u64;
@@ -25,9 +24,7 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn open(url: &str) -> Result<Self> {
-        let Some(options) = redis(url, "time series")? else {
-            bail!("memory keeps no time series: name a Redis that has them");
-        };
+        let options = of_time_series(url)?;
         let runtime = runtime()?;
         let server = runtime.block_on(TimeSeries::connect(options))?;
         let url = url.split('@').next_back().unwrap_or_default().to_owned();
@@ -47,10 +44,10 @@ impl Sink {
                 let labels = [
                     ("data", data.to_owned()),
                     ("outcome", outcome.to_owned()),
-                    ("experiment", plain(&results.name)),
-                    ("case", plain(&case.name)),
+                    ("experiment", label(&results.name)),
+                    ("case", label(&case.name)),
                 ];
-                let key = format!("{run}:{}:{outcome}", plain(&case.name));
+                let key = format!("{run}:{}:{outcome}", label(&case.name));
                 series.push((&case.buckets, count, Series::new(key, Duration::ZERO, labels)?));
             }
         }
@@ -77,31 +74,5 @@ impl Sink {
             "{} (keys {run}:*): TS.MRANGE {begin_ms} {end_ms} AGGREGATION SUM 1000 FILTER data=hits",
             self.url
         ))
-    }
-}
-
-/// A name as filters take it: what means something to them becomes `_`.
-fn plain(name: &str) -> String {
-    let kept: String = name
-        .chars()
-        .map(|c| if c.is_alphanumeric() || " ._-:/".contains(c) { c } else { '_' })
-        .take(60)
-        .collect();
-    let kept = kept.trim();
-    // Not a word that the server takes for an option, and not nothing.
-    format!("{}{kept}", if kept.contains(' ') { "" } else { "case " })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_name_is_one_that_a_series_takes() {
-        for name in ["4 uniform, new callers", "", "labels", "a=b(c)", "ż".repeat(99).as_str()] {
-            let labels = [("case", plain(name))];
-            Series::new("key", Duration::ZERO, labels).unwrap();
-        }
-        assert_eq!(plain("4 uniform, new callers"), "4 uniform_ new callers");
     }
 }

@@ -11,14 +11,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
     Address, AnyStore, AuthOptions, Bounds, Denials, Forwarded, Metrics, Options, ReloadError,
-    Server, Subjects, Tls,
+    Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_tower::identity::{AddressHeader, Networks};
 
 use crate::args::{Family, LogDenials, LogForm, Serve};
 use crate::input::wait;
 use crate::show::{Output, duration};
-use crate::store::of_service;
+use crate::store::{of_service, of_time_series};
 
 /// What is counted by when no file is given.
 const DEMO: &str = include_str!("../../../../../examples/policies/demo.toml");
@@ -160,7 +160,18 @@ fn options(args: &Serve) -> Result<Options> {
     options.bounds = bounds;
     options.linger = wait(&args.linger)?;
     options.grace = wait(&args.grace)?;
+    options.timeseries = timeseries(args)?;
     Ok(options)
+}
+
+/// Where the counts of each second go, besides.
+fn timeseries(args: &Serve) -> Result<Option<TimeSeriesOptions>> {
+    let retention = wait(&args.timeseries_retention)?;
+    let Some(url) = args.timeseries.as_deref().filter(|url| !url.is_empty()) else {
+        return Ok(None);
+    };
+    let server = of_time_series(url).context("--timeseries")?;
+    Ok(Some(TimeSeriesOptions::new(server, retention)?))
 }
 
 /// The log of denials.
