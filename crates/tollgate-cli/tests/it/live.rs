@@ -145,7 +145,7 @@ fn start(place: &Place, experiment: &str, url: &str) -> std::process::Child {
     let start = Instant::now();
     while redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim() == "0" {
         assert!(start.elapsed() < LONG);
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // tidy: sleep-ok it polls
     }
     child
 }
@@ -165,7 +165,7 @@ fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
     let child = running(&place, &format!("{url}?deadline=200ms"), 5);
     kill_process(server.process(), Signal::STOP).unwrap();
     // Several times as long as an answer may take.
-    std::thread::sleep(Duration::from_millis(1_000));
+    std::thread::sleep(Duration::from_millis(1_000)); // tidy: sleep-ok it stands still
     kill_process(server.process(), Signal::CONT).unwrap();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");
@@ -189,7 +189,7 @@ fn who_queues_behind_a_server_that_stands_still_is_measured() {
                  case = [{ limits = [{ per = \"client\", limit = \"50/5m via gcra\" }] }]\n";
     let child = start(&place, burst, &url);
     kill_process(server.process(), Signal::STOP).unwrap();
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(Duration::from_millis(1_500)); // tidy: sleep-ok it stands still
     kill_process(server.process(), Signal::CONT).unwrap();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");

@@ -2,9 +2,9 @@
 //! and in real time how long answers took.
 //!
 //! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn; a [`Look`] says
-//! how. What is over time has one panel for each case, one under the other, on the same axes, so that cases are
-//! compared by looking down. At most 600 columns of time are drawn: of a longer series the highest
-//! bucket of each column, so that a spike stays as high as it was.
+//! how. What is over time has one panel for each case, one under the other, on the same axes, so
+//! that cases are compared by looking down. At most 600 columns of time are drawn: of a longer
+//! series the highest bucket of each column, so that a spike stays as high as it was.
 //!
 //! Layout and axes are ours, not those of the plots that the drawing crate has: panels must line
 //! up, at two widths, and ten thousand attempts should be one path instead of as many circles.

@@ -261,9 +261,9 @@ impl Experiment {
     /// When a case can begin in real time at this time or later, both in microseconds since the
     /// Unix epoch: so that windows that lie fast in time lie to its traffic as in simulated time.
     ///
-    /// For edges that are attacked this is needed, and waited for however long it takes. For windows
-    /// of limits and of the capacity it makes cases alike, and is waited for at most a minute:
-    /// longer windows may lie otherwise.
+    /// For edges that are attacked this is needed, and waited for however long it takes. For
+    /// windows of limits and of the capacity it makes cases alike, and is waited for at most a
+    /// minute: longer windows may lie otherwise.
     #[must_use]
     pub fn next_start(&self, now_us: u64) -> u64 {
         let step = self.align_us();
@@ -318,8 +318,8 @@ struct InOrder {
     /// Of each question from the oldest that is open on: the newest answer when it was sent, none
     /// when it is done.
     waiting: VecDeque<Option<u64>>,
-    /// Answers that were decided before others that were there when they were sent: then the store's
-    /// clock went back.
+    /// Answers that were decided before others that were there when they were sent: then the
+    /// store's clock went back.
     steps: u64,
     /// By when it was decided, and the number of its question.
     ready: BinaryHeap<Reverse<(u64, u64, Asked, Became)>>,

@@ -1,9 +1,9 @@
 //! Experiments: the same traffic under one strategy after the other.
 //!
 //! An [`Experiment`] says who asks when ([`Workload`]) and what is tried ([`Case`]); [`run`] lets
-//! simulated time pass and gives [`Results`]; [`live`] is for real time. The same experiment and seed give the same results,
-//! to the last bit, on every machine and in every store: simulated time is that of the events, and
-//! numbers that are drawn come from the seed alone.
+//! simulated time pass and gives [`Results`]; [`live`] is for real time. Simulated, the same
+//! experiment and seed give the same results, to the last bit, on every machine and in every store:
+//! time is that of the events, and numbers that are drawn come from the seed alone.
 //!
 //! ```
 //! use tollgate_lab::InMemory;

@@ -218,8 +218,8 @@ impl Driver<'_> {
         self.experiment.keeps_counts && place > 0
     }
 
-    /// The next moment at which a case may begin, when it is `now_us` by the store's clock `at` this
-    /// moment of ours: not before so long.
+    /// The next moment at which a case may begin, when it is `now_us` by the store's clock `at`
+    /// this moment of ours: not before so long.
     fn begin(&self, now_us: u64, at: Instant, not_before: Duration) -> Begin {
         let elapsed = at.elapsed() + not_before;
         let store_us = self.experiment.next_start(now_us.saturating_add(micros(elapsed)));
