@@ -8,11 +8,12 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
+    ("tollgate-queue", &["tollgate"]),
     ("tollgate-lab", &["tollgate"]),
     ("tollgate-policy", &["tollgate"]),
     (

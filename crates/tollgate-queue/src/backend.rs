@@ -1,0 +1,74 @@
+//! Where queues lie.
+
+use core::future::Future;
+use core::time::Duration;
+
+use crate::error::Error;
+use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::model::{Afterwards, Offered, Stats};
+use crate::settings::{Offering, Working};
+
+/// A place where queues lie, by name. Each operation is one step that nothing comes between; all
+/// do what [`crate::Model`] does.
+pub trait Backend: Send + Sync {
+    /// Adds a job.
+    fn offer(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        job: &Job,
+    ) -> impl Future<Output = Result<Offered, Error>> + Send;
+
+    /// Takes at most so many jobs for this worker.
+    fn take(
+        &self,
+        queue: &str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Taken, Error>> + Send;
+
+    /// These are done; how many of them there were.
+    fn done(&self, queue: &str, ids: &[JobId]) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// This delivery failed.
+    fn again(
+        &self,
+        queue: &str,
+        working: &Working,
+        held: Held,
+        after: Duration,
+        why: &str,
+    ) -> impl Future<Output = Result<Afterwards, Error>> + Send;
+
+    /// The visibility timeout begins anew; false when it is held no more.
+    fn extend(
+        &self,
+        queue: &str,
+        working: &Working,
+        held: Held,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Given back as if it had not been delivered; false when it is held no more.
+    fn release(&self, queue: &str, held: Held) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// What there is and what there was.
+    fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
+
+    /// The oldest dead jobs.
+    fn dead(
+        &self,
+        queue: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<Dead>, Error>> + Send;
+
+    /// Removes a dead job and gives it.
+    fn take_dead(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> impl Future<Output = Result<Option<Dead>, Error>> + Send;
+
+    /// Waits until something may have been offered, and no longer than this.
+    fn wait(&self, queue: &str, most: Duration) -> impl Future<Output = ()> + Send;
+}

@@ -1,0 +1,47 @@
+//! What can go wrong with a queue: the caller's mistakes, and a store's.
+
+use tollgate::StoreError;
+
+/// Why a queue did not do what it was asked. Being full is no error: [`crate::Offered::Full`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name, a setting or a job is not as it may be. What is wrong, and what would be right.
+    #[error("{0}")]
+    Invalid(String),
+    /// The queue was made with other settings.
+    #[error(
+        "the queue `{queue}` was made with {made}, and not with {asked}: use the same everywhere, \
+         or another name"
+    )]
+    Settings {
+        /// The queue.
+        queue: String,
+        /// Those it has.
+        made: String,
+        /// Those that were said.
+        asked: String,
+    },
+    /// Where the queue lies could not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The rate gave no decision.
+    #[error("the rate of the queue: {0}")]
+    Rate(#[from] tollgate::Error),
+}
+
+impl Error {
+    pub(crate) fn invalid(what: impl Into<String>) -> Self {
+        Self::Invalid(what.into())
+    }
+
+    /// True when asking again later may succeed.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Store(error) => error.is_transient(),
+            Self::Rate(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! What waits in a queue.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use crate::error::Error;
+
+/// How large a job is at most: names and values of its fields together, or its bytes.
+pub const MAX_JOB_BYTES: usize = 64 * 1024;
+
+/// How many fields a job has at most.
+pub const MAX_FIELDS: usize = 64;
+
+/// The longest id of [`Job::once`], and the longest name of a field, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+
+/// A job to be offered.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate_queue::Job;
+/// let job = Job::new().field("to", "ann").once("mail:4711").deadline(Duration::from_secs(60));
+/// # let _ = job;
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Job {
+    body: Body,
+    once: Option<String>,
+    deadline: Option<Duration>,
+}
+
+/// What is in a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    Fields(Arc<[(String, String)]>),
+    Bytes(Arc<[u8]>),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Fields(Arc::default())
+    }
+}
+
+impl Job {
+    /// A job without fields.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A job of named fields, in this order.
+    pub fn of_fields<N: Into<String>, V: Into<String>>(
+        fields: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        let fields = fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { body: Body::Fields(fields), ..Self::default() }
+    }
+
+    /// A job of bytes.
+    #[must_use]
+    pub fn of_bytes(bytes: &[u8]) -> Self {
+        Self { body: Body::Bytes(bytes.into()), ..Self::default() }
+    }
+
+    /// The same with one more field. Bytes are replaced by it.
+    #[must_use]
+    pub fn field(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let mut fields = match &self.body {
+            Body::Fields(fields) => fields.to_vec(),
+            Body::Bytes(_) => Vec::new(),
+        };
+        fields.push((name.into(), value.into()));
+        Self { body: Body::Fields(fields.into()), ..self }
+    }
+
+    /// It is to be accepted once: the same id again is [`crate::Offered::Known`], for as long as
+    /// the queue remembers it.
+    #[must_use]
+    pub fn once(self, id: impl Into<String>) -> Self {
+        Self { once: Some(id.into()), ..self }
+    }
+
+    /// It is of no use later than so long after it was accepted: then it is dropped when its turn
+    /// comes.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    pub(crate) fn body(&self) -> &Body {
+        &self.body
+    }
+
+    pub(crate) fn once_id(&self) -> Option<&str> {
+        self.once.as_deref()
+    }
+
+    pub(crate) fn deadline_us(&self) -> Option<u64> {
+        self.deadline.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether it is as a job may be.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let name = |what: &str, name: &str| {
+            if name.is_empty() || name.len() > MAX_NAME_BYTES {
+                let length = name.len();
+                let what = format!("{what} of {length} bytes: 1 to {MAX_NAME_BYTES} are possible");
+                return Err(Error::invalid(what));
+            }
+            Ok(())
+        };
+        if let Some(once) = &self.once {
+            name("the id of a job", once)?;
+        }
+        let bytes = match &self.body {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Fields(fields) => {
+                if fields.len() > MAX_FIELDS {
+                    let what = format!("a job of {} fields: at most {MAX_FIELDS}", fields.len());
+                    return Err(Error::invalid(what));
+                }
+                for (place, (field, _)) in fields.iter().enumerate() {
+                    name("the name of a field", field)?;
+                    if fields.iter().take(place).any(|(other, _)| other == field) {
+                        return Err(Error::invalid(format!("a job with two fields `{field}`")));
+                    }
+                }
+                fields.iter().map(|(name, value)| name.len() + value.len()).sum()
+            }
+        };
+        if bytes > MAX_JOB_BYTES {
+            let what = format!(
+                "a job of {bytes} bytes: at most {MAX_JOB_BYTES}; put what is large elsewhere, and \
+                 its place into the job"
+            );
+            return Err(Error::invalid(what));
+        }
+        Ok(())
+    }
+}
+
+/// The id of a job: when it was accepted, in milliseconds since the Unix epoch, and its number
+/// among those of one millisecond. Ids of a queue grow, as those of a Redis stream do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct JobId {
+    ms: u64,
+    number: u64,
+}
+
+impl JobId {
+    /// The id of this millisecond and number.
+    #[must_use]
+    pub fn new(ms: u64, number: u64) -> Self {
+        Self { ms, number }
+    }
+
+    /// When the job was accepted, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn ms(self) -> u64 {
+        self.ms
+    }
+
+    /// The next of the same millisecond or, when that is later, the first of `ms`.
+    pub(crate) fn next(self, ms: u64) -> Self {
+        if ms > self.ms { Self { ms, number: 0 } } else { Self { number: self.number + 1, ..self } }
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('-').and_then(|(ms, number)| {
+            let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+            (digits(ms) && digits(number)).then_some(())?;
+            Some(Self { ms: ms.parse().ok()?, number: number.parse().ok()? })
+        });
+        parts.ok_or_else(|| {
+            Error::invalid(format!("`{text}` is no id of a job, as 1700000000000-0"))
+        })
+    }
+}
+
+/// What [`crate::Consumer::take`] gave.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Taken {
+    /// The jobs, first those that come back, then in the order in which they were accepted.
+    pub jobs: Vec<TakenJob>,
+    /// After how long there may be more, when nothing is offered meanwhile: the rate admits one
+    /// again, or a job comes back. None: nobody knows.
+    pub next: Option<Duration>,
+}
+
+/// A job in hand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TakenJob {
+    /// Its id, which stays the same when it is delivered again.
+    pub id: JobId,
+    /// The how-manieth delivery of it this is, from 1 on.
+    pub delivery: u32,
+    pub(crate) body: Body,
+}
+
+/// Who holds a job: which delivery of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub struct Held {
+    /// The job.
+    pub id: JobId,
+    /// The delivery.
+    pub delivery: u32,
+}
+
+impl TakenJob {
+    /// Which delivery this is, to say what became of it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        Held { id: self.id, delivery: self.delivery }
+    }
+
+    /// Its fields; none where it is of bytes.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        self.body.fields()
+    }
+
+    /// The value of a field.
+    #[must_use]
+    pub fn text(&self, field: &str) -> Option<&str> {
+        self.fields().iter().find(|(name, _)| name == field).map(|(_, value)| value.as_str())
+    }
+
+    /// Its bytes, where it is of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match &self.body {
+            Body::Bytes(bytes) => Some(bytes),
+            Body::Fields(_) => None,
+        }
+    }
+}
+
+impl Body {
+    fn fields(&self) -> &[(String, String)] {
+        match self {
+            Self::Fields(fields) => fields,
+            Self::Bytes(_) => &[],
+        }
+    }
+}
+
+/// A job that was delivered as often as it may be, and never done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Dead {
+    /// Its id.
+    pub id: JobId,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    /// What was said last of why it failed; none when nobody said anything.
+    pub why: Option<String>,
+    pub(crate) body: Body,
+}
+
+impl Dead {
+    /// Its fields; none where it is of bytes.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        self.body.fields()
+    }
+
+    /// The same job, to be offered again.
+    #[must_use]
+    pub fn job(&self) -> Job {
+        Job { body: self.body.clone(), ..Job::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_grow_also_when_the_clock_goes_back() {
+        let id = JobId::default().next(5);
+        assert_eq!(id.to_string(), "5-0");
+        assert_eq!(id.next(5), JobId::new(5, 1));
+        assert_eq!(id.next(4).next(6), JobId::new(6, 0));
+        assert_eq!("17-3".parse::<JobId>().unwrap(), JobId::new(17, 3));
+        for wrong in ["", "1", "-1-2", "1-", "1-x", "+1-2", "99999999999999999999-0"] {
+            assert!(wrong.parse::<JobId>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_as_large_as_they_may_be_and_no_larger() {
+        let wrong = |job: Job| job.check().unwrap_err().to_string();
+        Job::of_bytes(&[0; MAX_JOB_BYTES]).check().unwrap();
+        assert!(wrong(Job::of_bytes(&[0; MAX_JOB_BYTES + 1])).contains("at most 65536"));
+        let fields = |n: usize| Job::of_fields((0..n).map(|n| (format!("f{n}"), "v")));
+        fields(MAX_FIELDS).check().unwrap();
+        assert!(wrong(fields(MAX_FIELDS + 1)).contains("at most 64"));
+        assert!(wrong(Job::new().field("", "x")).contains("1 to 256"));
+        assert!(wrong(Job::new().field("a", "x").field("a", "y")).contains("two fields `a`"));
+        assert!(wrong(Job::new().once("x".repeat(257))).contains("the id of a job of 257 bytes"));
+    }
+}

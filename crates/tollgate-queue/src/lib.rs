@@ -1,0 +1,47 @@
+//! The leaky bucket coupled with processing: a bounded queue whose workers set the pace.
+//!
+//! The strategies of [`tollgate`] count time. A [`Queue`] does not: at most so many jobs wait, and
+//! how fast they leave is up to those who work on them. `docs/queue.md` says what is promised.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! use tollgate_queue::{Job, MemoryQueues, Offered, Offering, Queue, Working};
+//!
+//! let mail = Queue::new(MemoryQueues::new(), "mail")?;
+//! let door = mail.offering(Offering::new(2)?);
+//! for to in ["ann", "bob"] {
+//!     let offered = door.offer(&Job::new().field("to", to)).await?;
+//!     assert!(matches!(offered, Offered::Accepted { .. }));
+//! }
+//! let full = door.offer(&Job::new().field("to", "cem")).await?;
+//! assert!(matches!(full, Offered::Full { depth: 2, .. }));
+//!
+//! let hands = mail.working(Working::new());
+//! let taken = hands.take("worker-1", 1).await?;
+//! let job = &taken.jobs[0];
+//! assert_eq!((job.text("to"), job.delivery), (Some("ann"), 1));
+//! hands.done(&[job.id]).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+
+mod backend;
+mod error;
+mod job;
+mod memory;
+mod model;
+mod queue;
+mod settings;
+mod worker;
+
+pub use backend::Backend;
+pub use error::Error;
+pub use job::{Dead, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob};
+pub use memory::MemoryQueues;
+pub use model::{Afterwards, Model, Offered, Stats};
+pub use queue::{Consumer, Producer, Queue};
+pub use settings::{Counts, MAX_BOUND, Offering, Working};
+pub use worker::{Failure, Ran, Worker};

@@ -1,0 +1,146 @@
+//! Queues in this process.
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::model::{Afterwards, Granted, Model, Offered, Stats};
+use crate::settings::{Offering, Working};
+
+/// Queues in the memory of this process. Cheap to clone; clones are the same queues.
+#[derive(Clone, Debug)]
+pub struct MemoryQueues(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    clock: Arc<dyn Clock>,
+    rates: MemoryStore,
+    queues: Mutex<HashMap<String, Arc<One>>>,
+}
+
+#[derive(Debug, Default)]
+struct One {
+    model: Mutex<Model>,
+    offered: Notify,
+}
+
+impl Default for MemoryQueues {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryQueues {
+    /// No queues yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(MonotonicClock::new())
+    }
+
+    /// The same by another clock.
+    #[must_use]
+    pub fn with_clock(clock: impl Clock + Clone + 'static) -> Self {
+        let rates = MemoryStore::builder().clock(clock.clone()).build();
+        Self(Arc::new(Shared { clock: Arc::new(clock), rates, queues: Mutex::default() }))
+    }
+
+    fn one(&self, name: &str) -> Arc<One> {
+        let mut queues = self.0.queues.lock();
+        match queues.get(name) {
+            Some(one) => Arc::clone(one),
+            None => Arc::clone(queues.entry(name.to_owned()).or_default()),
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.0.clock.now().as_micros()
+    }
+
+    /// How many of `there` the limits of a queue let through.
+    fn grant(&self, queue: &str, limits: &LimitSet, there: usize) -> Result<Granted, Error> {
+        let limiter = Limiter::new(limits.clone(), self.0.rates.clone());
+        let cost = u64::try_from(there).unwrap_or(u64::MAX);
+        let subject = format!("queue:{queue}");
+        let granted = limiter.check_now(Ask::new(&*subject).cost(cost).partial())?.granted();
+        let next = if granted < cost { limiter.peek_now(&*subject)?.retry_after() } else { None };
+        Ok(Granted { jobs: usize::try_from(granted).unwrap_or(there), next })
+    }
+}
+
+impl Backend for MemoryQueues {
+    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
+        let one = self.one(queue);
+        let offered = one.model.lock().offer(self.now_us(), queue, offering, job)?;
+        if matches!(offered, Offered::Accepted { .. }) {
+            one.offered.notify_one();
+        }
+        Ok(offered)
+    }
+
+    async fn take(
+        &self,
+        queue: &str,
+        working: &Working,
+        _worker: &str,
+        most: usize,
+    ) -> Result<Taken, Error> {
+        let one = self.one(queue);
+        let grant = |there| match working.limits() {
+            None => Ok(Granted { jobs: there, next: None }),
+            Some(limits) => self.grant(queue, limits, there),
+        };
+        one.model.lock().take(self.now_us(), queue, working, most, grant)
+    }
+
+    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+        Ok(self.one(queue).model.lock().done(self.now_us(), ids))
+    }
+
+    async fn again(
+        &self,
+        queue: &str,
+        working: &Working,
+        held: Held,
+        after: Duration,
+        why: &str,
+    ) -> Result<Afterwards, Error> {
+        self.one(queue).model.lock().again(self.now_us(), queue, working, held, after, why)
+    }
+
+    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
+        self.one(queue).model.lock().extend(self.now_us(), queue, working, held)
+    }
+
+    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
+        let one = self.one(queue);
+        let released = one.model.lock().release(self.now_us(), held);
+        if released {
+            one.offered.notify_one();
+        }
+        Ok(released)
+    }
+
+    async fn stats(&self, queue: &str) -> Result<Stats, Error> {
+        Ok(self.one(queue).model.lock().stats(self.now_us()))
+    }
+
+    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
+        Ok(self.one(queue).model.lock().dead(most))
+    }
+
+    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        Ok(self.one(queue).model.lock().take_dead(id))
+    }
+
+    async fn wait(&self, queue: &str, most: Duration) {
+        let one = self.one(queue);
+        let _ = tokio::time::timeout(most, one.offered.notified()).await;
+    }
+}

@@ -1,0 +1,470 @@
+//! What a queue is: a state and what each operation makes of it. No clock and no I/O; every place
+//! where queues lie does the same.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+use crate::error::Error;
+use crate::job::{Body, Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::settings::{Offering, Working};
+
+/// The rate at which jobs leave is that of the last one to two of these.
+const DRAIN_US: u64 = 10_000_000;
+
+/// How many jobs beyond those that are wanted one `take` looks at, where the first ones are too old
+/// or have had enough: so that it takes bounded time.
+const LOOK: usize = 256;
+
+/// What became of an offer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Offered {
+    /// It waits.
+    Accepted {
+        /// Its id.
+        id: JobId,
+        /// How many the bound counts now.
+        depth: u64,
+    },
+    /// A job with its id of [`Job::once`] was accepted before.
+    Known {
+        /// That job's id.
+        id: JobId,
+    },
+    /// As many wait as may; nothing was added.
+    Full {
+        /// How many.
+        depth: u64,
+        /// After how long one will have left, at the rate of the last seconds; none when none did.
+        retry_after: Option<Duration>,
+    },
+}
+
+/// What becomes of a job that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Afterwards {
+    /// It comes back.
+    Again,
+    /// It has had enough deliveries, and is dead.
+    Dead,
+    /// Somebody else has it, or it is gone: what was said of this delivery changes nothing.
+    Lost,
+}
+
+/// What there is and what there was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Jobs that were never delivered.
+    pub waiting: u64,
+    /// Jobs that were delivered and are not done: in hand, or to come back.
+    pub in_flight: u64,
+    /// Dead jobs that are kept.
+    pub dead: u64,
+    /// How long the oldest of the waiting ones has waited.
+    pub oldest: Option<Duration>,
+    /// Offers that were accepted, ever.
+    pub accepted: u64,
+    /// Offers that were refused because the queue was full.
+    pub refused: u64,
+    /// Offers that were known.
+    pub known: u64,
+    /// Jobs that were delivered, each once.
+    pub delivered: u64,
+    /// Deliveries after the first of the same job.
+    pub redelivered: u64,
+    /// Jobs that were done.
+    pub done: u64,
+    /// Jobs that were too old when their turn came.
+    pub too_old: u64,
+    /// Jobs that became dead.
+    pub died: u64,
+}
+
+/// A queue.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    offering: Option<Offering>,
+    working: Option<Working>,
+    last: JobId,
+    waiting: VecDeque<Waiting>,
+    out: BTreeMap<JobId, Out>,
+    /// When each that is out comes back.
+    due: BTreeSet<(u64, JobId)>,
+    dead: VecDeque<Dead>,
+    /// Ids of jobs that said one, until when they are remembered; in the order in which they are
+    /// forgotten.
+    known: HashMap<String, JobId>,
+    forget: VecDeque<(u64, String)>,
+    drain: Drain,
+    totals: Stats,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    id: JobId,
+    offered_us: u64,
+    /// Too old from then on.
+    until_us: u64,
+    body: Body,
+}
+
+/// A job that was delivered and is not done.
+#[derive(Clone, Debug)]
+struct Out {
+    job: Waiting,
+    deliveries: u32,
+    /// When it comes back.
+    due_us: u64,
+    /// False when nobody has it in hand.
+    is_held: bool,
+    why: Option<String>,
+}
+
+/// How many a rate lets through, and after how long one more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Granted {
+    pub(crate) jobs: usize,
+    pub(crate) next: Option<Duration>,
+}
+
+impl Model {
+    /// An empty queue that nobody has offered to or worked on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn agree_on_offering(&mut self, name: &str, offering: &Offering) -> Result<(), Error> {
+        let made = self.offering.get_or_insert_with(|| offering.clone());
+        agree(name, made, offering)
+    }
+
+    fn agree_on_working(&mut self, name: &str, working: &Working) -> Result<(), Error> {
+        let made = self.working.get_or_insert_with(|| working.clone());
+        agree(name, made, working)
+    }
+
+    /// Adds a job, unless the queue is full or knows it.
+    ///
+    /// # Errors
+    /// It was made with another [`Offering`].
+    pub fn offer(
+        &mut self,
+        now_us: u64,
+        name: &str,
+        offering: &Offering,
+        job: &Job,
+    ) -> Result<Offered, Error> {
+        self.agree_on_offering(name, offering)?;
+        while self.forget.front().is_some_and(|(until, _)| *until <= now_us) {
+            if let Some((_, id)) = self.forget.pop_front() {
+                self.known.remove(&id);
+            }
+        }
+        if let Some(id) = job.once_id().and_then(|once| self.known.get(once)) {
+            self.totals.known += 1;
+            return Ok(Offered::Known { id: *id });
+        }
+        let depth = self.depth(offering);
+        if depth >= offering.bound() {
+            self.totals.refused += 1;
+            return Ok(Offered::Full { depth, retry_after: self.drain.one_more(now_us) });
+        }
+        self.last = self.last.next(now_us / 1_000);
+        let id = self.last;
+        if let Some(once) = job.once_id() {
+            self.known.insert(once.to_owned(), id);
+            let until_us = now_us.saturating_add(offering.remember_us());
+            self.forget.push_back((until_us, once.to_owned()));
+        }
+        let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
+        let body = job.body().clone();
+        self.waiting.push_back(Waiting { id, offered_us: now_us, until_us, body });
+        self.totals.accepted += 1;
+        Ok(Offered::Accepted { id, depth: depth + 1 })
+    }
+
+    /// What the bound counts.
+    fn depth(&self, offering: &Offering) -> u64 {
+        let out = if offering.counts_all() { self.out.len() } else { 0 };
+        (self.waiting.len() + out) as u64
+    }
+
+    /// Takes at most `most` jobs, of which `grant` says how many may be delivered: it is asked for
+    /// as many as there are, and not at all for none.
+    ///
+    /// # Errors
+    /// It was made with another [`Working`]; those of `grant`.
+    pub(crate) fn take(
+        &mut self,
+        now_us: u64,
+        name: &str,
+        working: &Working,
+        most: usize,
+        grant: impl FnOnce(usize) -> Result<Granted, Error>,
+    ) -> Result<Taken, Error> {
+        self.agree_on_working(name, working)?;
+        let back = self.come_back(now_us, working, most);
+        let fresh = self.fresh(now_us, most - back.len());
+        let there = back.len() + fresh;
+        let granted = match there {
+            0 => Granted { jobs: 0, next: None },
+            there => grant(there)?,
+        };
+        let due_us = now_us.saturating_add(working.visibility_us());
+        let mut jobs = Vec::with_capacity(granted.jobs);
+        for id in back.into_iter().take(granted.jobs) {
+            if let Some(out) = self.out.get_mut(&id) {
+                self.due.remove(&(out.due_us, id));
+                out.deliveries += 1;
+                (out.due_us, out.is_held) = (due_us, true);
+                self.due.insert((due_us, id));
+                self.totals.redelivered += 1;
+                let delivery = out.deliveries;
+                jobs.push(TakenJob { id, delivery, body: out.job.body.clone() });
+            }
+        }
+        while jobs.len() < granted.jobs
+            && let Some(job) = self.waiting.pop_front()
+        {
+            let (id, body) = (job.id, job.body.clone());
+            let out = Out { job, deliveries: 1, due_us, is_held: true, why: None };
+            self.out.insert(id, out);
+            self.due.insert((due_us, id));
+            self.totals.delivered += 1;
+            self.left(now_us, false);
+            jobs.push(TakenJob { id, delivery: 1, body });
+        }
+        let next = if jobs.len() == most {
+            Some(Duration::ZERO)
+        } else if granted.jobs < there {
+            granted.next
+        } else {
+            let due = self.due.first().map(|(due, _)| due.saturating_sub(now_us));
+            due.map(Duration::from_micros)
+        };
+        Ok(Taken { jobs, next })
+    }
+
+    /// Those that are due to come back, in the order in which they are; those that have had enough
+    /// or are too old are put away meanwhile.
+    fn come_back(&mut self, now_us: u64, working: &Working, most: usize) -> Vec<JobId> {
+        let due: Vec<JobId> = self
+            .due
+            .range(..=(now_us, JobId::new(u64::MAX, u64::MAX)))
+            .map(|(_, id)| *id)
+            .take(most.saturating_add(LOOK))
+            .collect();
+        let mut back = Vec::new();
+        for id in due {
+            if back.len() == most {
+                break;
+            }
+            let Some(out) = self.out.get(&id) else { continue };
+            if out.job.until_us <= now_us {
+                self.remove(id, now_us);
+                self.totals.too_old += 1;
+            } else if working.has_had_enough(out.deliveries) {
+                self.bury(id, now_us, working);
+            } else {
+                back.push(id);
+            }
+        }
+        back
+    }
+
+    /// How many of the first that wait can be delivered, up to `most`; those that are too old are
+    /// dropped.
+    fn fresh(&mut self, now_us: u64, most: usize) -> usize {
+        let mut kept = 0;
+        let mut looked = 0;
+        while kept < most && looked < most.saturating_add(LOOK) {
+            looked += 1;
+            match self.waiting.get(kept) {
+                None => break,
+                Some(job) if job.until_us <= now_us => {
+                    self.waiting.remove(kept);
+                    self.totals.too_old += 1;
+                    self.left(now_us, true);
+                }
+                Some(_) => kept += 1,
+            }
+        }
+        kept
+    }
+
+    /// Removes a job that is out.
+    fn remove(&mut self, id: JobId, now_us: u64) -> Option<Out> {
+        let out = self.out.remove(&id)?;
+        self.due.remove(&(out.due_us, id));
+        if self.offering.as_ref().is_some_and(Offering::counts_all) {
+            self.drain.count(now_us);
+        }
+        Some(out)
+    }
+
+    /// A job does not wait any more: delivered, or gone altogether.
+    fn left(&mut self, now_us: u64, is_gone: bool) {
+        let counts_all = self.offering.as_ref().is_some_and(Offering::counts_all);
+        if is_gone || !counts_all {
+            self.drain.count(now_us);
+        }
+    }
+
+    fn bury(&mut self, id: JobId, now_us: u64, working: &Working) {
+        let Some(out) = self.remove(id, now_us) else { return };
+        self.totals.died += 1;
+        let Out { job, deliveries, why, .. } = out;
+        self.dead.push_back(Dead { id, deliveries, why, body: job.body });
+        while self.dead.len() > working.kept_dead() {
+            self.dead.pop_front();
+        }
+    }
+
+    /// These are done, whoever has them now. How many there were.
+    pub fn done(&mut self, now_us: u64, ids: &[JobId]) -> u64 {
+        let removed = ids.iter().filter(|id| self.remove(**id, now_us).is_some()).count() as u64;
+        self.totals.done += removed;
+        removed
+    }
+
+    /// This delivery failed, of `why`: the job comes back after so long, or is dead.
+    ///
+    /// # Errors
+    /// It was made with another [`Working`].
+    pub fn again(
+        &mut self,
+        now_us: u64,
+        name: &str,
+        working: &Working,
+        held: Held,
+        after: Duration,
+        why: &str,
+    ) -> Result<Afterwards, Error> {
+        self.agree_on_working(name, working)?;
+        let Some(out) = self.held(held) else { return Ok(Afterwards::Lost) };
+        out.why = Some(why.to_owned());
+        if working.has_had_enough(out.deliveries) {
+            self.bury(held.id, now_us, working);
+            return Ok(Afterwards::Dead);
+        }
+        let after_us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
+        out.is_held = false;
+        self.put_off(held.id, now_us.saturating_add(after_us));
+        Ok(Afterwards::Again)
+    }
+
+    /// Who holds this has the visibility timeout anew. False: somebody else has it, or it is gone.
+    ///
+    /// # Errors
+    /// It was made with another [`Working`].
+    pub fn extend(
+        &mut self,
+        now_us: u64,
+        name: &str,
+        working: &Working,
+        held: Held,
+    ) -> Result<bool, Error> {
+        self.agree_on_working(name, working)?;
+        let is_held = self.held(held).is_some();
+        if is_held {
+            self.put_off(held.id, now_us.saturating_add(working.visibility_us()));
+        }
+        Ok(is_held)
+    }
+
+    /// Who holds this has not begun it: it is there for others at once, as if it had not been
+    /// delivered this time. False as for [`Model::extend`].
+    pub fn release(&mut self, now_us: u64, held: Held) -> bool {
+        let Some(out) = self.held(held) else { return false };
+        out.deliveries -= 1;
+        out.is_held = false;
+        self.put_off(held.id, now_us);
+        true
+    }
+
+    fn held(&mut self, held: Held) -> Option<&mut Out> {
+        let out = self.out.get_mut(&held.id)?;
+        (out.is_held && out.deliveries == held.delivery).then_some(out)
+    }
+
+    fn put_off(&mut self, id: JobId, due_us: u64) {
+        if let Some(out) = self.out.get_mut(&id) {
+            self.due.remove(&(out.due_us, id));
+            out.due_us = due_us;
+            self.due.insert((due_us, id));
+        }
+    }
+
+    /// The dead jobs that are kept, the oldest first.
+    #[must_use]
+    pub fn dead(&self, most: usize) -> Vec<Dead> {
+        self.dead.iter().take(most).cloned().collect()
+    }
+
+    /// Removes a dead job, to be offered again or forgotten.
+    pub fn take_dead(&mut self, id: JobId) -> Option<Dead> {
+        let place = self.dead.iter().position(|dead| dead.id == id)?;
+        self.dead.remove(place)
+    }
+
+    /// What there is and what there was.
+    #[must_use]
+    pub fn stats(&self, now_us: u64) -> Stats {
+        let oldest = self.waiting.front().map(|job| now_us.saturating_sub(job.offered_us));
+        Stats {
+            waiting: self.waiting.len() as u64,
+            in_flight: self.out.len() as u64,
+            dead: self.dead.len() as u64,
+            oldest: oldest.map(Duration::from_micros),
+            ..self.totals
+        }
+    }
+}
+
+fn agree<S: PartialEq + core::fmt::Display>(name: &str, made: &S, asked: &S) -> Result<(), Error> {
+    if made == asked {
+        return Ok(());
+    }
+    Err(Error::Settings {
+        queue: name.to_owned(),
+        made: made.to_string(),
+        asked: asked.to_string(),
+    })
+}
+
+/// How many left in the window of time at work, and in the one before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Drain {
+    window: u64,
+    now: u64,
+    before: u64,
+}
+
+impl Drain {
+    fn count(&mut self, now_us: u64) {
+        let window = now_us / DRAIN_US;
+        if window > self.window {
+            self.before = if window == self.window + 1 { self.now } else { 0 };
+            (self.window, self.now) = (window, 0);
+        }
+        self.now += 1;
+    }
+
+    /// After how long one more will have left, at the rate since the begin of the window before.
+    fn one_more(mut self, now_us: u64) -> Option<Duration> {
+        let window = now_us / DRAIN_US;
+        if window > self.window {
+            self.before = if window == self.window + 1 { self.now } else { 0 };
+            self.now = 0;
+        }
+        let left = self.before + self.now;
+        let since_us = DRAIN_US + now_us % DRAIN_US;
+        (left > 0).then(|| Duration::from_micros(since_us.div_ceil(left)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

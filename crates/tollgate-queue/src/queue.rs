@@ -1,0 +1,196 @@
+//! A queue by its name: the door for who offers, the hands of who works.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::model::{Afterwards, Offered, Stats};
+use crate::settings::{Offering, Working};
+
+/// The longest name of a queue, in bytes.
+const MAX_NAME_BYTES: usize = 128;
+
+/// A queue somewhere. Cheap to clone.
+#[derive(Debug)]
+pub struct Queue<B>(Arc<Named<B>>);
+
+#[derive(Debug)]
+struct Named<B> {
+    name: String,
+    backend: B,
+}
+
+impl<B> Clone for Queue<B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<B: Backend> Queue<B> {
+    /// The queue of this name, which need not be there yet.
+    ///
+    /// # Errors
+    /// A name that is empty, longer than 128 bytes, or has something else in it than letters,
+    /// digits and `._:-`.
+    pub fn new(backend: B, name: impl Into<String>) -> Result<Self, Error> {
+        let name = name.into();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+        if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
+            return Err(Error::invalid(format!(
+                "`{}` is no name of a queue: 1 to {MAX_NAME_BYTES} letters, digits, `.`, `_`, `:` \
+                 and `-`",
+                name.chars()
+                    .take(MAX_NAME_BYTES)
+                    .flat_map(char::escape_default)
+                    .collect::<String>()
+            )));
+        }
+        Ok(Self(Arc::new(Named { name, backend })))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// For those who offer.
+    #[must_use]
+    pub fn offering(&self, offering: Offering) -> Producer<B> {
+        Producer { queue: self.clone(), offering }
+    }
+
+    /// For those who work.
+    #[must_use]
+    pub fn working(&self, working: Working) -> Consumer<B> {
+        Consumer { queue: self.clone(), working }
+    }
+
+    /// What there is and what there was.
+    ///
+    /// # Errors
+    /// Where it lies could not answer.
+    pub async fn stats(&self) -> Result<Stats, Error> {
+        self.0.backend.stats(&self.0.name).await
+    }
+
+    /// The dead jobs that are kept, the oldest first.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn dead(&self, most: usize) -> Result<Vec<Dead>, Error> {
+        self.0.backend.dead(&self.0.name, most).await
+    }
+
+    /// Removes a dead job and gives it; none when it is not there.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn take_dead(&self, id: JobId) -> Result<Option<Dead>, Error> {
+        self.0.backend.take_dead(&self.0.name, id).await
+    }
+}
+
+/// Offers jobs to a queue.
+#[derive(Debug)]
+pub struct Producer<B> {
+    queue: Queue<B>,
+    offering: Offering,
+}
+
+impl<B> Clone for Producer<B> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), offering: self.offering.clone() }
+    }
+}
+
+impl<B: Backend> Producer<B> {
+    /// Adds a job, unless as many wait as may. Being full is an answer, and no error.
+    ///
+    /// # Errors
+    /// The job is too large or has names that it may not have; the queue was made with another
+    /// [`Offering`]; where it lies could not answer: then the job is not in, unless the error is
+    /// ambiguous ([`tollgate::StoreError::is_ambiguous`]).
+    pub async fn offer(&self, job: &Job) -> Result<Offered, Error> {
+        job.check()?;
+        let Named { name, backend } = &*self.queue.0;
+        backend.offer(name, &self.offering, job).await
+    }
+}
+
+/// Takes jobs from a queue, and says what became of them.
+#[derive(Debug)]
+pub struct Consumer<B> {
+    queue: Queue<B>,
+    working: Working,
+}
+
+impl<B> Clone for Consumer<B> {
+    fn clone(&self) -> Self {
+        Self { queue: self.queue.clone(), working: self.working.clone() }
+    }
+}
+
+impl<B: Backend> Consumer<B> {
+    /// How the queue is worked on.
+    #[must_use]
+    pub fn settings(&self) -> &Working {
+        &self.working
+    }
+
+    /// Takes at most so many jobs. Each comes back when its visibility timeout has passed before it
+    /// was done, given up or extended.
+    ///
+    /// # Errors
+    /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may be
+    /// out that nobody has, which come back.
+    pub async fn take(&self, worker: &str, most: usize) -> Result<Taken, Error> {
+        let Named { name, backend } = &*self.queue.0;
+        backend.take(name, &self.working, worker, most).await
+    }
+
+    /// These are done, and never delivered again; how many of them there were still.
+    ///
+    /// # Errors
+    /// Where the queue lies could not answer.
+    pub async fn done(&self, ids: &[JobId]) -> Result<u64, Error> {
+        let Named { name, backend } = &*self.queue.0;
+        backend.done(name, ids).await
+    }
+
+    /// This delivery failed of `why`: the job comes back after so long, or is dead when it has had
+    /// its deliveries.
+    ///
+    /// # Errors
+    /// As [`Consumer::take`].
+    pub async fn again(&self, held: Held, after: Duration, why: &str) -> Result<Afterwards, Error> {
+        let Named { name, backend } = &*self.queue.0;
+        backend.again(name, &self.working, held, after, why).await
+    }
+
+    /// Begins the visibility timeout anew. False: somebody else has the job, or it is gone.
+    ///
+    /// # Errors
+    /// As [`Consumer::take`].
+    pub async fn extend(&self, held: Held) -> Result<bool, Error> {
+        let Named { name, backend } = &*self.queue.0;
+        backend.extend(name, &self.working, held).await
+    }
+
+    /// Gives back a job that was not begun: as if it had not been delivered this time.
+    ///
+    /// # Errors
+    /// As [`Consumer::done`].
+    pub async fn release(&self, held: Held) -> Result<bool, Error> {
+        let Named { name, backend } = &*self.queue.0;
+        backend.release(name, held).await
+    }
+
+    /// Waits until something may have been offered, and no longer than this.
+    pub async fn wait(&self, most: Duration) {
+        let Named { name, backend } = &*self.queue.0;
+        backend.wait(name, most).await;
+    }
+}

@@ -1,0 +1,312 @@
+//! Workers on a queue in memory, in time that passes as fast as nothing happens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tollgate::{Clock, StoreError, Time};
+
+use super::*;
+use crate::job::{Dead, Job, Taken};
+use crate::memory::MemoryQueues;
+use crate::model::{Offered, Stats};
+use crate::queue::Queue;
+use crate::settings::{Offering, Working};
+
+const START_US: u64 = 1_700_000_000_000_000;
+
+/// The time of tokio's tests.
+#[derive(Clone, Debug)]
+struct TestClock(Instant);
+
+impl Clock for TestClock {
+    fn now(&self) -> Time {
+        let us = u64::try_from(self.0.elapsed().as_micros()).unwrap();
+        Time::from_micros(START_US + us)
+    }
+}
+
+fn queue() -> Queue<MemoryQueues> {
+    Queue::new(MemoryQueues::with_clock(TestClock(Instant::now())), "q").unwrap()
+}
+
+fn millis(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// So long of the time that is paused.
+async fn pass(time: Duration) {
+    sleep(time).await; // tidy: sleep-ok tokio's time is paused, and goes on when nothing else does
+}
+
+/// Offers two hundred a second for ten seconds; how many were accepted and refused.
+async fn press(queue: &Queue<MemoryQueues>) -> (u64, u64) {
+    let door = queue.offering(Offering::new(10).unwrap());
+    let (mut accepted, mut refused) = (0, 0);
+    for _ in 0..2_000 {
+        match door.offer(&Job::new()).await.unwrap() {
+            Offered::Accepted { .. } => accepted += 1,
+            _ => refused += 1,
+        }
+        pass(millis(5)).await;
+    }
+    (accepted, refused)
+}
+
+/// Document 001: the processor decides how fast requests are let in, and two let in twice as many.
+#[tokio::test(start_paused = true)]
+async fn what_is_let_in_is_what_is_worked_off() {
+    for (workers, expected) in [(1, 1_000), (2, 2_000)] {
+        let queue = queue();
+        let (stop, _) = tokio::sync::broadcast::channel::<()>(1);
+        let mut all = JoinSet::new();
+        for n in 0..workers {
+            let worker = Worker::new(queue.working(Working::new()), format!("worker {n}"));
+            let mut stopped = stop.subscribe();
+            all.spawn(async move {
+                // A hundred a second each.
+                let handle = |_| async {
+                    pass(millis(10)).await;
+                    Ok(())
+                };
+                worker.run(handle, async { drop(stopped.recv().await) }).await.unwrap()
+            });
+        }
+        let (accepted, refused) = press(&queue).await;
+        // Timers are exact to a millisecond.
+        let off = accepted.abs_diff(expected);
+        assert!(off <= expected / 8 + 10, "{workers}: {accepted} accepted, {refused} refused");
+        assert_eq!(accepted + refused, 2_000);
+        assert!(workers == 2 || refused > 800, "{refused}");
+        stop.send(()).unwrap();
+        let mut done = 0;
+        while let Some(ran) = all.join_next().await {
+            done += ran.unwrap().done;
+        }
+        let stats = queue.stats().await.unwrap();
+        assert_eq!((stats.done, stats.refused, stats.accepted), (done, refused, accepted));
+        assert_eq!(stats.in_flight, 0, "what was in hand is done");
+        assert_eq!(stats.waiting, accepted - done);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_over_all_workers_is_used_and_never_exceeded() {
+    let queue = queue();
+    let door = queue.offering(Offering::new(2_000).unwrap());
+    for _ in 0..2_000 {
+        door.offer(&Job::new()).await.unwrap();
+    }
+    let rate = "100/s via sliding_log".parse().unwrap();
+    let working = Working::new().rate(rate);
+    let begin = Instant::now();
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let mut all = JoinSet::new();
+    for n in 0..4 {
+        let worker = Worker::new(queue.working(working.clone()), format!("worker {n}"))
+            .concurrency(10)
+            .batch(10);
+        let times = Arc::clone(&times);
+        all.spawn(async move {
+            let handle = move |_| {
+                times.lock().push(begin.elapsed());
+                async { Ok(()) }
+            };
+            worker.run(handle, pass(Duration::from_millis(9_999))).await.unwrap()
+        });
+    }
+    while all.join_next().await.is_some() {}
+    let times = times.lock().clone();
+    for (place, from) in times.iter().enumerate() {
+        let within = times[place..].iter().take_while(|at| **at < *from + millis(1_000)).count();
+        assert!(within <= 100, "{within} from {from:?} on");
+    }
+    assert!(times.len() >= 970, "{} of 1,000", times.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_comes_back_later_each_time_and_dies() {
+    let queue = queue();
+    queue.offering(Offering::new(9).unwrap()).offer(&Job::new().field("a", "1")).await.unwrap();
+    let working = Working::new().deliveries(4);
+    let worker = Worker::new(queue.working(working), "w").pause(millis(1_000), millis(3_000));
+    let begin = Instant::now();
+    let times = Mutex::new(Vec::new());
+    let handle = |job: TakenJob| {
+        times.lock().push(begin.elapsed());
+        async move {
+            assert_ne!(job.delivery, 3, "a panic is a failure too");
+            Err(Failure::new("no such mailbox"))
+        }
+    };
+    let ran = worker.run(handle, pass(Duration::from_secs(60))).await.unwrap();
+    assert_eq!((ran.again, ran.dead, ran.done), (3, 1, 0));
+    let times = times.lock().clone();
+    let pauses: Vec<Duration> = times.windows(2).map(|two| two[1] - two[0]).collect();
+    for (pause, longest) in pauses.iter().zip([1_000, 2_000, 3_000]) {
+        // Looked for when it is due, to a millisecond.
+        let range = millis(longest / 2)..=millis(longest + 2);
+        assert!(range.contains(pause), "{pauses:?}");
+    }
+    let dead = queue.dead(9).await.unwrap();
+    assert_eq!((dead[0].deliveries, dead[0].why.as_deref()), (4, Some("no such mailbox")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_long_keeps_its_job_and_who_is_dead_does_not() {
+    let queue = queue();
+    queue.offering(Offering::new(9).unwrap()).offer(&Job::new()).await.unwrap();
+    let working = Working::new().visibility(millis(300));
+    // Somebody took it and died.
+    assert_eq!(queue.working(working.clone()).take("dead", 1).await.unwrap().jobs.len(), 1);
+    let count = AtomicUsize::new(0);
+    let count = &count;
+    let run = |name: &str| {
+        let worker = Worker::new(queue.working(working.clone()), name);
+        async move {
+            let handle = |job: TakenJob| {
+                count.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    assert_eq!(job.delivery, 2);
+                    pass(Duration::from_secs(5)).await;
+                    Ok(())
+                }
+            };
+            worker.run(handle, pass(Duration::from_secs(10))).await.unwrap()
+        }
+    };
+    let (one, other) = tokio::join!(run("one"), run("other"));
+    assert_eq!((one.done + other.done, count.load(Ordering::Relaxed)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_what_is_in_hand_is_done_and_what_was_taken_given_back() {
+    let queue = queue();
+    let door = queue.offering(Offering::new(9).unwrap());
+    for _ in 0..9 {
+        door.offer(&Job::new()).await.unwrap();
+    }
+    let worker = Worker::new(queue.working(Working::new()), "w").concurrency(2).batch(5);
+    let handle = |_| async {
+        pass(millis(100)).await;
+        Ok(())
+    };
+    let ran = worker.run(handle, pass(millis(50))).await.unwrap();
+    assert_eq!((ran.done, ran.released), (2, 3));
+    let ran = worker.clone().max_jobs(3).run(handle, core::future::pending()).await.unwrap();
+    assert_eq!((ran.done, ran.released), (3, 0));
+    let taken = queue.working(Working::new()).take("w", 9).await.unwrap();
+    assert!(taken.jobs.len() == 4 && taken.jobs.iter().all(|job| job.delivery == 1), "{taken:?}");
+}
+
+/// Queues that fail as often as is said.
+#[derive(Debug)]
+struct Failing {
+    queues: MemoryQueues,
+    faults: AtomicU64,
+    is_permanent: bool,
+}
+
+impl Failing {
+    fn fault(&self) -> Result<(), Error> {
+        let take = |faults: u64| faults.checked_sub(1);
+        match self.faults.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Err(_) => Ok(()),
+            Ok(_) if self.is_permanent => Err(StoreError::permanent("no right to").into()),
+            Ok(_) => Err(StoreError::transient("away").into()),
+        }
+    }
+}
+
+impl Backend for Failing {
+    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
+        self.queues.offer(queue, offering, job).await
+    }
+
+    async fn take(
+        &self,
+        queue: &str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> Result<Taken, Error> {
+        if !self.is_permanent {
+            self.fault()?;
+        }
+        self.queues.take(queue, working, worker, most).await
+    }
+
+    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+        self.fault()?;
+        self.queues.done(queue, ids).await
+    }
+
+    async fn again(
+        &self,
+        queue: &str,
+        working: &Working,
+        held: Held,
+        after: Duration,
+        why: &str,
+    ) -> Result<Afterwards, Error> {
+        self.queues.again(queue, working, held, after, why).await
+    }
+
+    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
+        self.queues.extend(queue, working, held).await
+    }
+
+    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
+        self.queues.release(queue, held).await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<Stats, Error> {
+        self.queues.stats(queue).await
+    }
+
+    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
+        self.queues.dead(queue, most).await
+    }
+
+    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.queues.take_dead(queue, id).await
+    }
+
+    async fn wait(&self, queue: &str, most: Duration) {
+        self.queues.wait(queue, most).await;
+    }
+}
+
+fn failing(faults: u64, is_permanent: bool) -> Queue<Failing> {
+    let queues = MemoryQueues::with_clock(TestClock(Instant::now()));
+    Queue::new(Failing { queues, faults: faults.into(), is_permanent }, "q").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn faults_that_pass_are_waited_for() {
+    let queue = failing(7, false);
+    queue.offering(Offering::new(9).unwrap()).offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.working(Working::new()), "w").max_jobs(1);
+    let ran = worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
+    assert_eq!((ran.done, queue.stats().await.unwrap().done), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_does_not_pass_ends_it_when_what_is_in_hand_is_finished() {
+    let queue = failing(1, true);
+    let door = queue.offering(Offering::new(9).unwrap());
+    for long in ["", "yes"] {
+        door.offer(&Job::new().field("long", long)).await.unwrap();
+    }
+    let worker = Worker::new(queue.working(Working::new()), "w").concurrency(2);
+    let handle = |job: TakenJob| async move {
+        if job.text("long") == Some("yes") {
+            pass(Duration::from_secs(3)).await;
+        }
+        Ok(())
+    };
+    let error = worker.run(handle, core::future::pending()).await.unwrap_err();
+    assert!(error.to_string().contains("no right to"), "{error}");
+    // Both were done, and said to be so when it went again.
+    assert_eq!(queue.stats().await.unwrap().done, 2);
+}
