@@ -144,8 +144,8 @@ impl<B: Backend> Consumer<B> {
     /// was done, given up or extended.
     ///
     /// # Errors
-    /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may be
-    /// out that nobody has, which come back.
+    /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may
+    /// be out that nobody has, which come back.
     pub async fn take(&self, worker: &str, most: usize) -> Result<Taken, Error> {
         let Named { name, backend } = &*self.queue.0;
         backend.take(name, &self.working, worker, most).await
