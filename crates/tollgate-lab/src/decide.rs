@@ -81,6 +81,12 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// This one.
+    #[must_use]
+    pub fn new(is_admitted: bool, retry_after_us: Option<u64>) -> Self {
+        Self { is_admitted, retry_after_us }
+    }
+
     /// What a decision says.
     #[must_use]
     pub fn of(decision: &tollgate::Decision<'_>) -> Self {

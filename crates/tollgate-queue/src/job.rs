@@ -10,6 +10,9 @@ use crate::error::Error;
 /// How large a job is at most: names and values of its fields together, or its bytes.
 pub const MAX_JOB_BYTES: usize = 64 * 1024;
 
+/// How many jobs one question takes, or says to be done, at most.
+pub(crate) const MAX_BATCH: usize = 1_000;
+
 /// How many fields a job has at most.
 pub const MAX_FIELDS: usize = 64;
 
@@ -105,6 +108,9 @@ impl Job {
     /// Whether it is as a job may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let name = |what: &str, name: &str| {
+            if name.starts_with('@') {
+                return Err(Error::invalid(format!("{what} begins with @, which is reserved")));
+            }
             if name.is_empty() || name.len() > MAX_NAME_BYTES {
                 let length = name.len();
                 let what = format!("{what} of {length} bytes: 1 to {MAX_NAME_BYTES} are possible");
@@ -313,6 +319,7 @@ mod tests {
         assert!(wrong(fields(MAX_FIELDS + 1)).contains("at most 64"));
         assert!(wrong(Job::new().field("", "x")).contains("1 to 256"));
         assert!(wrong(Job::new().field("a", "x").field("a", "y")).contains("two fields `a`"));
+        assert!(wrong(Job::new().field("@at", "x")).contains("is reserved"));
         assert!(wrong(Job::new().once("x".repeat(257))).contains("the id of a job of 257 bytes"));
     }
 }

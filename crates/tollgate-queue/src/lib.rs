@@ -34,6 +34,8 @@ mod job;
 mod memory;
 mod model;
 mod queue;
+#[cfg(feature = "redis")]
+mod redis;
 mod settings;
 mod worker;
 
@@ -43,5 +45,7 @@ pub use job::{Dead, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob
 pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};
+#[cfg(feature = "redis")]
+pub use redis::RedisQueues;
 pub use settings::{Counts, MAX_BOUND, Offering, Working};
 pub use worker::{Failure, Ran, Worker};

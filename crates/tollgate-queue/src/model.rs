@@ -104,7 +104,6 @@ pub struct Model {
 #[derive(Clone, Debug)]
 struct Waiting {
     id: JobId,
-    offered_us: u64,
     /// Too old from then on.
     until_us: u64,
     body: Body,
@@ -181,7 +180,7 @@ impl Model {
         }
         let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
         let body = job.body().clone();
-        self.waiting.push_back(Waiting { id, offered_us: now_us, until_us, body });
+        self.waiting.push_back(Waiting { id, until_us, body });
         self.totals.accepted += 1;
         Ok(Offered::Accepted { id, depth: depth + 1 })
     }
@@ -345,7 +344,7 @@ impl Model {
     ) -> Result<Afterwards, Error> {
         self.agree_on_working(name, working)?;
         let Some(out) = self.held(held) else { return Ok(Afterwards::Lost) };
-        out.why = Some(why.to_owned());
+        out.why = (!why.is_empty()).then(|| why.to_owned());
         if working.has_had_enough(out.deliveries) {
             self.bury(held.id, now_us, working);
             return Ok(Afterwards::Dead);
@@ -413,7 +412,7 @@ impl Model {
     /// What there is and what there was.
     #[must_use]
     pub fn stats(&self, now_us: u64) -> Stats {
-        let oldest = self.waiting.front().map(|job| now_us.saturating_sub(job.offered_us));
+        let oldest = self.waiting.front().map(|job| now_us.saturating_sub(job.id.ms() * 1_000));
         Stats {
             waiting: self.waiting.len() as u64,
             in_flight: self.out.len() as u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working};
 
@@ -140,7 +140,7 @@ impl<B: Backend> Consumer<B> {
         &self.working
     }
 
-    /// Takes at most so many jobs. Each comes back when its visibility timeout has passed before it
+    /// Takes at most so many jobs, and at most 1,000. Each comes back when its visibility timeout has passed before it
     /// was done, given up or extended.
     ///
     /// # Errors
@@ -148,7 +148,7 @@ impl<B: Backend> Consumer<B> {
     /// be out that nobody has, which come back.
     pub async fn take(&self, worker: &str, most: usize) -> Result<Taken, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.take(name, &self.working, worker, most).await
+        backend.take(name, &self.working, worker, most.min(MAX_BATCH)).await
     }
 
     /// These are done, and never delivered again; how many of them there were still.
@@ -157,7 +157,11 @@ impl<B: Backend> Consumer<B> {
     /// Where the queue lies could not answer.
     pub async fn done(&self, ids: &[JobId]) -> Result<u64, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.done(name, ids).await
+        let mut done = 0;
+        for ids in ids.chunks(MAX_BATCH) {
+            done += backend.done(name, ids).await?;
+        }
+        Ok(done)
     }
 
     /// This delivery failed of `why`: the job comes back after so long, or is dead when it has had

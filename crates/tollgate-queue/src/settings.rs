@@ -132,6 +132,10 @@ impl Working {
         micros(self.visibility)
     }
 
+    pub(crate) fn most_deliveries(&self) -> u32 {
+        self.deliveries
+    }
+
     pub(crate) fn has_had_enough(&self, deliveries: u32) -> bool {
         deliveries >= self.deliveries
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Held, JobId, TakenJob};
+use crate::job::{Held, JobId, MAX_BATCH, TakenJob};
 use crate::model::Afterwards;
 use crate::queue::Consumer;
 
@@ -115,11 +115,11 @@ impl<B: Backend> Worker<B> {
         Self { concurrency: concurrency.clamp(1, 10_000), ..self }
     }
 
-    /// How many jobs it takes at once (1): more are fewer questions, and wait for it meanwhile
+    /// How many jobs it takes at once (1, at most 1,000): more are fewer questions, and wait for it meanwhile
     /// instead of for others.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
-        Self { batch: batch.clamp(1, 10_000), ..self }
+        Self { batch: batch.clamp(1, MAX_BATCH), ..self }
     }
 
     /// After how many deliveries it ends.

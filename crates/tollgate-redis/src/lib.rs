@@ -2,6 +2,7 @@
 
 #[doc(hidden)]
 pub mod bench;
+mod caller;
 pub(crate) mod client;
 pub mod compose;
 pub mod doctor;
@@ -14,6 +15,7 @@ mod store;
 pub mod timeseries;
 pub mod usage;
 
+pub use caller::{Caller, Word};
 pub use client::BreakerState;
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};

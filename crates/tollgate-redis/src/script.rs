@@ -16,6 +16,14 @@ impl Script {
         Self { sha: sha.iter().map(|byte| format!("{byte:02x}")).collect(), text }
     }
 
+    /// The same as a function in Lua, to be part of another script: `local function NAME(KEYS,
+    /// ARGV)`, which answers what the script would.
+    #[must_use]
+    pub fn function(&self, name: &str) -> String {
+        let text = self.text.strip_prefix("#!lua\n").unwrap_or(&self.text);
+        format!("local function {name}(KEYS, ARGV)\n{text}\nend\n")
+    }
+
     /// What EVAL takes.
     #[must_use]
     pub fn text(&self) -> &str {

@@ -13,7 +13,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
-    ("tollgate-queue", &["tollgate"]),
+    ("tollgate-queue", &["tollgate", "tollgate-redis"]),
     ("tollgate-lab", &["tollgate"]),
     ("tollgate-policy", &["tollgate"]),
     (

@@ -17,7 +17,7 @@
 //!     // Sleep until then; and then, at that time or later:
 //!     let Some(question) = live.take(due_us)? else { continue };
 //!     // Ask a store about `question.client()`, and later:
-//!     let verdict = Verdict { is_admitted: true, retry_after_us: None };
+//!     let verdict = Verdict::new(true, None);
 //!     let (sent_us, answered_us) = (due_us + 1, due_us + 200);
 //!     let decided_us = begin_us + due_us + 90;
 //!     live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });

@@ -1,0 +1,93 @@
+//! Scripts of others, over connections like those of a store.
+
+use core::fmt;
+use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::Value;
+use tollgate::StoreError;
+
+use crate::client::{Call, Client};
+use crate::options::Options;
+use crate::script::Script;
+
+/// Calls scripts that count no limits, as those of a queue: over as many connections, with the
+/// deadline and the breaker of [`Options`], and never twice. Cheap to clone: clones share the
+/// connections.
+#[derive(Clone)]
+pub struct Caller(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    deadline: Duration,
+    nonce: AtomicU64,
+}
+
+/// What a script answers, as far as scripts do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)] // RESP2 has no more kinds that a script can answer
+pub enum Word {
+    /// Nothing, or false.
+    Nil,
+    /// A whole number.
+    Int(i64),
+    /// Text or bytes.
+    Bytes(Vec<u8>),
+    /// Several.
+    List(Vec<Self>),
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Caller").field(&self.0.client).finish()
+    }
+}
+
+impl Caller {
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`crate::RedisStore::connect`].
+    pub async fn connect(options: Options) -> Result<Self, StoreError> {
+        let deadline = options.deadline;
+        let client = Client::connect(options).await?;
+        // Below 2^53, for Lua, and with room to count.
+        let random = RandomState::new().hash_one(std::process::id());
+        let nonce = AtomicU64::new((1 << 50) + (random >> 12));
+        Ok(Self(Arc::new(Shared { client, deadline, nonce })))
+    }
+
+    /// Calls a script with these keys, and a nonce before `words` as its first argument. It has to
+    /// answer with a list that begins with the nonce, which is taken off.
+    ///
+    /// # Errors
+    /// As [`tollgate::Store::check`]; [`StoreError::is_ambiguous`] when the script may have run.
+    pub async fn call<W: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        words: impl IntoIterator<Item = W>,
+    ) -> Result<Vec<Word>, StoreError> {
+        let nonce = self.0.nonce.fetch_add(1, Ordering::Relaxed);
+        let mut call = Call::new(script, nonce, keys.len());
+        call.word(keys).word(nonce);
+        for word in words {
+            call.word(word.as_ref());
+        }
+        let answer = self.0.client.call(call, self.0.deadline).await?;
+        Ok(answer.into_iter().map(word).collect())
+    }
+}
+
+fn word(value: Value) -> Word {
+    match value {
+        Value::Int(number) => Word::Int(number),
+        Value::BulkString(bytes) => Word::Bytes(bytes),
+        Value::SimpleString(text) => Word::Bytes(text.into_bytes()),
+        Value::Okay => Word::Bytes(b"OK".to_vec()),
+        Value::Array(list) => Word::List(list.into_iter().map(word).collect()),
+        _ => Word::Nil,
+    }
+}
