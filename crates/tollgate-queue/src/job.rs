@@ -16,6 +16,9 @@ pub(crate) const MAX_BATCH: usize = 1_000;
 /// How many fields a job has at most.
 pub const MAX_FIELDS: usize = 64;
 
+/// The longest time for which a job is put off, or is of use.
+pub(crate) const MAX_PUT_OFF: Duration = Duration::from_secs(366 * 86_400);
+
 /// The longest id of [`Job::once`], and the longest name of a field, in bytes.
 const MAX_NAME_BYTES: usize = 256;
 
@@ -86,7 +89,7 @@ impl Job {
         Self { once: Some(id.into()), ..self }
     }
 
-    /// It is of no use later than so long after it was accepted: then it is dropped when its turn
+    /// It is of no use later than so long (at most 366 days) after it was accepted: then it is dropped when its turn
     /// comes.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
@@ -102,7 +105,7 @@ impl Job {
     }
 
     pub(crate) fn deadline_us(&self) -> Option<u64> {
-        self.deadline.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX))
+        self.deadline.map(|it| u64::try_from(it.min(MAX_PUT_OFF).as_micros()).unwrap_or(u64::MAX))
     }
 
     /// Whether it is as a job may be.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working};
 
@@ -140,8 +140,8 @@ impl<B: Backend> Consumer<B> {
         &self.working
     }
 
-    /// Takes at most so many jobs, and at most 1,000. Each comes back when its visibility timeout has passed before it
-    /// was done, given up or extended.
+    /// Takes at most so many jobs, and at most 1,000. Each comes back when its visibility timeout
+    /// has passed before it was done, given up or extended.
     ///
     /// # Errors
     /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may
@@ -164,14 +164,14 @@ impl<B: Backend> Consumer<B> {
         Ok(done)
     }
 
-    /// This delivery failed of `why`: the job comes back after so long, or is dead when it has had
-    /// its deliveries.
+    /// This delivery failed of `why`: the job comes back after so long (at most 366 days), or is
+    /// dead when it has had its deliveries.
     ///
     /// # Errors
     /// As [`Consumer::take`].
     pub async fn again(&self, held: Held, after: Duration, why: &str) -> Result<Afterwards, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.again(name, &self.working, held, after, why).await
+        backend.again(name, &self.working, held, after.min(MAX_PUT_OFF), why).await
     }
 
     /// Begins the visibility timeout anew. False: somebody else has the job, or it is gone.

@@ -115,8 +115,8 @@ impl<B: Backend> Worker<B> {
         Self { concurrency: concurrency.clamp(1, 10_000), ..self }
     }
 
-    /// How many jobs it takes at once (1, at most 1,000): more are fewer questions, and wait for it meanwhile
-    /// instead of for others.
+    /// How many jobs it takes at once (1, at most 1,000): more are fewer questions, and wait for it
+    /// meanwhile instead of for others.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
         Self { batch: batch.clamp(1, MAX_BATCH), ..self }
