@@ -89,8 +89,8 @@ impl Job {
         Self { once: Some(id.into()), ..self }
     }
 
-    /// It is of no use later than so long (at most 366 days) after it was accepted: then it is dropped when its turn
-    /// comes.
+    /// It is of no use later than so long (at most 366 days) after it was accepted: then it is
+    /// dropped when its turn comes.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
