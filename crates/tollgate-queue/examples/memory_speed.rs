@@ -30,8 +30,8 @@ fn main() -> Result<(), Error> {
 
 fn run(batch: usize) -> Result<[Duration; 3], Error> {
     let queue = Queue::new(MemoryQueues::new(), "q")?;
-    let door = queue.offering(Offering::new(JOBS as u64)?);
-    let hands = queue.working(Working::new());
+    let door = queue.offering(Offering::new(JOBS as u64))?;
+    let hands = queue.working(Working::new())?;
     let job = Job::new().field("to", "ann@example.com");
     let begin = Instant::now();
     now(async {

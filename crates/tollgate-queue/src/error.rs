@@ -39,9 +39,24 @@ impl Error {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Store(error) => error.is_transient(),
+            Self::Store(error) => passes(error),
             Self::Rate(error) => error.is_transient(),
             _ => false,
         }
     }
+}
+
+/// Whether a store's fault may pass. One that leaves in doubt what was done need not: a right that
+/// is missing within a script, or a fault of the script itself, is there the next time, too.
+fn passes(error: &StoreError) -> bool {
+    #[cfg(feature = "redis")]
+    {
+        use std::error::Error as _;
+        use tollgate_redis::Fault;
+        if let Some(fault) = error.source().and_then(|source| source.downcast_ref::<Fault>()) {
+            let is_lua = matches!(fault, Fault::Other { code } if code == "ERR");
+            return fault.is_transient() && !is_lua;
+        }
+    }
+    error.is_transient()
 }

@@ -105,7 +105,7 @@ impl Job {
     }
 
     pub(crate) fn deadline_us(&self) -> Option<u64> {
-        self.deadline.map(|it| u64::try_from(it.min(MAX_PUT_OFF).as_micros()).unwrap_or(u64::MAX))
+        self.deadline.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX))
     }
 
     /// Whether it is as a job may be.
@@ -121,6 +121,9 @@ impl Job {
             }
             Ok(())
         };
+        if let Some(deadline) = self.deadline.filter(|it| *it > MAX_PUT_OFF) {
+            return Err(Error::invalid(format!("a deadline of {deadline:?}: at most 366 days")));
+        }
         if let Some(once) = &self.once {
             name("the id of a job", once)?;
         }
@@ -253,14 +256,18 @@ impl TakenJob {
     /// Its bytes, where it is of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
-        match &self.body {
-            Body::Bytes(bytes) => Some(bytes),
-            Body::Fields(_) => None,
-        }
+        self.body.bytes()
     }
 }
 
 impl Body {
+    fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Fields(_) => None,
+        }
+    }
+
     fn fields(&self) -> &[(String, String)] {
         match self {
             Self::Fields(fields) => fields,
@@ -287,6 +294,12 @@ impl Dead {
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
+    }
+
+    /// Its bytes, where it is of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.body.bytes()
     }
 
     /// The same job, to be offered again.

@@ -8,7 +8,7 @@
 //! use tollgate_queue::{Job, MemoryQueues, Offered, Offering, Queue, Working};
 //!
 //! let mail = Queue::new(MemoryQueues::new(), "mail")?;
-//! let door = mail.offering(Offering::new(2)?);
+//! let door = mail.offering(Offering::new(2))?;
 //! for to in ["ann", "bob"] {
 //!     let offered = door.offer(&Job::new().field("to", to)).await?;
 //!     assert!(matches!(offered, Offered::Accepted { .. }));
@@ -16,7 +16,7 @@
 //! let full = door.offer(&Job::new().field("to", "cem")).await?;
 //! assert!(matches!(full, Offered::Full { depth: 2, .. }));
 //!
-//! let hands = mail.working(Working::new());
+//! let hands = mail.working(Working::new())?;
 //! let taken = hands.take("worker-1", 1).await?;
 //! let job = &taken.jobs[0];
 //! assert_eq!((job.text("to"), job.delivery), (Some("ann"), 1));

@@ -10,7 +10,7 @@ use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Granted, Model, Offered, Stats};
 use crate::settings::{Offering, Working};
 
@@ -103,7 +103,14 @@ impl Backend for MemoryQueues {
             None => Ok(Granted { jobs: there, next: None }),
             Some(limits) => self.grant(queue, limits, there),
         };
-        one.model.lock().take(self.now_us(), queue, working, most, grant)
+        let mut model = one.model.lock();
+        let taken = model.take(self.now_us(), queue, working, most, grant)?;
+        if !taken.jobs.is_empty() && model.has_waiting() {
+            // Several offers wake one: it wakes the next. Not one that got nothing, as under a
+            // rate, or they would wake each other for nothing.
+            one.offered.notify_one();
+        }
+        Ok(taken)
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
@@ -139,7 +146,7 @@ impl Backend for MemoryQueues {
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        Ok(self.one(queue).model.lock().dead(most))
+        Ok(self.one(queue).model.lock().dead(most.min(MAX_BATCH)))
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {

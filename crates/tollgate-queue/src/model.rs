@@ -95,7 +95,7 @@ pub struct Model {
     dead: VecDeque<Dead>,
     /// Ids of jobs that said one, until when they are remembered; in the order in which they are
     /// forgotten.
-    known: HashMap<String, JobId>,
+    known: HashMap<String, (JobId, u64)>,
     forget: VecDeque<(u64, String)>,
     drain: Drain,
     totals: Stats,
@@ -140,9 +140,9 @@ impl Model {
         agree(name, made, offering)
     }
 
-    fn agree_on_working(&mut self, name: &str, working: &Working) -> Result<(), Error> {
-        let made = self.working.get_or_insert_with(|| working.clone());
-        agree(name, made, working)
+    /// Who takes first says how it is worked on; who says something of a delivery says the same.
+    fn agree_on_working(&self, name: &str, working: &Working) -> Result<(), Error> {
+        self.working.as_ref().map_or(Ok(()), |made| agree(name, made, working))
     }
 
     /// Adds a job, unless the queue is full or knows it.
@@ -157,12 +157,10 @@ impl Model {
         job: &Job,
     ) -> Result<Offered, Error> {
         self.agree_on_offering(name, offering)?;
-        while self.forget.front().is_some_and(|(until, _)| *until <= now_us) {
-            if let Some((_, id)) = self.forget.pop_front() {
-                self.known.remove(&id);
-            }
-        }
-        if let Some(id) = job.once_id().and_then(|once| self.known.get(once)) {
+        self.forget(now_us);
+        if let Some((id, until_us)) = job.once_id().and_then(|once| self.known.get(once))
+            && *until_us > now_us
+        {
             self.totals.known += 1;
             return Ok(Offered::Known { id: *id });
         }
@@ -174,8 +172,8 @@ impl Model {
         self.last = self.last.next(now_us / 1_000);
         let id = self.last;
         if let Some(once) = job.once_id() {
-            self.known.insert(once.to_owned(), id);
             let until_us = now_us.saturating_add(offering.remember_us());
+            self.known.insert(once.to_owned(), (id, until_us));
             self.forget.push_back((until_us, once.to_owned()));
         }
         let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
@@ -183,6 +181,21 @@ impl Model {
         self.waiting.push_back(Waiting { id, until_us, body });
         self.totals.accepted += 1;
         Ok(Offered::Accepted { id, depth: depth + 1 })
+    }
+
+    /// Forgets ids whose time has passed: a few at a time.
+    fn forget(&mut self, now_us: u64) {
+        for _ in 0..LOOK {
+            match self.forget.front() {
+                Some((until_us, _)) if *until_us <= now_us => {}
+                _ => return,
+            }
+            let Some((until_us, id)) = self.forget.pop_front() else { return };
+            // It may have been accepted again since.
+            if self.known.get(&id).is_some_and(|(_, until)| *until == until_us) {
+                self.known.remove(&id);
+            }
+        }
     }
 
     /// What the bound counts.
@@ -205,8 +218,9 @@ impl Model {
         grant: impl FnOnce(usize) -> Result<Granted, Error>,
     ) -> Result<Taken, Error> {
         self.agree_on_working(name, working)?;
-        let back = self.come_back(now_us, working, most);
-        let fresh = self.fresh(now_us, most - back.len());
+        self.working.get_or_insert_with(|| working.clone());
+        let (back, more_back) = self.come_back(now_us, working, most);
+        let (fresh, more_fresh) = self.fresh(now_us, most - back.len());
         let there = back.len() + fresh;
         let granted = match there {
             0 => Granted { jobs: 0, next: None },
@@ -240,6 +254,8 @@ impl Model {
             Some(Duration::ZERO)
         } else if granted.jobs < there {
             granted.next
+        } else if more_back || more_fresh {
+            Some(Duration::ZERO)
         } else {
             let due = self.due.first().map(|(due, _)| due.saturating_sub(now_us));
             due.map(Duration::from_micros)
@@ -249,13 +265,15 @@ impl Model {
 
     /// Those that are due to come back, in the order in which they are; those that have had enough
     /// or are too old are put away meanwhile.
-    fn come_back(&mut self, now_us: u64, working: &Working, most: usize) -> Vec<JobId> {
+    /// True with them when there are more that were not looked at.
+    fn come_back(&mut self, now_us: u64, working: &Working, most: usize) -> (Vec<JobId>, bool) {
         let due: Vec<JobId> = self
             .due
             .range(..=(now_us, JobId::new(u64::MAX, u64::MAX)))
             .map(|(_, id)| *id)
             .take(most.saturating_add(LOOK))
             .collect();
+        let is_cut = due.len() == most.saturating_add(LOOK);
         let mut back = Vec::new();
         for id in due {
             if back.len() == most {
@@ -271,12 +289,12 @@ impl Model {
                 back.push(id);
             }
         }
-        back
+        (back, is_cut)
     }
 
     /// How many of the first that wait can be delivered, up to `most`; those that are too old are
-    /// dropped.
-    fn fresh(&mut self, now_us: u64, most: usize) -> usize {
+    /// dropped. True with it when there may be more behind those that were looked at.
+    fn fresh(&mut self, now_us: u64, most: usize) -> (usize, bool) {
         let mut kept = 0;
         let mut looked = 0;
         while kept < most && looked < most.saturating_add(LOOK) {
@@ -291,7 +309,12 @@ impl Model {
                 Some(_) => kept += 1,
             }
         }
-        kept
+        (kept, looked == most.saturating_add(LOOK))
+    }
+
+    /// Whether jobs wait that were never delivered.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Removes a job that is out.

@@ -9,7 +9,10 @@ use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working};
 
-/// The longest name of a queue, in bytes.
+/// The longest reason of a failure, in bytes.
+pub(crate) const MAX_WHY_BYTES: usize = 1_024;
+
+/// The longest name of a queue or a worker, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
 /// A queue somewhere. Cheap to clone.
@@ -57,15 +60,21 @@ impl<B: Backend> Queue<B> {
     }
 
     /// For those who offer.
-    #[must_use]
-    pub fn offering(&self, offering: Offering) -> Producer<B> {
-        Producer { queue: self.clone(), offering }
+    ///
+    /// # Errors
+    /// A setting that is not as it may be.
+    pub fn offering(&self, offering: Offering) -> Result<Producer<B>, Error> {
+        offering.check()?;
+        Ok(Producer { queue: self.clone(), offering })
     }
 
     /// For those who work.
-    #[must_use]
-    pub fn working(&self, working: Working) -> Consumer<B> {
-        Consumer { queue: self.clone(), working }
+    ///
+    /// # Errors
+    /// A setting that is not as it may be.
+    pub fn working(&self, working: Working) -> Result<Consumer<B>, Error> {
+        working.check()?;
+        Ok(Consumer { queue: self.clone(), working })
     }
 
     /// What there is and what there was.
@@ -76,7 +85,7 @@ impl<B: Backend> Queue<B> {
         self.0.backend.stats(&self.0.name).await
     }
 
-    /// The dead jobs that are kept, the oldest first.
+    /// The dead jobs that are kept, the oldest first, at most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -84,7 +93,9 @@ impl<B: Backend> Queue<B> {
         self.0.backend.dead(&self.0.name, most).await
     }
 
-    /// Removes a dead job and gives it; none when it is not there.
+    /// Removes a dead job and gives it; none when it is not there. To do one again, look at
+    /// [`Queue::dead`], offer [`Dead::job`], and then remove it: an answer that is lost would take
+    /// the job with it.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -140,13 +151,21 @@ impl<B: Backend> Consumer<B> {
         &self.working
     }
 
-    /// Takes at most so many jobs, and at most 1,000. Each comes back when its visibility timeout
-    /// has passed before it was done, given up or extended.
+    /// Takes at most so many jobs: 1 or more, of which at most 1,000 come at once. Each comes back
+    /// when its visibility timeout has passed before it was done, given up or extended.
     ///
     /// # Errors
     /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may
     /// be out that nobody has, which come back.
     pub async fn take(&self, worker: &str, most: usize) -> Result<Taken, Error> {
+        if most == 0 || worker.is_empty() || worker.len() > MAX_NAME_BYTES {
+            let what = format!(
+                "at most {most} jobs for a worker whose name has {} bytes: 1 and more, for a name \
+                 of 1 to {MAX_NAME_BYTES}",
+                worker.len()
+            );
+            return Err(Error::invalid(what));
+        }
         let Named { name, backend } = &*self.queue.0;
         backend.take(name, &self.working, worker, most.min(MAX_BATCH)).await
     }
@@ -164,8 +183,8 @@ impl<B: Backend> Consumer<B> {
         Ok(done)
     }
 
-    /// This delivery failed of `why`: the job comes back after so long (at most 366 days), or is
-    /// dead when it has had its deliveries.
+    /// This delivery failed of `why` (at most 1,024 bytes): the job comes back after so long (at
+    /// most 366 days), or is dead when it has had its deliveries.
     ///
     /// # Errors
     /// As [`Consumer::take`].

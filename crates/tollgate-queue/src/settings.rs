@@ -10,6 +10,9 @@ use crate::error::Error;
 /// The highest bound.
 pub const MAX_BOUND: u64 = 10_000_000;
 
+/// How often a job can be delivered.
+const MAX_DELIVERIES: u32 = 1_000;
+
 /// The longest times that may be said.
 const MAX_VISIBILITY: Duration = Duration::from_secs(86_400);
 const MAX_REMEMBER: Duration = Duration::from_secs(7 * 86_400);
@@ -34,16 +37,23 @@ pub struct Offering {
 }
 
 impl Offering {
-    /// At most `bound` jobs wait.
-    ///
-    /// # Errors
-    /// A bound of 0, or above [`MAX_BOUND`].
-    pub fn new(bound: u64) -> Result<Self, Error> {
-        if bound == 0 || bound > MAX_BOUND {
+    /// At most `bound` jobs wait: 1 to [`MAX_BOUND`].
+    #[must_use]
+    pub fn new(bound: u64) -> Self {
+        Self { bound, counts: Counts::Waiting, remember: Duration::from_secs(600) }
+    }
+
+    /// Whether it is as it may be.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Self { bound, remember, .. } = self;
+        if *bound == 0 || *bound > MAX_BOUND {
             let what = format!("a queue of at most {bound} jobs: the bound is 1 to {MAX_BOUND}");
             return Err(Error::invalid(what));
         }
-        Ok(Self { bound, counts: Counts::Waiting, remember: Duration::from_secs(600) })
+        if *remember > MAX_REMEMBER {
+            return Err(Error::invalid(format!("ids remembered {remember:?}: at most 7 days")));
+        }
+        Ok(())
     }
 
     /// What the bound counts ([`Counts::Waiting`] unless said).
@@ -56,7 +66,7 @@ impl Offering {
     /// unless said, at most 7 days.
     #[must_use]
     pub fn remember(self, remember: Duration) -> Self {
-        Self { remember: remember.min(MAX_REMEMBER), ..self }
+        Self { remember, ..self }
     }
 
     /// How many.
@@ -77,7 +87,8 @@ impl Offering {
 impl fmt::Display for Offering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = if self.counts_all() { "all" } else { "waiting" };
-        write!(f, "a bound of {} ({counts}), ids remembered {:?}", self.bound, self.remember)
+        let remembered = micros(self.remember);
+        write!(f, "a bound of {} ({counts}), ids remembered {remembered} us", self.bound)
     }
 }
 
@@ -106,14 +117,13 @@ impl Working {
     /// How long who takes a job has for it, before it is delivered again: 1 ms to a day.
     #[must_use]
     pub fn visibility(self, visibility: Duration) -> Self {
-        let visibility = visibility.clamp(Duration::from_millis(1), MAX_VISIBILITY);
         Self { visibility, ..self }
     }
 
     /// How often a job is delivered at most, 1 to 1,000; then it is dead.
     #[must_use]
     pub fn deliveries(self, deliveries: u32) -> Self {
-        Self { deliveries: deliveries.clamp(1, 1_000), ..self }
+        Self { deliveries, ..self }
     }
 
     /// Limits that all deliveries together have to pass.
@@ -125,7 +135,24 @@ impl Working {
     /// How many dead jobs are kept, at most [`MAX_BOUND`]; the oldest go.
     #[must_use]
     pub fn keep_dead(self, keep_dead: u32) -> Self {
-        Self { keep_dead: keep_dead.min(10_000_000), ..self }
+        Self { keep_dead, ..self }
+    }
+
+    /// Whether it is as it may be.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Self { visibility, deliveries, keep_dead, .. } = self;
+        if *visibility < Duration::from_millis(1) || *visibility > MAX_VISIBILITY {
+            let what = format!("{visibility:?} for a job: 1 ms to a day");
+            return Err(Error::invalid(what));
+        }
+        if *deliveries == 0 || *deliveries > MAX_DELIVERIES {
+            let what = format!("{deliveries} deliveries of a job: 1 to {MAX_DELIVERIES}");
+            return Err(Error::invalid(what));
+        }
+        if u64::from(*keep_dead) > MAX_BOUND {
+            return Err(Error::invalid(format!("{keep_dead} dead jobs kept: at most {MAX_BOUND}")));
+        }
+        Ok(())
     }
 
     pub(crate) fn visibility_us(&self) -> u64 {
@@ -157,7 +184,8 @@ impl Working {
 
 impl fmt::Display for Working {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} for a job, {} deliveries", self.visibility, self.deliveries)?;
+        let visibility = micros(self.visibility);
+        write!(f, "{visibility} us for a job, {} deliveries", self.deliveries)?;
         match &self.rate {
             None => f.write_str(", no rate")?,
             Some(limits) => {
@@ -165,6 +193,8 @@ impl fmt::Display for Working {
                     f.write_str(if place == 0 { ", a rate of " } else { " and " })?;
                     write!(f, "{limit}")?;
                 }
+                // With the policy, in which the same limits count apart.
+                write!(f, " ({})", limits.identity())?;
             }
         }
         write!(f, ", {} dead jobs kept", self.keep_dead)

@@ -5,18 +5,22 @@ use core::pin::pin;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Held, JobId, MAX_BATCH, TakenJob};
+use crate::job::{Held, JobId, MAX_BATCH, MAX_PUT_OFF, TakenJob};
 use crate::model::Afterwards;
-use crate::queue::Consumer;
+use crate::queue::{Consumer, MAX_WHY_BYTES};
 
 /// How long nothing is looked at, where nothing says that there is something.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// How many jobs a worker does at once at most.
+const MAX_CONCURRENCY: usize = 10_000;
 
 /// How long a worker waits after a fault that may pass: this the first time, then twice as long.
 const FAULT_PAUSE: Duration = Duration::from_millis(100);
@@ -57,6 +61,9 @@ pub struct Ran {
     pub lost: u64,
     /// Jobs that were taken and given back.
     pub released: u64,
+    /// Jobs that were over and could not be said to be so before the grace had passed: they come
+    /// back, done or not.
+    pub unsaid: u64,
 }
 
 /// Works on a queue.
@@ -67,9 +74,9 @@ pub struct Ran {
 ///
 /// let mail = Queue::new(MemoryQueues::new(), "mail")?;
 /// for to in ["ann", "bob"] {
-///     mail.offering(Offering::new(10)?).offer(&Job::new().field("to", to)).await?;
+///     mail.offering(Offering::new(10))?.offer(&Job::new().field("to", to)).await?;
 /// }
-/// let worker = Worker::new(mail.working(Working::new()), "worker-1").max_jobs(2);
+/// let worker = Worker::new(mail.working(Working::new())?, "worker-1").max_jobs(2);
 /// let ran = worker
 ///     .run(
 ///         |job| async move {
@@ -93,6 +100,7 @@ pub struct Worker<B> {
     max_jobs: u64,
     pause: Duration,
     max_pause: Duration,
+    grace: Duration,
 }
 
 impl<B: Backend> Worker<B> {
@@ -106,20 +114,49 @@ impl<B: Backend> Worker<B> {
             max_jobs: u64::MAX,
             pause: Duration::from_secs(1),
             max_pause: Duration::from_secs(600),
+            grace: Duration::from_secs(10),
         }
     }
 
-    /// How many jobs it does at once (1).
+    /// How many jobs it does at once (1; up to 10,000).
     #[must_use]
     pub fn concurrency(self, concurrency: usize) -> Self {
-        Self { concurrency: concurrency.clamp(1, 10_000), ..self }
+        Self { concurrency, ..self }
     }
 
-    /// How many jobs it takes at once (1, at most 1,000): more are fewer questions, and wait for it
-    /// meanwhile instead of for others.
+    /// How many jobs it takes at once (1; up to 1,000): more are fewer questions, and wait for it
+    /// meanwhile instead of for others. The answer has all of them in it, and the deadline of the
+    /// place where they lie must be long enough for that.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
-        Self { batch: batch.clamp(1, MAX_BATCH), ..self }
+        Self { batch, ..self }
+    }
+
+    /// How long it is tried at the end to say what became of the last jobs, where that fails
+    /// (10 s).
+    #[must_use]
+    pub fn grace(self, grace: Duration) -> Self {
+        Self { grace, ..self }
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let Self { concurrency, batch, pause, max_pause, .. } = self;
+        if *concurrency == 0 || *concurrency > MAX_CONCURRENCY {
+            let what = format!("{concurrency} jobs at once: 1 to {MAX_CONCURRENCY}");
+            return Err(Error::invalid(what));
+        }
+        if *batch == 0 || *batch > MAX_BATCH {
+            let what = format!("{batch} jobs taken at once: 1 to {MAX_BATCH}");
+            return Err(Error::invalid(what));
+        }
+        if pause > max_pause || *max_pause > MAX_PUT_OFF {
+            let what = format!(
+                "pauses of {pause:?} to {max_pause:?}: the first is no longer than the longest, \
+                 which is at most 366 days"
+            );
+            return Err(Error::invalid(what));
+        }
+        Ok(())
     }
 
     /// After how many deliveries it ends.
@@ -143,12 +180,14 @@ impl<B: Backend> Worker<B> {
     /// when they have.
     ///
     /// # Errors
-    /// A fault that does not pass; what was in hand is finished first.
+    /// A setting that is not as it may be; a fault that does not pass: what was in hand is finished
+    /// first.
     pub async fn run<F, R>(&self, handle: F, stop: impl Future<Output = ()>) -> Result<Ran, Error>
     where
         F: Fn(TakenJob) -> R,
         R: Future<Output = Result<(), Failure>> + Send + 'static,
     {
+        self.check()?;
         let mut at_work = AtWork {
             worker: self,
             ready: VecDeque::new(),
@@ -159,6 +198,8 @@ impl<B: Backend> Worker<B> {
             begun: 0,
             ran: Ran::default(),
             pause: FAULT_PAUSE,
+            not_before: Instant::now(),
+            next_beat: Instant::now(),
         };
         match at_work.run(handle, stop).await {
             Ok(ran) => Ok(ran),
@@ -191,7 +232,12 @@ struct AtWork<'w, B> {
     failed: Vec<(Held, Failure)>,
     begun: u64,
     ran: Ran,
+    /// How long to wait after the next fault.
     pause: Duration,
+    /// Nothing is asked before, after a fault.
+    not_before: Instant,
+    /// When the visibility timeouts begin anew.
+    next_beat: Instant,
 }
 
 impl<B: Backend> AtWork<'_, B> {
@@ -201,69 +247,98 @@ impl<B: Backend> AtWork<'_, B> {
         R: Future<Output = Result<(), Failure>> + Send + 'static,
     {
         let mut stop = pin!(stop);
-        let mut is_stopping = false;
-        // The third part: one that comes late is not too late.
-        let beat = self.worker.consumer.settings().has() / 3;
-        let mut next_beat = Instant::now() + beat;
+        let mut stopped: Option<Instant> = None;
+        self.next_beat = Instant::now() + self.beat();
         // When there may be something to take.
         let mut look = Instant::now();
         loop {
             while let Some(over) = self.hand.try_join_next_with_id() {
                 self.over(over);
             }
-            self.say().await?;
-            if Instant::now() >= next_beat {
-                self.extend().await?;
-                next_beat = Instant::now() + beat;
+            let may_ask = Instant::now() >= self.not_before;
+            if may_ask {
+                self.say().await?;
             }
-            is_stopping |= self.begun >= self.worker.max_jobs;
-            if is_stopping {
+            if Instant::now() >= self.next_beat {
+                self.extend().await?;
+            }
+            if self.begun >= self.worker.max_jobs {
+                stopped.get_or_insert_with(Instant::now);
+            }
+            if let Some(since) = stopped {
                 self.give_back().await?;
-                if self.hand.is_empty() && self.done.is_empty() && self.failed.is_empty() {
+                let unsaid = self.done.len() + self.failed.len();
+                let is_over = unsaid == 0 || since.elapsed() >= self.worker.grace;
+                if self.hand.is_empty() && is_over {
+                    self.ran.unsaid += unsaid as u64;
                     return Ok(self.ran);
                 }
             }
-            while !is_stopping
+            while stopped.is_none()
                 && self.hand.len() < self.worker.concurrency
                 && self.begun < self.worker.max_jobs
                 && let Some(job) = self.ready.pop_front()
             {
-                self.begun += 1;
-                let held = job.held();
-                let task = self.hand.spawn(handle(job));
-                self.held.insert(task.id(), held);
+                self.begin(&handle, job);
             }
-            let wants_more = !is_stopping
+            let wants_more = stopped.is_none()
                 && self.ready.is_empty()
                 && self.hand.len() < self.worker.concurrency
                 && self.begun < self.worker.max_jobs;
-            if wants_more && Instant::now() >= look {
-                let next = self.take().await?;
-                look = Instant::now() + next;
+            if wants_more && may_ask && Instant::now() >= look {
+                look = Instant::now() + self.take().await?;
                 if !self.ready.is_empty() {
                     continue;
                 }
             }
             let has_unsaid = !self.done.is_empty() || !self.failed.is_empty();
+            let after_fault = self.not_before.max(Instant::now());
             let consumer = &self.worker.consumer;
             tokio::select! {
-                () = &mut stop, if !is_stopping => is_stopping = true,
+                () = &mut stop, if stopped.is_none() => stopped = Some(Instant::now()),
                 Some(over) = self.hand.join_next_with_id() => self.over(over),
-                () = sleep_until(next_beat) => {}
-                () = sleep(self.pause), if has_unsaid => {}
-                () = consumer.wait(IDLE), if wants_more => look = Instant::now(),
-                () = sleep_until(look), if wants_more => {}
+                () = sleep_until(self.next_beat) => {}
+                () = sleep_until(after_fault), if has_unsaid => {}
+                () = consumer.wait(IDLE), if wants_more && may_ask => look = Instant::now(),
+                () = sleep_until(look.max(after_fault)), if wants_more => {}
             }
         }
     }
 
-    /// Waits for what is in hand, and says it once more: after a fault that does not pass.
-    async fn finish(&mut self) {
-        while let Some(over) = self.hand.join_next_with_id().await {
-            self.over(over);
+    /// Runs the function on a job. What panics before it is a future is a failure as well.
+    fn begin<F, R>(&mut self, handle: &F, job: TakenJob)
+    where
+        F: Fn(TakenJob) -> R,
+        R: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        self.begun += 1;
+        let held = job.held();
+        match catch_unwind(AssertUnwindSafe(|| handle(job))) {
+            Ok(work) => {
+                let task = self.hand.spawn(work);
+                self.held.insert(task.id(), held);
+            }
+            Err(_) => self.failed.push((held, Failure::new("it panicked"))),
         }
-        // It has been told what is wrong already.
-        let _ = self.say().await;
+    }
+
+    /// How often the visibility timeouts begin anew: in the third part of one, so that a time that
+    /// comes late is not too late.
+    fn beat(&self) -> Duration {
+        self.worker.consumer.settings().has() / 3
+    }
+
+    /// Finishes what is in hand, and says once more what is over: after a fault that does not pass,
+    /// which is told already, so that others are not.
+    async fn finish(&mut self) {
+        while !self.hand.is_empty() {
+            tokio::select! {
+                Some(over) = self.hand.join_next_with_id() => self.over(over),
+                () = sleep_until(self.next_beat) => drop(self.extend().await),
+            }
+        }
+        drop(self.say().await);
+        drop(self.give_back().await);
     }
 
     /// A job is over, well or not.
@@ -290,19 +365,16 @@ impl<B: Backend> AtWork<'_, B> {
                 self.done.clear();
             }
         }
-        while let Some((held, failure)) = self.failed.pop() {
-            let after = failure.after.unwrap_or_else(|| self.worker.put_off(held));
-            let said = consumer.again(held, after, &failure.why).await;
-            match self.went(said) {
-                Ok(Some(Afterwards::Again)) => self.ran.again += 1,
-                Ok(Some(Afterwards::Dead)) => self.ran.dead += 1,
-                Ok(Some(Afterwards::Lost)) => self.ran.lost += 1,
-                Ok(None) => {
-                    self.failed.push((held, failure));
-                    break;
-                }
-                Err(error) => return Err(error),
+        while let Some((held, failure)) = self.failed.last() {
+            let after = failure.after.unwrap_or_else(|| self.worker.put_off(*held));
+            let said = consumer.again(*held, after.min(MAX_PUT_OFF), cut(&failure.why)).await;
+            match self.went(said)? {
+                Some(Afterwards::Again) => self.ran.again += 1,
+                Some(Afterwards::Dead) => self.ran.dead += 1,
+                Some(Afterwards::Lost) => self.ran.lost += 1,
+                None => break,
             }
+            self.failed.pop();
         }
         Ok(())
     }
@@ -314,24 +386,28 @@ impl<B: Backend> AtWork<'_, B> {
         let left = usize::try_from(worker.max_jobs - self.begun).unwrap_or(usize::MAX);
         let most = worker.batch.max(free).min(left);
         let taken = worker.consumer.take(&worker.name, most).await;
-        match self.went(taken)? {
-            None => Ok(self.pause),
-            Some(taken) => {
-                self.ready.extend(taken.jobs);
-                Ok(taken.next.unwrap_or(IDLE).min(IDLE))
-            }
-        }
+        let Some(taken) = self.went(taken)? else { return Ok(Duration::ZERO) };
+        self.ready.extend(taken.jobs);
+        Ok(taken.next.unwrap_or(IDLE).min(IDLE))
     }
 
     /// Begins the visibility timeout of all that is held anew.
     async fn extend(&mut self) -> Result<(), Error> {
         let held: Vec<Held> =
             self.held.values().copied().chain(self.ready.iter().map(TakenJob::held)).collect();
+        self.next_beat = Instant::now() + self.beat();
         for held in held {
             let extended = self.worker.consumer.extend(held).await;
-            // Somebody else has it by now: who did not begin it should not.
-            if self.went(extended)? == Some(false) {
-                self.ready.retain(|job| job.held() != held);
+            match self.went(extended)? {
+                Some(true) => {}
+                // Somebody else has it by now: who did not begin it should not.
+                Some(false) => {
+                    let before = self.ready.len();
+                    self.ready.retain(|job| job.held() != held);
+                    self.ran.lost += (before - self.ready.len()) as u64;
+                }
+                // The others would wait for nothing.
+                None => break,
             }
         }
         Ok(())
@@ -359,12 +435,19 @@ impl<B: Backend> AtWork<'_, B> {
                 Ok(Some(answer))
             }
             Err(error) if error.is_transient() => {
+                self.not_before = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_FAULT_PAUSE);
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
+}
+
+/// As much of a reason as is kept.
+fn cut(why: &str) -> &str {
+    let end = (0..=why.len().min(MAX_WHY_BYTES)).rev().find(|end| why.is_char_boundary(*end));
+    why.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 #[cfg(test)]

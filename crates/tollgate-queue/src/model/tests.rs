@@ -33,7 +33,7 @@ struct Tried {
 
 impl Tried {
     fn new(bound: u64) -> Self {
-        let offering = Offering::new(bound).unwrap();
+        let offering = Offering::new(bound);
         Self { model: Model::new(), offering, working: Working::new() }
     }
 
@@ -189,7 +189,7 @@ fn what_is_too_old_is_dropped_when_its_turn_comes() {
 fn who_does_not_agree_is_told_both() {
     let mut tried = Tried::new(9);
     accepted(tried.offer(0, &job("a")));
-    let other = Offering::new(10).unwrap();
+    let other = Offering::new(10);
     let error = tried.model.offer(0, "q", &other, &job("b")).unwrap_err().to_string();
     assert!(error.contains("a bound of 9 (waiting)") && error.contains("of 10"), "{error}");
     tried.take(0, 1);

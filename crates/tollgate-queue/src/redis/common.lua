@@ -12,13 +12,11 @@ local meta, dead, graves = KEYS[5], KEYS[6], KEYS[7]
 local nonce = ARGV[1]
 $NOW
 
+-- Whether the settings are those that the queue was made with; and whether there are none yet.
 local function agree(field, said)
   local made = redis.call('HGET', meta, field)
   if made and made ~= said then
     return {nonce, 'settings', made}
-  end
-  if not made then
-    redis.call('HSET', meta, field, said)
   end
   return nil, not made
 end
@@ -54,10 +52,7 @@ end
 
 -- How often it was delivered, whether it is held, and why it failed last.
 local function try(id)
-  local is = redis.call('HGET', tries, id)
-  if not is then
-    return nil
-  end
+  local is = redis.call('HGET', tries, id) or '0-'
   local number, mark, why = string.match(is, '^(%d+)(.)(.*)$')
   return tonumber(number), mark == 'h', why
 end

@@ -20,6 +20,9 @@ if ARGV[2] == 'stats' then
 end
 local ids = {ARGV[3]}
 if ARGV[2] == 'dead' then
+  if tonumber(ARGV[3]) == 0 then
+    return {nonce}
+  end
   ids = redis.call('LRANGE', dead, 0, tonumber(ARGV[3]) - 1)
 end
 local answer = {nonce}

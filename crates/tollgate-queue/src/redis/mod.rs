@@ -17,7 +17,7 @@ use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Body, Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Body, Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working};
 
@@ -44,14 +44,11 @@ struct Shared {
     look: Script,
     take: Script,
     /// The scripts that take under a rate, by its limits.
-    takes: Mutex<HashMap<String, Arc<Rated>>>,
+    takes: Mutex<HashMap<String, Arc<Script>>>,
 }
 
-/// A script that takes under a rate.
-struct Rated {
-    script: Script,
-    limits: LimitSet,
-}
+/// How many such scripts are kept.
+const MAX_TAKES: usize = 1_024;
 
 impl fmt::Debug for RedisQueues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +82,7 @@ impl RedisQueues {
     }
 
     /// The script that takes under these limits.
-    fn rated(&self, limits: &LimitSet) -> Result<Arc<Rated>, Error> {
+    fn rated(&self, limits: &LimitSet) -> Result<Arc<Script>, Error> {
         let text: Vec<String> = limits.limits().iter().map(ToString::to_string).collect();
         let text = text.join(", ");
         let mut takes = self.0.takes.lock();
@@ -104,8 +101,10 @@ impl RedisQueues {
             .replace("$LIMITS", &limits.limits().len().to_string())
             .replace("$GIVEN", if self.0.given.is_some() { ", ARGV[#ARGV]" } else { "" });
         let body = include_str!("take.lua").replace("$GRANT", &grant);
-        let script = script(&body, &rate.function("rate"), self.0.given.is_some());
-        let rated = Arc::new(Rated { script, limits: limits.clone() });
+        let rated = Arc::new(script(&body, &rate.function("rate"), self.0.given.is_some()));
+        if takes.len() >= MAX_TAKES {
+            takes.clear();
+        }
         takes.insert(text, Arc::clone(&rated));
         Ok(rated)
     }
@@ -125,14 +124,18 @@ impl RedisQueues {
 
 /// A script of a queue: what it needs before, what all share, and what it does.
 fn script(body: &str, before: &str, is_given: bool) -> Script {
-    let (now, tail) = if is_given {
-        ("local now = tonumber(ARGV[#ARGV])", "1")
+    let (now, tail, px) = if is_given {
+        ("local now = tonumber(ARGV[#ARGV])", "1", "3600000")
     } else {
-        ("local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]", "0")
+        let now = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]";
+        (now, "0", "math.ceil(tonumber(ARGV[5]) / 1000)")
     };
     let common = include_str!("common.lua").replace("$NOW", now);
-    let body = body.replace("$TAIL", tail);
-    Script::new(format!("#!lua\n{before}{common}{body}"))
+    let is_offer = body.contains("$PX");
+    let body = body.replace("$TAIL", tail).replace("$PX", px);
+    // A server that is full must be drained: what takes, and says what became of it, may always.
+    let flags = if is_offer { "" } else { " flags=allow-oom" };
+    Script::new(format!("#!lua{flags}\n{before}{common}{body}"))
 }
 
 /// The subject whose count a queue's rate is, and whose tag its keys have.
@@ -305,9 +308,9 @@ impl Backend for RedisQueues {
             None => self.call(&self.0.take, &keys, words).await?,
             Some(limits) => {
                 let rated = self.rated(limits)?;
-                let state = Keys::new().state(&subject(queue)?, &rated.limits);
-                keys.extend(Keys::of_check(&state, &rated.limits));
-                self.call(&rated.script, &keys, words).await?
+                let state = Keys::new().state(&subject(queue)?, limits);
+                keys.extend(Keys::of_check(&state, limits));
+                self.call(&rated, &keys, words).await?
             }
         };
         agreed(queue, &settings, &answer)?;
@@ -347,7 +350,8 @@ impl Backend for RedisQueues {
         match &answer[..] {
             b"kept" => Ok(Afterwards::Again),
             b"dead" => Ok(Afterwards::Dead),
-            _ => Ok(Afterwards::Lost),
+            b"lost" => Ok(Afterwards::Lost),
+            _ => Err(garbled()),
         }
     }
 
@@ -387,7 +391,7 @@ impl Backend for RedisQueues {
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        let words = words(["dead".to_owned(), most.min(1 << 30).to_string()]);
+        let words = words(["dead".to_owned(), most.min(MAX_BATCH).to_string()]);
         let answer = self.call(&self.0.look, &keys(queue), words).await?;
         answer.iter().map(dead).collect()
     }

@@ -6,7 +6,7 @@ if other then
   return other
 end
 if is_new then
-  redis.call('HSET', meta, 'all', ARGV[4])
+  redis.call('HSET', meta, 'offering', settings, 'all', ARGV[4])
 end
 if KEYS[8] then
   local known = redis.call('GET', KEYS[8])
@@ -46,7 +46,7 @@ if ARGV[6] ~= '' then
 end
 if KEYS[8] and tonumber(ARGV[5]) > 0 then
   local until_us = string.format('%.0f', now + tonumber(ARGV[5]))
-  redis.call('SET', KEYS[8], id .. ' ' .. until_us, 'PX', math.ceil(tonumber(ARGV[5]) / 1000))
+  redis.call('SET', KEYS[8], id .. ' ' .. until_us, 'PX', $PX)
 end
 count('accepted', 1)
 return {nonce, 'accepted', id, depth + 1}

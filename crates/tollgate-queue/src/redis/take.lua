@@ -8,7 +8,24 @@ if other then
   return other
 end
 if is_new then
-  redis.pcall('XGROUP', 'CREATE', jobs, 'workers', '0', 'MKSTREAM')
+  redis.call('HSET', meta, 'working', ARGV[2])
+end
+
+-- Reads those that were never delivered; the group is made when it is not there.
+local function read(many)
+  local function ask()
+    return redis.pcall('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', many, 'STREAMS', jobs, '>')
+  end
+  local is = ask()
+  if is and is.err and string.find(is.err, 'NOGROUP', 1, true) then
+    local last = redis.call('HGET', meta, 'last') or '0'
+    redis.call('XGROUP', 'CREATE', jobs, 'workers', last, 'MKSTREAM')
+    is = ask()
+  end
+  if is and is.err then
+    return nil, is
+  end
+  return is and is[1][2] or {}
 end
 
 -- Those that come back.
@@ -32,6 +49,8 @@ local function is_too_old(id)
   return until_us and tonumber(until_us) <= now
 end
 local back = {}
+-- Whether there is more that was not looked at.
+local is_cut = #order == most + LOOK
 for _, found in ipairs(order) do
   if #back == most then
     break
@@ -50,24 +69,31 @@ end
 
 -- Those that were never delivered.
 local fresh = math.min(most - #back, redis.call('XLEN', jobs) - redis.call('ZCARD', out))
-if has_deadlines and most > #back then
-  local want = most - #back
-  local from = '(' .. (redis.call('HGET', meta, 'last') or '0-0')
-  local entries = redis.call('XRANGE', jobs, from, '+', 'COUNT', want + LOOK)
+if has_deadlines and fresh > 0 then
+  local want, looked = most - #back, 0
+  local from = redis.call('HGET', meta, 'last') or '0-0'
   fresh = 0
-  for _, entry in ipairs(entries) do
-    if fresh == want then
+  while fresh < want and looked < want + LOOK do
+    -- No more than are wanted: bodies can be large.
+    local many = math.min(want - fresh, want + LOOK - looked)
+    local entries = redis.call('XRANGE', jobs, '(' .. from, '+', 'COUNT', many)
+    for _, entry in ipairs(entries) do
+      from = entry[1]
+      if is_too_old(from) then
+        redis.call('XDEL', jobs, from)
+        redis.call('HDEL', untils, from)
+        count('too_old', 1)
+        gone(1)
+      else
+        fresh = fresh + 1
+      end
+    end
+    looked = looked + #entries
+    if #entries < many then
       break
     end
-    if is_too_old(entry[1]) then
-      redis.call('XDEL', jobs, entry[1])
-      redis.call('HDEL', untils, entry[1])
-      count('too_old', 1)
-      gone(1)
-    else
-      fresh = fresh + 1
-    end
   end
+  is_cut = is_cut or looked == want + LOOK
 end
 
 local there = #back + fresh
@@ -86,14 +112,20 @@ local delivered = 0
 for place = 1, math.min(granted, #back) do
   local id, number, why = unpack(back[place])
   local entry = redis.call('XCLAIM', jobs, 'workers', worker, 0, id, 'RETRYCOUNT', number + 1)[1]
-  hand(id, number + 1, why, entry[2])
-  delivered = delivered + 1
+  if entry then
+    hand(id, number + 1, why, entry[2])
+    delivered = delivered + 1
+  else
+    -- Somebody has removed it from the stream.
+    remove({id})
+  end
 end
 count('redelivered', delivered)
 if granted > delivered then
-  local read = redis.call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', granted - delivered,
-    'STREAMS', jobs, '>')
-  local entries = read and read[1][2] or {}
+  local entries, wrong = read(granted - delivered)
+  if wrong then
+    return wrong
+  end
   for _, entry in ipairs(entries) do
     hand(entry[1], 1, '', entry[2])
   end
@@ -114,6 +146,8 @@ if delivered == most then
   answer[3] = 0
 elseif granted < there then
   answer[3] = wait
+elseif is_cut then
+  answer[3] = 0
 else
   local first = redis.call('ZRANGE', out, 0, 0, 'WITHSCORES')[2]
   answer[3] = first and math.max(0, tonumber(first) - now) or -1
