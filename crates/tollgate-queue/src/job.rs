@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::settings::micros;
 
 /// How large a job is at most: names and values of its fields together, or its bytes.
 pub const MAX_JOB_BYTES: usize = 64 * 1024;
@@ -105,7 +106,7 @@ impl Job {
     }
 
     pub(crate) fn deadline_us(&self) -> Option<u64> {
-        self.deadline.map(|it| u64::try_from(it.as_micros()).unwrap_or(u64::MAX))
+        self.deadline.map(micros)
     }
 
     /// Whether it is as a job may be.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::error::Error;
 use crate::job::{Body, Dead, Held, Job, JobId, Taken, TakenJob};
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
 const DRAIN_US: u64 = 10_000_000;
@@ -229,11 +229,10 @@ impl Model {
         let due_us = now_us.saturating_add(working.visibility_us());
         let mut jobs = Vec::with_capacity(granted.jobs);
         for id in back.into_iter().take(granted.jobs) {
+            self.put_off(id, due_us);
             if let Some(out) = self.out.get_mut(&id) {
-                self.due.remove(&(out.due_us, id));
                 out.deliveries += 1;
-                (out.due_us, out.is_held) = (due_us, true);
-                self.due.insert((due_us, id));
+                out.is_held = true;
                 self.totals.redelivered += 1;
                 let delivery = out.deliveries;
                 jobs.push(TakenJob { id, delivery, body: out.job.body.clone() });
@@ -247,7 +246,9 @@ impl Model {
             self.out.insert(id, out);
             self.due.insert((due_us, id));
             self.totals.delivered += 1;
-            self.left(now_us, false);
+            if !self.counts_all() {
+                self.drain.count(now_us);
+            }
             jobs.push(TakenJob { id, delivery: 1, body });
         }
         let next = if jobs.len() == most {
@@ -304,7 +305,7 @@ impl Model {
                 Some(job) if job.until_us <= now_us => {
                     self.waiting.remove(kept);
                     self.totals.too_old += 1;
-                    self.left(now_us, true);
+                    self.drain.count(now_us);
                 }
                 Some(_) => kept += 1,
             }
@@ -321,18 +322,16 @@ impl Model {
     fn remove(&mut self, id: JobId, now_us: u64) -> Option<Out> {
         let out = self.out.remove(&id)?;
         self.due.remove(&(out.due_us, id));
-        if self.offering.as_ref().is_some_and(Offering::counts_all) {
+        if self.counts_all() {
             self.drain.count(now_us);
         }
         Some(out)
     }
 
-    /// A job does not wait any more: delivered, or gone altogether.
-    fn left(&mut self, now_us: u64, is_gone: bool) {
-        let counts_all = self.offering.as_ref().is_some_and(Offering::counts_all);
-        if is_gone || !counts_all {
-            self.drain.count(now_us);
-        }
+    /// Whether the bound counts jobs that are out, too: then a job has left when it is gone, and
+    /// not when it is delivered.
+    fn counts_all(&self) -> bool {
+        self.offering.as_ref().is_some_and(Offering::counts_all)
     }
 
     fn bury(&mut self, id: JobId, now_us: u64, working: &Working) {
@@ -372,9 +371,8 @@ impl Model {
             self.bury(held.id, now_us, working);
             return Ok(Afterwards::Dead);
         }
-        let after_us = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
         out.is_held = false;
-        self.put_off(held.id, now_us.saturating_add(after_us));
+        self.put_off(held.id, now_us.saturating_add(micros(after)));
         Ok(Afterwards::Again)
     }
 

@@ -17,14 +17,17 @@ use tollgate_redis::Options;
 
 /// One server for all tests; none where none is installed.
 fn server() -> Option<&'static RedisServer> {
-    static SERVER: LazyLock<Option<RedisServer>> = LazyLock::new(|| {
-        if RedisServer::find().is_none() {
-            println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
-            return None;
-        }
-        Some(RedisServer::start())
-    });
+    static SERVER: LazyLock<Option<RedisServer>> = LazyLock::new(own);
     SERVER.as_ref()
+}
+
+/// A server of a test's own.
+fn own() -> Option<RedisServer> {
+    if RedisServer::find().is_none() {
+        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+        return None;
+    }
+    Some(RedisServer::start())
 }
 
 fn options(server: &RedisServer) -> Options {
@@ -280,11 +283,7 @@ async fn what_lies_there_otherwise_is_told() {
 
 #[tokio::test]
 async fn a_server_that_forgot_everything_is_as_a_new_one() {
-    if RedisServer::find().is_none() {
-        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
-        return;
-    }
-    let server = RedisServer::start();
+    let Some(server) = own() else { return };
     let queue = Queue::new(queues(&server).await, "q").unwrap();
     let door = queue.offering(Offering::new(9)).unwrap();
     let hands = queue.working(Working::new()).unwrap();
@@ -305,11 +304,7 @@ async fn a_server_that_forgot_everything_is_as_a_new_one() {
 
 #[tokio::test]
 async fn a_server_that_is_full_can_be_drained() {
-    if RedisServer::find().is_none() {
-        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
-        return;
-    }
-    let server = RedisServer::start();
+    let Some(server) = own() else { return };
     let queue = Queue::new(queues(&server).await, "q").unwrap();
     let door = queue.offering(Offering::new(9)).unwrap();
     let hands = queue.working(Working::new()).unwrap();

@@ -19,7 +19,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{Body, Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Working, micros};
 
 /// What every key begins with.
 const PREFIX: &str = "tgq1";
@@ -73,9 +73,10 @@ impl RedisQueues {
 
     async fn new(options: Options, given: Option<Box<dyn Clock>>) -> Result<Self, Error> {
         let caller = Caller::connect(options).await?;
-        let script = |body: &str| script(body, "", given.is_some());
-        let (offer, done) = (script(include_str!("offer.lua")), script(include_str!("done.lua")));
-        let (held, look) = (script(include_str!("held.lua")), script(include_str!("look.lua")));
+        let offer = script("", "", include_str!("offer.lua"), given.is_some());
+        let script = |body: &str| script(ALWAYS, "", body, given.is_some());
+        let (held, done) = (script(include_str!("held.lua")), script(include_str!("done.lua")));
+        let look = script(include_str!("look.lua"));
         let take = script(&include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
         Ok(Self(Arc::new(Shared { caller, given, offer, done, held, look, take, takes })))
@@ -101,7 +102,7 @@ impl RedisQueues {
             .replace("$LIMITS", &limits.limits().len().to_string())
             .replace("$GIVEN", if self.0.given.is_some() { ", ARGV[#ARGV]" } else { "" });
         let body = include_str!("take.lua").replace("$GRANT", &grant);
-        let rated = Arc::new(script(&body, &rate.function("rate"), self.0.given.is_some()));
+        let rated = Arc::new(script(ALWAYS, &rate.function("rate"), &body, self.0.given.is_some()));
         if takes.len() >= MAX_TAKES {
             takes.clear();
         }
@@ -122,8 +123,11 @@ impl RedisQueues {
     }
 }
 
-/// A script of a queue: what it needs before, what all share, and what it does.
-fn script(body: &str, before: &str, is_given: bool) -> Script {
+/// The flags of what takes, and says what became of it: a server that is full must be drained.
+const ALWAYS: &str = " flags=allow-oom";
+
+/// A script of a queue: its flags, what it needs before, then what all share, and what it does.
+fn script(flags: &str, before: &str, body: &str, is_given: bool) -> Script {
     let (now, tail, px) = if is_given {
         ("local now = tonumber(ARGV[#ARGV])", "1", "3600000")
     } else {
@@ -131,10 +135,7 @@ fn script(body: &str, before: &str, is_given: bool) -> Script {
         (now, "0", "math.ceil(tonumber(ARGV[5]) / 1000)")
     };
     let common = include_str!("common.lua").replace("$NOW", now);
-    let is_offer = body.contains("$PX");
     let body = body.replace("$TAIL", tail).replace("$PX", px);
-    // A server that is full must be drained: what takes, and says what became of it, may always.
-    let flags = if is_offer { "" } else { " flags=allow-oom" };
     Script::new(format!("#!lua{flags}\n{before}{common}{body}"))
 }
 
@@ -152,10 +153,6 @@ fn keys(queue: &str) -> Vec<String> {
 
 fn words<const N: usize>(words: [String; N]) -> Vec<Vec<u8>> {
     words.map(String::into_bytes).into()
-}
-
-fn micros(duration: Duration) -> String {
-    duration.as_micros().to_string()
 }
 
 /// An answer that no script of ours gives.
@@ -426,7 +423,7 @@ impl RedisQueues {
             what.to_owned(),
             held.id.to_string(),
             held.delivery.to_string(),
-            micros(after),
+            micros(after).to_string(),
             deliveries.to_string(),
             dead.to_string(),
             why.to_owned(),

@@ -1,4 +1,4 @@
--- Adds a job: nonce, settings, bound, 1 for a bound of all, ms of remembering, ms of the deadline or
+-- Adds a job: nonce, settings, bound, 1 for a bound of all, us of remembering, us of the deadline or
 -- '', then the fields. KEYS[8] is there when the job is to be accepted once.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local other, is_new = agree('offering', settings)

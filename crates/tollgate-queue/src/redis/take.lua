@@ -72,6 +72,7 @@ local fresh = math.min(most - #back, redis.call('XLEN', jobs) - redis.call('ZCAR
 if has_deadlines and fresh > 0 then
   local want, looked = most - #back, 0
   local from = redis.call('HGET', meta, 'last') or '0-0'
+  local dropped = 0
   fresh = 0
   while fresh < want and looked < want + LOOK do
     -- No more than are wanted: bodies can be large.
@@ -82,8 +83,7 @@ if has_deadlines and fresh > 0 then
       if is_too_old(from) then
         redis.call('XDEL', jobs, from)
         redis.call('HDEL', untils, from)
-        count('too_old', 1)
-        gone(1)
+        dropped = dropped + 1
       else
         fresh = fresh + 1
       end
@@ -93,6 +93,8 @@ if has_deadlines and fresh > 0 then
       break
     end
   end
+  count('too_old', dropped)
+  gone(dropped)
   is_cut = is_cut or looked == want + LOOK
 end
 
