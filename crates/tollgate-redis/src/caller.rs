@@ -2,14 +2,13 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 use tollgate::StoreError;
 
-use crate::client::{Call, Client};
+use crate::client::{Call, Client, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
 
@@ -53,10 +52,7 @@ impl Caller {
     pub async fn connect(options: Options) -> Result<Self, StoreError> {
         let deadline = options.deadline;
         let client = Client::connect(options).await?;
-        // Below 2^53, for Lua, and with room to count.
-        let random = RandomState::new().hash_one(std::process::id());
-        let nonce = AtomicU64::new((1 << 50) + (random >> 12));
-        Ok(Self(Arc::new(Shared { client, deadline, nonce })))
+        Ok(Self(Arc::new(Shared { client, deadline, nonce: first_nonce() })))
     }
 
     /// Calls a script with these keys, and a nonce before `words` as its first argument. It has to

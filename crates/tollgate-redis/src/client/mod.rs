@@ -11,8 +11,9 @@
 //!   all that wait on it: no answer after it could be trusted.
 
 use core::fmt;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Pipeline, ToRedisArgs, Value};
@@ -161,6 +162,12 @@ impl Client {
             answer => Ok(answer),
         }
     }
+}
+
+/// Where the nonces of a client begin: at random, so that those of other processes are others,
+/// below 2^53 for Lua, and with room to count.
+pub(crate) fn first_nonce() -> AtomicU64 {
+    AtomicU64::new((1 << 50) + (RandomState::new().hash_one(std::process::id()) >> 12))
 }
 
 /// A script to be called, with its keys and arguments. One of these is the nonce in decimal digits,

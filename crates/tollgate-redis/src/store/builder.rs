@@ -1,8 +1,6 @@
 //! How a store is connected.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use sha1::Digest as _;
@@ -10,7 +8,7 @@ use tollgate::{Clock as TimeSource, StoreError};
 
 use super::plan::Plans;
 use super::{DEFAULT_REMEMBER, Rare, RedisStore, Shared};
-use crate::client::Client;
+use crate::client::{Client, first_nonce};
 use crate::compose::{Clock, Parts};
 use crate::key::Keys;
 use crate::options::Options;
@@ -86,10 +84,6 @@ impl Builder {
         // Two stores at one place share their counts, so they share their receipts.
         let digest = sha1::Sha1::digest(place.as_bytes());
         let identity = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
-        // Charges are told apart by these numbers, also those of other processes. Below 2^53, for
-        // Lua, and with room to count.
-        let random = RandomState::new().hash_one(std::process::id());
-        let nonce = AtomicU64::new((1 << 50) + (random >> 12));
         Ok(RedisStore(Arc::new(Shared {
             client,
             keys,
@@ -98,7 +92,8 @@ impl Builder {
             identity,
             remember,
             deadline,
-            nonce,
+            // Charges are told apart by these numbers.
+            nonce: first_nonce(),
             plans: Plans::new(clock, parts),
             rare,
         })))

@@ -76,7 +76,7 @@ struct Begin {
 impl Begin {
     /// Microseconds since then; 0 before.
     fn now_us(self) -> u64 {
-        u64::try_from(self.at.elapsed().as_micros()).unwrap_or(u64::MAX)
+        micros(self.at.elapsed())
     }
 }
 
