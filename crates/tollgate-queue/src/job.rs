@@ -3,8 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
-use std::sync::Arc;
 
+use crate::body::Body;
 use crate::error::Error;
 use crate::settings::micros;
 
@@ -38,19 +38,6 @@ pub struct Job {
     deadline: Option<Duration>,
 }
 
-/// What is in a job.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Body {
-    Fields(Arc<[(String, String)]>),
-    Bytes(Arc<[u8]>),
-}
-
-impl Default for Body {
-    fn default() -> Self {
-        Self::Fields(Arc::default())
-    }
-}
-
 impl Job {
     /// A job without fields.
     #[must_use]
@@ -70,6 +57,27 @@ impl Job {
     #[must_use]
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self { body: Body::Bytes(bytes.into()), ..Self::default() }
+    }
+
+    /// A job of the fields of a JSON object, in its order. Numbers, `true` and `false` are taken as
+    /// they are written.
+    ///
+    /// ```
+    /// use tollgate_queue::Job;
+    /// let job = Job::from_json(br#"{"to": "ann", "copies": 2}"#)?;
+    /// assert_eq!(job, Job::new().field("to", "ann").field("copies", "2"));
+    /// # Ok::<(), tollgate_queue::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No JSON object; a value that is `null`, a list or an object.
+    pub fn from_json(json: &[u8]) -> Result<Self, Error> {
+        let body = Body::from_json(json).map_err(|error| {
+            Error::invalid(format!(
+                "no job: {error}; right is one JSON object of fields, as {{\"to\": \"ann\"}}"
+            ))
+        })?;
+        Ok(Self { body, ..Self::default() })
     }
 
     /// The same with one more field. Bytes are replaced by it.
@@ -176,6 +184,10 @@ impl JobId {
         self.ms
     }
 
+    pub(crate) fn number(self) -> u64 {
+        self.number
+    }
+
     /// The next of the same millisecond or, when that is later, the first of `ms`.
     pub(crate) fn next(self, ms: u64) -> Self {
         if ms > self.ms { Self { ms, number: 0 } } else { Self { number: self.number + 1, ..self } }
@@ -258,22 +270,6 @@ impl TakenJob {
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()
-    }
-}
-
-impl Body {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Self::Bytes(bytes) => Some(bytes),
-            Self::Fields(_) => None,
-        }
-    }
-
-    fn fields(&self) -> &[(String, String)] {
-        match self {
-            Self::Fields(fields) => fields,
-            Self::Bytes(_) => &[],
-        }
     }
 }
 

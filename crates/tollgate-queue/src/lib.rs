@@ -29,6 +29,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 mod backend;
+mod body;
 mod error;
 mod job;
 mod memory;
@@ -37,6 +38,8 @@ mod queue;
 #[cfg(feature = "redis")]
 mod redis;
 mod settings;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod worker;
 
 pub use backend::Backend;
@@ -48,4 +51,6 @@ pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
 pub use redis::RedisQueues;
 pub use settings::{Counts, MAX_BOUND, Offering, Working};
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteQueues;
 pub use worker::{Failure, Ran, Worker};

@@ -66,18 +66,11 @@ impl MemoryQueues {
     /// How many of `there` the limits of a queue let through.
     fn grant(&self, queue: &str, limits: &LimitSet, there: usize) -> Result<Granted, Error> {
         let limiter = Limiter::new(limits.clone(), self.0.rates.clone());
-        let cost = u64::try_from(there).unwrap_or(u64::MAX);
         let subject = format!("queue:{queue}");
-        let ask = |cost| limiter.check_now(Ask::new(&*subject).cost(cost).partial());
-        let mut granted = ask(cost)?.granted();
-        let mut next = None;
-        if granted < cost {
-            // What is left is nothing, so this says when one more may go; unless it goes now.
-            let one = ask(1)?;
-            granted += one.granted();
-            next = one.retry_after();
-        }
-        Ok(Granted { jobs: usize::try_from(granted).unwrap_or(there), next })
+        Granted::of(there, |cost| {
+            let decision = limiter.check_now(Ask::new(&*subject).cost(cost).partial())?;
+            Ok((decision.granted(), decision.retry_after()))
+        })
     }
 }
 

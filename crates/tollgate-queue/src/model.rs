@@ -4,8 +4,9 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Body, Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Dead, Held, Job, JobId, Taken, TakenJob};
 use crate::settings::{Offering, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
@@ -13,7 +14,7 @@ const DRAIN_US: u64 = 10_000_000;
 
 /// How many jobs beyond those that are wanted one `take` looks at, where the first ones are too old
 /// or have had enough: so that it takes bounded time.
-const LOOK: usize = 256;
+pub(crate) const LOOK: usize = 256;
 
 /// What became of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +127,26 @@ struct Out {
 pub(crate) struct Granted {
     pub(crate) jobs: usize,
     pub(crate) next: Option<Duration>,
+}
+
+impl Granted {
+    /// What a rate lets through of `there`, when `ask` says of so many how many it admits and after
+    /// how long one more.
+    pub(crate) fn of(
+        there: usize,
+        mut ask: impl FnMut(u64) -> Result<(u64, Option<Duration>), Error>,
+    ) -> Result<Self, Error> {
+        let all = u64::try_from(there).unwrap_or(u64::MAX);
+        let (mut granted, _) = ask(all)?;
+        let mut next = None;
+        if granted < all {
+            // What is left is nothing, so this says when one more may go; unless it goes now.
+            let one = ask(1)?;
+            granted += one.0;
+            next = one.1;
+        }
+        Ok(Self { jobs: usize::try_from(granted).unwrap_or(there), next })
+    }
 }
 
 impl Model {
@@ -298,16 +319,17 @@ impl Model {
     fn fresh(&mut self, now_us: u64, most: usize) -> (usize, bool) {
         let mut kept = 0;
         let mut looked = 0;
-        while kept < most && looked < most.saturating_add(LOOK) {
+        while kept < most
+            && looked < most.saturating_add(LOOK)
+            && let Some(job) = self.waiting.get(kept)
+        {
             looked += 1;
-            match self.waiting.get(kept) {
-                None => break,
-                Some(job) if job.until_us <= now_us => {
-                    self.waiting.remove(kept);
-                    self.totals.too_old += 1;
-                    self.drain.count(now_us);
-                }
-                Some(_) => kept += 1,
+            if job.until_us <= now_us {
+                self.waiting.remove(kept);
+                self.totals.too_old += 1;
+                self.drain.count(now_us);
+            } else {
+                kept += 1;
             }
         }
         (kept, looked == most.saturating_add(LOOK))
@@ -444,7 +466,11 @@ impl Model {
     }
 }
 
-fn agree<S: PartialEq + core::fmt::Display>(name: &str, made: &S, asked: &S) -> Result<(), Error> {
+pub(crate) fn agree<S: PartialEq + ?Sized + core::fmt::Display>(
+    name: &str,
+    made: &S,
+    asked: &S,
+) -> Result<(), Error> {
     if made == asked {
         return Ok(());
     }
@@ -456,30 +482,30 @@ fn agree<S: PartialEq + core::fmt::Display>(name: &str, made: &S, asked: &S) -> 
 }
 
 /// How many left in the window of time at work, and in the one before.
-#[derive(Clone, Copy, Debug, Default)]
-struct Drain {
-    window: u64,
-    now: u64,
-    before: u64,
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Drain {
+    pub(crate) window: u64,
+    pub(crate) now: u64,
+    pub(crate) before: u64,
 }
 
 impl Drain {
-    fn count(&mut self, now_us: u64) {
+    fn turn(&mut self, now_us: u64) {
         let window = now_us / DRAIN_US;
         if window > self.window {
             self.before = if window == self.window + 1 { self.now } else { 0 };
             (self.window, self.now) = (window, 0);
         }
+    }
+
+    pub(crate) fn count(&mut self, now_us: u64) {
+        self.turn(now_us);
         self.now += 1;
     }
 
     /// After how long one more will have left, at the rate since the begin of the window before.
-    fn one_more(mut self, now_us: u64) -> Option<Duration> {
-        let window = now_us / DRAIN_US;
-        if window > self.window {
-            self.before = if window == self.window + 1 { self.now } else { 0 };
-            self.now = 0;
-        }
+    pub(crate) fn one_more(mut self, now_us: u64) -> Option<Duration> {
+        self.turn(now_us);
         let left = self.before + self.now;
         let since_us = DRAIN_US + now_us % DRAIN_US;
         (left > 0).then(|| Duration::from_micros(since_us.div_ceil(left)))

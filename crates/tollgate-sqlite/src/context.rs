@@ -4,6 +4,7 @@ use core::cell::{Cell, RefCell};
 use core::fmt;
 use core::ops::Range;
 use std::collections::HashMap;
+use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use tollgate::{LimitSet, StoreError, Time};
@@ -88,6 +89,16 @@ impl<'c> Context<'c> {
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
         let run = || self.conn.prepare_cached(sql)?.execute(params);
         run().map_err(|error| explain(error, self.place))
+    }
+
+    /// The database file.
+    pub(crate) fn path(&self) -> &Path {
+        self.place.path
+    }
+
+    /// Runs several statements that answer nothing.
+    pub(crate) fn batch(&self, sql: &str) -> Result<(), StoreError> {
+        self.conn.execute_batch(sql).map_err(|error| explain(error, self.place))
     }
 
     /// The first row of a query, if there is one.

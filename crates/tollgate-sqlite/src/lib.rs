@@ -12,6 +12,7 @@ pub mod bench;
 mod codec;
 mod context;
 mod fault;
+mod guest;
 mod log;
 mod open;
 mod options;
@@ -21,5 +22,8 @@ mod store;
 mod sweep;
 mod wait;
 
+pub use guest::Transaction;
 pub use options::{DEFAULT_DEADLINE, Options, Sync};
+pub use rusqlite;
+pub use session::Access;
 pub use store::SqliteStore;

@@ -15,6 +15,7 @@ use tollgate::{
 
 use crate::context::{Cache, Context};
 use crate::fault::{Place, damaged, explain};
+use crate::guest::{self, Transaction};
 use crate::open;
 use crate::options::Options;
 use crate::state::{self, Found};
@@ -32,8 +33,11 @@ pub(crate) struct Session {
 
 /// Whether a transaction may write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Access {
+#[non_exhaustive]
+pub enum Access {
+    /// It only reads: others may write meanwhile, and it waits for nobody.
     Read,
+    /// It may write: one at a time.
     Write,
 }
 
@@ -86,25 +90,25 @@ impl Session {
 
     /// Runs `work` on the states of `parts` in one transaction, at one time: all of it is kept, or
     /// nothing.
-    fn run<T>(
+    fn run<T, E: From<StoreError>>(
         &self,
         access: Access,
         parts: &[Counted<'_>],
-        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Context<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         self.run_within(self.options.deadline, access, parts, work)
     }
 
-    fn run_within<T>(
+    fn run_within<T, E: From<StoreError>>(
         &self,
         deadline: Duration,
         access: Access,
         parts: &[Counted<'_>],
-        work: impl FnOnce(&Context<'_>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Context<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
         wait::within(deadline);
         self.step(access.begin())?;
-        let all = || {
+        let all = || -> Result<T, E> {
             if access == Access::Read {
                 // The first statement fixes what a reading transaction sees: the time comes after.
                 let run = || self.conn.prepare_cached(IDENTITY)?.query_row([], |_| Ok(()));
@@ -123,9 +127,13 @@ impl Session {
         // them; a file that was tampered with could.
         let answer = catch_unwind(AssertUnwindSafe(all)).unwrap_or_else(|_| {
             let subjects: Vec<&str> = parts.iter().map(|part| part.subject.as_str()).collect();
-            Err(damaged(&self.options.path, &subjects.join("` or `"), "its numbers are impossible"))
+            let what = "its numbers are impossible";
+            Err(damaged(&self.options.path, &subjects.join("` or `"), what).into())
         });
-        let answer = answer.and_then(|answer| self.step("COMMIT").map(|()| answer));
+        let answer = answer.and_then(|answer| {
+            self.step("COMMIT")?;
+            Ok(answer)
+        });
         if answer.is_err() {
             // What was learnt in this transaction may be undone with it. Some errors have rolled
             // back already; then there is nothing left to do.
@@ -167,6 +175,20 @@ impl Session {
         self.run(Access::Read, &[counted], |cx| inspect(cx, counted))
     }
 
+    /// Runs a guest's work in one transaction.
+    pub(crate) fn transact<T, E: From<StoreError>>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.run(access, &[], |cx| work(&Transaction::new(cx)))
+    }
+
+    /// Brings the tables of a guest to their present format.
+    pub(crate) fn furnish(&self, guest: &str, steps: &[&str]) -> Result<(), StoreError> {
+        self.run(Access::Write, &[], |cx| guest::furnish(cx, guest, steps))
+    }
+
     /// Removes everything that has expired. Says how many subjects were forgotten. The lock is
     /// let go between some rows and the next.
     pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
@@ -184,7 +206,7 @@ impl Session {
     }
 }
 
-fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
+pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
     let looking = question.mode.is_peek();
     let mut found: SmallVec<[Found<'_>; 1]> = SmallVec::new();
     for part in &question.parts {

@@ -14,8 +14,9 @@ use tollgate::{
     Counted, Inspection, LimitSet, Question, Receipt, Refund, Store, StoreError, Subject,
 };
 
+use crate::guest::Transaction;
 use crate::options::Options;
-use crate::session::Session;
+use crate::session::{Access, Session};
 
 /// Counts in a file: durable, crash-safe, shared by the processes of one machine. Cheap to
 /// clone: clones share one connection.
@@ -154,12 +155,35 @@ impl SqliteStore {
         self.session().sweep()
     }
 
+    /// Brings the tables of a guest, who keeps something else in the same file, to their present
+    /// format. `steps` are the statements that made them, one after the other, and the file says
+    /// how many of them it has behind it. They are never edited once released: another is added.
+    /// Tables and indices begin with the guest's name.
+    ///
+    /// # Errors
+    /// What SQLite says of a step; a file of a newer version. Nothing is changed then.
+    pub fn furnish(&self, guest: &str, steps: &[&str]) -> Result<(), StoreError> {
+        self.session().furnish(guest, steps)
+    }
+
+    /// Runs `work` in one transaction, by the store's own thread. An error undoes all of it.
+    ///
+    /// # Errors
+    /// Those of `work`; the file could not be locked or written.
+    pub async fn transact<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+        &self,
+        access: Access,
+        work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
+        self.hand_over(move |session| session.transact(access, work)).await
+    }
+
     /// Has `work` done by the store's own thread. When the future is dropped before its turn has
     /// come, it is not done.
-    async fn hand_over<T: Send + 'static>(
+    async fn hand_over<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
-        work: impl FnOnce(&Session) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        work: impl FnOnce(&Session) -> Result<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         let (answer, answered) = oneshot::channel();
         self.send(Box::new(move |session| {
             if !answer.is_canceled() {
@@ -167,7 +191,7 @@ impl SqliteStore {
                 let _ = answer.send(work(&lock(session)));
             }
         }))?;
-        answered.await.unwrap_or_else(|_| Err(ended()))
+        answered.await.unwrap_or_else(|_| Err(ended().into()))
     }
 
     fn send(&self, job: Job) -> Result<(), StoreError> {

@@ -16,8 +16,9 @@ use tollgate_redis::compose::{self, Check, Parts};
 use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
 use crate::backend::Backend;
+use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Body, Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working, micros};
 

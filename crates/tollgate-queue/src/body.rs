@@ -1,0 +1,180 @@
+//! What is in a job, and how it is written as JSON.
+
+use core::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+use crate::job::{Dead, TakenJob};
+use crate::model::Stats;
+use crate::settings::micros;
+
+/// What is in a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Body {
+    Fields(Arc<[(String, String)]>),
+    Bytes(Arc<[u8]>),
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::Fields(Arc::default())
+    }
+}
+
+impl Body {
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Fields(_) => None,
+        }
+    }
+
+    pub(crate) fn fields(&self) -> &[(String, String)] {
+        match self {
+            Self::Fields(fields) => fields,
+            Self::Bytes(_) => &[],
+        }
+    }
+
+    /// Fields of a JSON object.
+    pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
+        let mut from = serde_json::Deserializer::from_slice(json);
+        let fields = from.deserialize_map(ReadFields)?;
+        from.end()?;
+        Ok(Self::Fields(fields.into()))
+    }
+}
+
+/// Fields as a JSON object, in their order.
+pub(crate) struct Fields<'f>(pub(crate) &'f [(String, String)]);
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+/// Reads an object as it is written: its order, and names that come twice, stay.
+struct ReadFields;
+
+impl<'de> Visitor<'de> for ReadFields {
+    type Value = Vec<(String, String)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object of fields")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some((name, value)) = map.next_entry::<String, &RawValue>()? {
+            let raw = value.get();
+            let value = match raw.as_bytes().first() {
+                Some(b'"') => serde_json::from_str(raw).map_err(A::Error::custom)?,
+                Some(b'n' | b'[' | b'{') => {
+                    let what = "is null, a list or an object: a field is a text or a number";
+                    return Err(A::Error::custom(format!("the field `{name}` {what}")));
+                }
+                _ => raw.to_owned(),
+            };
+            fields.push((name, value));
+        }
+        Ok(fields)
+    }
+}
+
+/// What is in a job, as one entry of an object.
+fn entry<M: SerializeMap>(body: &Body, map: &mut M) -> Result<(), M::Error> {
+    match body {
+        Body::Fields(fields) => map.serialize_entry("fields", &Fields(fields)),
+        Body::Bytes(bytes) => map.serialize_entry("base64", &STANDARD.encode(bytes)),
+    }
+}
+
+/// `id`, `delivery`, and `fields` as an object or `base64` of the bytes.
+impl Serialize for TakenJob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(3))?;
+        map.serialize_entry("id", &self.id.to_string())?;
+        map.serialize_entry("delivery", &self.delivery)?;
+        entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// `id`, `deliveries`, `why` (or null), and what is in it as for [`TakenJob`].
+impl Serialize for Dead {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(4))?;
+        map.serialize_entry("id", &self.id.to_string())?;
+        map.serialize_entry("deliveries", &self.deliveries)?;
+        map.serialize_entry("why", &self.why)?;
+        entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// The fields by their names; `oldest_us` in microseconds, or null.
+impl Serialize for Stats {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry("waiting", &self.waiting)?;
+        map.serialize_entry("in_flight", &self.in_flight)?;
+        map.serialize_entry("dead", &self.dead)?;
+        map.serialize_entry("oldest_us", &self.oldest.map(micros))?;
+        map.serialize_entry("accepted", &self.accepted)?;
+        map.serialize_entry("refused", &self.refused)?;
+        map.serialize_entry("known", &self.known)?;
+        map.serialize_entry("delivered", &self.delivered)?;
+        map.serialize_entry("redelivered", &self.redelivered)?;
+        map.serialize_entry("done", &self.done)?;
+        map.serialize_entry("too_old", &self.too_old)?;
+        map.serialize_entry("died", &self.died)?;
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Job, JobId};
+
+    fn taken(body: Body) -> String {
+        serde_json::to_string(&TakenJob { id: JobId::new(17, 3), delivery: 2, body }).unwrap()
+    }
+
+    #[test]
+    fn fields_keep_their_order_and_their_text() {
+        let json = r#"{"z": "a\"\n\u0000ü", "a": 1.50, "b": true, "": ""}"#;
+        let body = Body::from_json(json.as_bytes()).unwrap();
+        let fields = [("z", "a\"\n\0ü"), ("a", "1.50"), ("b", "true"), ("", "")];
+        assert_eq!(body.fields(), fields.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        let written = r#"{"z":"a\"\n\u0000ü","a":"1.50","b":"true","":""}"#;
+        assert_eq!(
+            taken(body.clone()),
+            format!(r#"{{"id":"17-3","delivery":2,"fields":{written}}}"#)
+        );
+        assert_eq!(Body::from_json(written.as_bytes()).unwrap(), body);
+        let bytes = Body::Bytes([0, 255].as_slice().into());
+        assert_eq!(taken(bytes), r#"{"id":"17-3","delivery":2,"base64":"AP8="}"#);
+    }
+
+    #[test]
+    fn what_is_no_job_is_told() {
+        for (json, says) in [
+            ("", "EOF"),
+            ("[]", "expected a JSON object of fields"),
+            ("{} x", "trailing characters"),
+            (r#"{"a": null}"#, "the field `a` is null, a list or an object"),
+            (r#"{"a": {}}"#, "the field `a` is null"),
+            (r#"{"a": 1"#, "EOF"),
+        ] {
+            let error = Job::from_json(json.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(says), "{json}: {error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Queues in a file do what those in memory do, operation by operation; processes that are killed
+//! lose nothing that was answered.
+#![cfg(feature = "sqlite")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod histories;
+
+use proptest::prelude::*;
+use tollgate::ManualClock;
+use tollgate_queue::{Error, Job, MemoryQueues, Offered, Offering, Queue, SqliteQueues, Working};
+use tollgate_sqlite::{Options, SqliteStore};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_file_does_what_memory_does(
+        is in histories::settings(),
+        steps in proptest::collection::vec(histories::step(), 1..80),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let clock = ManualClock::at_micros(1_700_000_000_123_456);
+            let options = Options::new(dir.path().join("q.db")).clock(clock.clone());
+            let file = SqliteQueues::open_with(options).unwrap();
+            let memory = MemoryQueues::with_clock(clock.clone());
+            histories::both(&file, &memory, &clock, "q", &is, &steps).await;
+        });
+    }
+}
+
+#[tokio::test]
+async fn a_queue_is_there_after_its_processes_are_gone_and_agrees_with_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("counts.db");
+    // The file of a store of counts.
+    drop(SqliteStore::open_with(Options::new(&path)).unwrap());
+    let open = || {
+        let queues = SqliteQueues::open_with(Options::new(&path)).unwrap();
+        Queue::new(queues, "mail").unwrap()
+    };
+    let (one, two) = (open(), open());
+    let door = one.offering(Offering::new(1)).unwrap();
+    door.offer(&Job::of_bytes(b"\0\xff")).await.unwrap();
+    let full = two.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+    assert!(matches!(full, Offered::Full { depth: 1, .. }), "{full:?}");
+    drop((one, door, two));
+    let queue = open();
+    let error = queue.offering(Offering::new(2)).unwrap().offer(&Job::new()).await.unwrap_err();
+    assert!(matches!(error, Error::Settings { .. }), "{error}");
+    assert!(error.to_string().contains("a bound of 1 (waiting)"), "{error}");
+    assert_eq!(queue.stats().await.unwrap().accepted, 1, "what was refused has changed nothing");
+    let taken = queue.working(Working::new()).unwrap().take("w", 9).await.unwrap();
+    assert_eq!(taken.jobs[0].bytes(), Some(&b"\0\xff"[..]));
+}
+
+#[tokio::test]
+async fn a_rate_is_an_ordinary_count_of_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("counts.db");
+    let queues = SqliteQueues::open_with(Options::new(&path)).unwrap();
+    let queue = Queue::new(queues, "mail").unwrap();
+    let door = queue.offering(Offering::new(9)).unwrap();
+    for _ in 0..9 {
+        door.offer(&Job::new()).await.unwrap();
+    }
+    let limits: tollgate::LimitSet = "4/d via fixed_window".parse().unwrap();
+    let hands = queue.working(Working::new().rate(limits.clone())).unwrap();
+    assert_eq!(hands.take("w", 3).await.unwrap().jobs.len(), 3);
+    let store = SqliteStore::open_with(Options::new(&path)).unwrap();
+    let limiter = tollgate::Limiter::new(limits, store);
+    // The last of the day is taken from outside.
+    assert!(limiter.check("queue:mail").await.unwrap().is_allowed());
+    let taken = hands.take("w", 3).await.unwrap();
+    assert!(taken.jobs.is_empty() && taken.next.is_some(), "{taken:?}");
+    assert_eq!(queue.stats().await.unwrap().waiting, 6);
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q.db");
+    drop(SqliteQueues::open_with(Options::new(&path)).unwrap());
+    let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
+    conn.execute("UPDATE guests SET format = 99", []).unwrap();
+    let error = SqliteQueues::open_with(Options::new(&path)).unwrap_err().to_string();
+    assert!(error.contains("format 99 of `queue`") && error.contains("newer tollgate"), "{error}");
+}
+
+#[tokio::test]
+async fn what_somebody_else_wrote_into_the_table_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("q.db");
+    let queue = Queue::new(SqliteQueues::open_with(Options::new(&path)).unwrap(), "q").unwrap();
+    queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+    let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
+    conn.execute("UPDATE queue_jobs SET body = 'no json'", []).unwrap();
+    let error = queue.working(Working::new()).unwrap().take("w", 1).await.unwrap_err();
+    assert!(error.to_string().contains("cannot be read") && !error.is_transient(), "{error}");
+    assert_eq!(queue.stats().await.unwrap().waiting, 1, "nothing was taken");
+}
