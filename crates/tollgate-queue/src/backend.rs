@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, Taken};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Settings, Working};
 
 /// A place where queues lie, by name. Each operation is one step that nothing comes between; all
 /// do what [`crate::Model`] does.
@@ -51,6 +51,16 @@ pub trait Backend: Send + Sync {
 
     /// Given back as if it had not been delivered; false when it is held no more.
     fn release(&self, queue: &str, held: Held) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// How it is offered to and worked on.
+    fn settings(&self, queue: &str) -> impl Future<Output = Result<Settings, Error>> + Send;
+
+    /// Changes that, where something is said.
+    fn change(
+        &self,
+        queue: &str,
+        settings: &Settings,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// What there is and what there was.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;

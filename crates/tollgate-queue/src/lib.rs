@@ -28,6 +28,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
+mod any;
 mod backend;
 mod body;
 mod error;
@@ -42,6 +43,7 @@ mod settings;
 mod sqlite;
 mod worker;
 
+pub use any::AnyQueues;
 pub use backend::Backend;
 pub use error::Error;
 pub use job::{Dead, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob};
@@ -50,7 +52,7 @@ pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
 pub use redis::RedisQueues;
-pub use settings::{Counts, MAX_BOUND, Offering, Working};
+pub use settings::{Counts, MAX_BOUND, Offering, Settings, Working};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;
 pub use worker::{Failure, Ran, Worker};

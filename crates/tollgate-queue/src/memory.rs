@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Granted, Model, Offered, Stats};
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Settings, Working};
 
 /// Queues in the memory of this process. Cheap to clone; clones are the same queues.
 #[derive(Clone, Debug)]
@@ -132,6 +132,15 @@ impl Backend for MemoryQueues {
             one.offered.notify_one();
         }
         Ok(released)
+    }
+
+    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
+        Ok(self.one(queue).model.lock().settings())
+    }
+
+    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
+        self.one(queue).model.lock().change(settings);
+        Ok(())
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {

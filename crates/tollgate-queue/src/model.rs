@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use crate::body::Body;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, Taken, TakenJob};
-use crate::settings::{Offering, Working, micros};
+use crate::settings::{Offering, Settings, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
 const DRAIN_US: u64 = 10_000_000;
@@ -164,6 +164,20 @@ impl Model {
     /// Who takes first says how it is worked on; who says something of a delivery says the same.
     fn agree_on_working(&self, name: &str, working: &Working) -> Result<(), Error> {
         self.working.as_ref().map_or(Ok(()), |made| agree(name, made, working))
+    }
+
+    /// How it is offered to and worked on.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        Settings { offering: self.offering.clone(), working: self.working.clone() }
+    }
+
+    /// Changes how it is offered to and worked on, where something is said. What is out comes back
+    /// when it would have; what waits beyond a lower bound stays.
+    pub fn change(&mut self, settings: &Settings) {
+        let Settings { offering, working } = settings;
+        self.offering = offering.clone().or(self.offering.take());
+        self.working = working.clone().or(self.working.take());
     }
 
     /// Adds a job, unless the queue is full or knows it.
@@ -466,11 +480,7 @@ impl Model {
     }
 }
 
-pub(crate) fn agree<S: PartialEq + ?Sized + core::fmt::Display>(
-    name: &str,
-    made: &S,
-    asked: &S,
-) -> Result<(), Error> {
+fn agree<S: PartialEq + core::fmt::Display>(name: &str, made: &S, asked: &S) -> Result<(), Error> {
     if made == asked {
         return Ok(());
     }

@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Settings, Working};
 
 /// The longest reason of a failure, in bytes.
 pub(crate) const MAX_WHY_BYTES: usize = 1_024;
@@ -75,6 +75,38 @@ impl<B: Backend> Queue<B> {
     pub fn working(&self, working: Working) -> Result<Consumer<B>, Error> {
         working.check()?;
         Ok(Consumer { queue: self.clone(), working })
+    }
+
+    /// How it is offered to and worked on, where somebody has said so.
+    ///
+    /// # Errors
+    /// Where it lies could not answer.
+    pub async fn settings(&self) -> Result<Settings, Error> {
+        self.0.backend.settings(&self.0.name).await
+    }
+
+    /// Changes how it is offered to or worked on. Who has said something else before is refused
+    /// from then on. Jobs that are out come back when they would have; those that wait beyond a
+    /// lower bound stay.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// use tollgate_queue::{Job, MemoryQueues, Offering, Queue};
+    /// let mail = Queue::new(MemoryQueues::new(), "mail")?;
+    /// mail.offering(Offering::new(1))?.offer(&Job::new()).await?;
+    /// mail.change(Offering::new(2)).await?;
+    /// mail.offering(Offering::new(2))?.offer(&Job::new()).await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A setting that is not as it may be; where it lies could not answer.
+    pub async fn change(&self, settings: impl Into<Settings>) -> Result<(), Error> {
+        let settings = settings.into();
+        settings.check()?;
+        self.0.backend.change(&self.0.name, &settings).await
     }
 
     /// What there is and what there was.

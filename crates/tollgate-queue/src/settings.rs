@@ -1,9 +1,11 @@
 //! How a queue is offered to, and how it is worked on.
 
 use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
 
-use tollgate::LimitSet;
+use serde::{Deserialize, Serialize};
+use tollgate::{Limit, LimitSet, StoreError};
 
 use crate::error::Error;
 
@@ -82,6 +84,162 @@ impl Offering {
     pub(crate) fn remember_us(&self) -> u64 {
         micros(self.remember)
     }
+}
+
+/// How a queue is offered to and worked on, where somebody has said so.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Settings {
+    /// What the first who offered said.
+    pub offering: Option<Offering>,
+    /// What the first who took said.
+    pub working: Option<Working>,
+}
+
+impl Settings {
+    /// What is written down of a queue.
+    pub(crate) fn read(
+        queue: &str,
+        offering: Option<&str>,
+        working: Option<&str>,
+    ) -> Result<Self, Error> {
+        let unknown = |text: &str| {
+            StoreError::permanent(format!(
+                "the settings of the queue `{queue}` are written down as this version does not \
+                 write them: {text}"
+            ))
+        };
+        let offering =
+            offering.map(|text| Offering::read(text).ok_or_else(|| unknown(text))).transpose()?;
+        let working =
+            working.map(|text| Working::read(text).ok_or_else(|| unknown(text))).transpose()?;
+        Ok(Self { offering, working })
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.offering.as_ref().map_or(Ok(()), Offering::check)?;
+        self.working.as_ref().map_or(Ok(()), Working::check)
+    }
+}
+
+impl From<Offering> for Settings {
+    fn from(offering: Offering) -> Self {
+        Self { offering: Some(offering), working: None }
+    }
+}
+
+impl From<Working> for Settings {
+    fn from(working: Working) -> Self {
+        Self { offering: None, working: Some(working) }
+    }
+}
+
+/// An [`Offering`] as it is written down.
+#[derive(Serialize, Deserialize)]
+struct OfferingText {
+    bound: u64,
+    all: bool,
+    remember_us: u64,
+}
+
+/// A [`Working`] as it is written down.
+#[derive(Serialize, Deserialize)]
+struct WorkingText {
+    visibility_us: u64,
+    deliveries: u32,
+    keep_dead: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<RateText>,
+}
+
+/// The limits of a rate, each with its name where it has one, and the policy they are in.
+#[derive(Serialize, Deserialize)]
+struct RateText {
+    limits: Vec<(String, Option<String>)>,
+    policy: Option<String>,
+}
+
+fn written(text: &impl Serialize) -> String {
+    // Numbers and texts: there is nothing that could not be written.
+    serde_json::to_string(text).unwrap_or_default()
+}
+
+impl Offering {
+    /// As it is written down: the same text for the same settings.
+    pub(crate) fn text(&self) -> String {
+        let Self { bound, remember, .. } = self;
+        let all = self.counts_all();
+        written(&OfferingText { bound: *bound, all, remember_us: micros(*remember) })
+    }
+
+    /// What was written down; none for what this version would not have written.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let OfferingText { bound, all, remember_us } = serde_json::from_str(text).ok()?;
+        let counts = if all { Counts::All } else { Counts::Waiting };
+        let read = Self { bound, counts, remember: Duration::from_micros(remember_us) };
+        (read.check().is_ok() && read.text() == text).then_some(read)
+    }
+}
+
+impl Working {
+    /// As [`Offering::text`].
+    pub(crate) fn text(&self) -> String {
+        let rate = self.rate.as_ref().map(|set| RateText {
+            limits: set
+                .limits()
+                .iter()
+                .map(|limit| (limit.to_string(), limit.name().map(str::to_owned)))
+                .collect(),
+            policy: set.policy().map(str::to_owned),
+        });
+        written(&WorkingText {
+            visibility_us: self.visibility_us(),
+            deliveries: self.deliveries,
+            keep_dead: self.keep_dead,
+            rate,
+        })
+    }
+
+    /// As [`Offering::read`].
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let read: WorkingText = serde_json::from_str(text).ok()?;
+        let rate = match read.rate {
+            None => None,
+            Some(RateText { limits, policy }) => {
+                let limits: Option<Vec<Limit>> = limits
+                    .into_iter()
+                    .map(|(text, name)| {
+                        let limit = Limit::from_str(&text).ok()?;
+                        name.map_or(Some(limit.clone()), |name| limit.named(&name).ok())
+                    })
+                    .collect();
+                let set = LimitSet::new(limits?).ok()?;
+                Some(policy.map_or(Some(set.clone()), |name| set.in_policy(&name).ok())?)
+            }
+        };
+        let read = Self {
+            visibility: Duration::from_micros(read.visibility_us),
+            deliveries: read.deliveries,
+            keep_dead: read.keep_dead,
+            rate,
+        };
+        (read.check().is_ok() && read.text() == text).then_some(read)
+    }
+}
+
+/// Whether what was said is what the queue was made with, as both are written down.
+pub(crate) fn agree<S: fmt::Display>(
+    queue: &str,
+    made: &str,
+    said: &S,
+    text: &str,
+    read: fn(&str) -> Option<S>,
+) -> Result<(), Error> {
+    if made == text {
+        return Ok(());
+    }
+    let made = read(made).map_or_else(|| made.to_owned(), |made| made.to_string());
+    Err(Error::Settings { queue: queue.to_owned(), made, asked: said.to_string() })
 }
 
 impl fmt::Display for Offering {
@@ -203,4 +361,47 @@ impl fmt::Display for Working {
 
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read_as_they_are_written() {
+        let offering = Offering::new(7).counts(Counts::All).remember(Duration::from_secs(1));
+        let text = offering.text();
+        assert_eq!(text, r#"{"bound":7,"all":true,"remember_us":1000000}"#);
+        assert_eq!(Offering::read(&text), Some(offering));
+        let rate: LimitSet = "3/5s via sliding_log, 9/m via gcra".parse().unwrap();
+        let named = Limit::from_str("3/5s via sliding_log").unwrap().named("fast").unwrap();
+        let named = LimitSet::new(vec![named]).unwrap().in_policy("mail").unwrap();
+        for working in [
+            Working::new(),
+            Working::new().visibility(Duration::from_millis(1)).deliveries(1).keep_dead(0),
+            Working::new().rate(rate),
+            Working::new().rate(named),
+        ] {
+            assert_eq!(Working::read(&working.text()).as_ref(), Some(&working), "{working}");
+        }
+    }
+
+    #[test]
+    fn what_nobody_here_has_written_is_not_read() {
+        for text in [
+            "",
+            "{}",
+            r#"{"bound":0,"all":true,"remember_us":1}"#,
+            r#"{"bound":1,"all":true,"remember_us":1,"more":2}"#,
+            r#"{"bound": 1,"all":true,"remember_us":1}"#,
+        ] {
+            assert_eq!(Offering::read(text), None, "{text}");
+        }
+        for text in [
+            r#"{"visibility_us":1000,"deliveries":0,"keep_dead":1}"#,
+            r#"{"visibility_us":1000,"deliveries":1,"keep_dead":1,"rate":{"limits":[["x",null]],"policy":null}}"#,
+        ] {
+            assert_eq!(Working::read(text), None, "{text}");
+        }
+    }
 }

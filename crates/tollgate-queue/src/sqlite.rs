@@ -15,8 +15,8 @@ use crate::backend::Backend;
 use crate::body::{Body, Fields};
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
-use crate::model::{Afterwards, Drain, Granted, LOOK, Offered, Stats, agree};
-use crate::settings::{Offering, Working, micros};
+use crate::model::{Afterwards, Drain, Granted, LOOK, Offered, Stats};
+use crate::settings::{Offering, Settings, Working, agree, micros};
 
 /// How often it is looked whether there is something.
 const POLL: Duration = Duration::from_millis(20);
@@ -127,7 +127,7 @@ impl SqliteQueues {
     }
 
     /// Changes a queue in one transaction; it is made when it is not there.
-    async fn change<T: Send + 'static>(
+    async fn at<T: Send + 'static>(
         &self,
         queue: &str,
         work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
@@ -284,20 +284,24 @@ impl<'a, 't> At<'a, 't> {
     }
 
     fn agree_on_offering(&mut self, offering: &Offering) -> Result<(), Error> {
-        let said = offering.to_string();
+        let said = offering.text();
         match &self.is.offering {
-            Some(made) => agree(self.name, made, &said),
+            Some(made) => agree(self.name, made, offering, &said, Offering::read),
             None => {
-                self.is.offering = Some(said);
-                self.is.counts_all = offering.counts_all();
+                self.offered_to(offering);
                 Ok(())
             }
         }
     }
 
+    fn offered_to(&mut self, offering: &Offering) {
+        self.is.offering = Some(offering.text());
+        self.is.counts_all = offering.counts_all();
+    }
+
     fn agree_on_working(&self, working: &Working) -> Result<(), Error> {
         match &self.is.working {
-            Some(made) => agree(self.name, made, &working.to_string()),
+            Some(made) => agree(self.name, made, working, &working.text(), Working::read),
             None => Ok(()),
         }
     }
@@ -364,7 +368,7 @@ impl<'a, 't> At<'a, 't> {
 
     fn take(&mut self, working: &Working, worker: &str, most: usize) -> Result<Taken, Error> {
         self.agree_on_working(working)?;
-        self.is.working.get_or_insert_with(|| working.to_string());
+        self.is.working.get_or_insert_with(|| working.text());
         let (back, more_back) = self.come_back(working, most)?;
         let (fresh, more_fresh) = self.fresh(most - back.len())?;
         let there = back.len() + fresh.len();
@@ -577,6 +581,20 @@ impl<'a, 't> At<'a, 't> {
         Ok(true)
     }
 
+    fn settings(&self) -> Result<Settings, Error> {
+        let Known { offering, working, .. } = &self.is;
+        Settings::read(self.name, offering.as_deref(), working.as_deref())
+    }
+
+    fn change(&mut self, settings: &Settings) {
+        if let Some(offering) = &settings.offering {
+            self.offered_to(offering);
+        }
+        if let Some(working) = &settings.working {
+            self.is.working = Some(working.text());
+        }
+    }
+
     fn stats(&self) -> Result<Stats, Error> {
         let sql = "SELECT ms FROM queue_jobs WHERE queue = ?1 AND due_us IS NULL
                    ORDER BY ms, number LIMIT 1";
@@ -624,7 +642,7 @@ fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
 impl Backend for SqliteQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
         let (offering, job) = (offering.clone(), job.clone());
-        self.change(queue, move |at| at.offer(&offering, &job)).await
+        self.at(queue, move |at| at.offer(&offering, &job)).await
     }
 
     async fn take(
@@ -635,12 +653,12 @@ impl Backend for SqliteQueues {
         most: usize,
     ) -> Result<Taken, Error> {
         let (working, worker) = (working.clone(), worker.to_owned());
-        self.change(queue, move |at| at.take(&working, &worker, most)).await
+        self.at(queue, move |at| at.take(&working, &worker, most)).await
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
         let ids = ids.to_vec();
-        self.change(queue, move |at| at.done(&ids)).await
+        self.at(queue, move |at| at.done(&ids)).await
     }
 
     async fn again(
@@ -652,16 +670,34 @@ impl Backend for SqliteQueues {
         why: &str,
     ) -> Result<Afterwards, Error> {
         let (working, why) = (working.clone(), why.to_owned());
-        self.change(queue, move |at| at.again(&working, held, after, &why)).await
+        self.at(queue, move |at| at.again(&working, held, after, &why)).await
     }
 
     async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
         let working = working.clone();
-        self.change(queue, move |at| at.extend(&working, held)).await
+        self.at(queue, move |at| at.extend(&working, held)).await
     }
 
     async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        self.change(queue, move |at| at.release(held)).await
+        self.at(queue, move |at| at.release(held)).await
+    }
+
+    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
+        let queue = queue.to_owned();
+        let settings = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => at.settings(),
+            None => Ok(Settings::default()),
+        };
+        self.0.transact(Access::Read, settings).await
+    }
+
+    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
+        let settings = settings.clone();
+        let change = move |at: &mut At<'_, '_>| {
+            at.change(&settings);
+            Ok(())
+        };
+        self.at(queue, change).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
@@ -687,7 +723,7 @@ impl Backend for SqliteQueues {
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.change(queue, move |at| at.take_dead(id)).await
+        self.at(queue, move |at| at.take_dead(id)).await
     }
 
     async fn wait(&self, _queue: &str, most: Duration) {

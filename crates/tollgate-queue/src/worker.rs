@@ -1,11 +1,13 @@
 //! The loop of who works: takes jobs, runs a function on each, says what became of them.
 
+use core::fmt;
 use core::future::Future;
 use core::pin::pin;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -91,7 +93,7 @@ pub struct Ran {
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Worker<B> {
     consumer: Consumer<B>,
     name: String,
@@ -101,6 +103,20 @@ pub struct Worker<B> {
     pause: Duration,
     max_pause: Duration,
     grace: Duration,
+    until_empty: bool,
+    on_fault: Option<OnFault>,
+}
+
+/// Whom faults that may pass are told to.
+type OnFault = Arc<dyn Fn(&Error) + Send + Sync>;
+
+impl<B: fmt::Debug> fmt::Debug for Worker<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("consumer", &self.consumer)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<B: Backend> Worker<B> {
@@ -115,6 +131,8 @@ impl<B: Backend> Worker<B> {
             pause: Duration::from_secs(1),
             max_pause: Duration::from_secs(600),
             grace: Duration::from_secs(10),
+            until_empty: false,
+            on_fault: None,
         }
     }
 
@@ -165,6 +183,18 @@ impl<B: Backend> Worker<B> {
         Self { max_jobs, ..self }
     }
 
+    /// Whether it ends when nothing waits and nothing is to come back, whoever has it (no).
+    #[must_use]
+    pub fn until_empty(self, until_empty: bool) -> Self {
+        Self { until_empty, ..self }
+    }
+
+    /// Whom each fault that may pass is told to, while it is waited for.
+    #[must_use]
+    pub fn on_fault(self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        Self { on_fault: Some(Arc::new(tell)), ..self }
+    }
+
     /// How long a job that failed is put off: so long the first time, twice as long the next, and
     /// never longer than `most` (1 s and 10 min); each by chance shorter by up to half, so that
     /// jobs that failed together do not come back together.
@@ -200,6 +230,7 @@ impl<B: Backend> Worker<B> {
             pause: FAULT_PAUSE,
             not_before: Instant::now(),
             next_beat: Instant::now(),
+            is_empty: false,
         };
         match at_work.run(handle, stop).await {
             Ok(ran) => Ok(ran),
@@ -238,6 +269,8 @@ struct AtWork<'w, B> {
     not_before: Instant,
     /// When the visibility timeouts begin anew.
     next_beat: Instant,
+    /// Nothing was there when it was looked last.
+    is_empty: bool,
 }
 
 impl<B: Backend> AtWork<'_, B> {
@@ -262,7 +295,7 @@ impl<B: Backend> AtWork<'_, B> {
             if Instant::now() >= self.next_beat {
                 self.extend().await?;
             }
-            if self.begun >= self.worker.max_jobs {
+            if self.begun >= self.worker.max_jobs || (self.worker.until_empty && self.is_empty) {
                 stopped.get_or_insert_with(Instant::now);
             }
             if let Some(since) = stopped {
@@ -387,8 +420,15 @@ impl<B: Backend> AtWork<'_, B> {
         let most = worker.batch.max(free).min(left);
         let taken = worker.consumer.take(&worker.name, most).await;
         let Some(taken) = self.went(taken)? else { return Ok(Duration::ZERO) };
+        // What is in hand here is out, too: then there is something that may come back.
+        self.is_empty = taken.jobs.is_empty() && taken.next.is_none() && self.is_quiet();
         self.ready.extend(taken.jobs);
         Ok(taken.next.unwrap_or(IDLE).min(IDLE))
+    }
+
+    /// Whether nothing is in hand, and nothing is left to be said.
+    fn is_quiet(&self) -> bool {
+        self.hand.is_empty() && self.done.is_empty() && self.failed.is_empty()
     }
 
     /// Begins the visibility timeout of all that is held anew.
@@ -435,6 +475,9 @@ impl<B: Backend> AtWork<'_, B> {
                 Ok(Some(answer))
             }
             Err(error) if error.is_transient() => {
+                if let Some(tell) = &self.worker.on_fault {
+                    tell(&error);
+                }
                 self.not_before = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_FAULT_PAUSE);
                 Ok(None)

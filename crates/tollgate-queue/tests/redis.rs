@@ -2,6 +2,8 @@
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod histories;
+
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,8 +12,7 @@ use proptest::prelude::*;
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Backend, Counts, Error, Held, Job, MemoryQueues, Offered, Offering, Queue, RedisQueues, Worker,
-    Working,
+    Error, Job, MemoryQueues, Offered, Offering, Queue, RedisQueues, Worker, Working,
 };
 use tollgate_redis::Options;
 
@@ -39,167 +40,13 @@ fn name() -> String {
     format!("q{}", NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// What happens at random.
-#[derive(Clone, Debug)]
-enum Step {
-    Offer { once: Option<u8>, deadline_s: Option<u8>, size: u8 },
-    Take { most: u8 },
-    Done { nth: u8, count: u8 },
-    Again { nth: u8, after_s: u8, why: bool },
-    Extend { nth: u8 },
-    Release { nth: u8 },
-    TakeDead { nth: u8 },
-    Pass { us: u64 },
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let some = |most: u8| proptest::option::weighted(0.3, 0..most);
-    let seconds = 0..20_000_000_u64;
-    prop_oneof![
-        5 => (some(6), some(60), any::<u8>())
-            .prop_map(|(once, deadline_s, size)| Step::Offer { once, deadline_s, size }),
-        4 => (1..5_u8).prop_map(|most| Step::Take { most }),
-        3 => (any::<u8>(), 1..4_u8).prop_map(|(nth, count)| Step::Done { nth, count }),
-        2 => (any::<u8>(), 0..40_u8, any::<bool>())
-            .prop_map(|(nth, after_s, why)| Step::Again { nth, after_s, why }),
-        1 => any::<u8>().prop_map(|nth| Step::Extend { nth }),
-        1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
-        1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
-        3 => prop_oneof![seconds, 0..3_000_u64].prop_map(|us| Step::Pass { us }),
-    ]
-}
-
-/// How a queue is offered to and worked on.
-#[derive(Clone, Debug)]
-struct Settings {
-    bound: u64,
-    counts_all: bool,
-    remember_s: u64,
-    deliveries: u32,
-    keep_dead: u32,
-    rate: Option<&'static str>,
-}
-
-fn settings() -> impl Strategy<Value = Settings> {
-    let rates = [
-        None,
-        Some("3/5s via sliding_log"),
-        Some("2/7s via gcra"),
-        Some("2/3s via fixed_window, 5/10s via token_bucket"),
-        Some("1/2s via uniform"),
-    ];
-    (
-        1..6_u64,
-        any::<bool>(),
-        0..40_u64,
-        1..4_u32,
-        0..3_u32,
-        proptest::sample::select(rates.to_vec()),
-    )
-        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, rate)| Settings {
-            bound,
-            counts_all,
-            remember_s,
-            deliveries,
-            keep_dead,
-            rate,
-        })
-}
-
-/// Does the same on both, and says where they differ.
-async fn both(
-    redis: &RedisQueues,
-    memory: &MemoryQueues,
-    clock: &ManualClock,
-    is: &Settings,
-    steps: &[Step],
-) {
-    let queue = &*name();
-    let counts = if is.counts_all { Counts::All } else { Counts::Waiting };
-    let offering = Offering::new(is.bound).counts(counts);
-    let offering = offering.remember(Duration::from_secs(is.remember_s));
-    let mut working = Working::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
-    if let Some(rate) = is.rate {
-        working = working.rate(rate.parse().unwrap());
-    }
-    let mut held: Vec<Held> = Vec::new();
-    let mut dead = Vec::new();
-    for (place, step) in steps.iter().enumerate() {
-        let pick = |nth: u8| (!held.is_empty()).then(|| held[usize::from(nth) % held.len()]);
-        macro_rules! same {
-            ($backend:ident => $ask:expr) => {{
-                let $backend = redis;
-                let of_redis = $ask.await.unwrap();
-                let $backend = memory;
-                let of_memory = $ask.await.unwrap();
-                assert_eq!(of_redis, of_memory, "step {place}: {step:?}");
-                of_memory
-            }};
-        }
-        match *step {
-            Step::Pass { us } => clock.advance(Duration::from_micros(us)),
-            Step::Offer { once, deadline_s, size } => {
-                let mut job = match size % 3 {
-                    0 => Job::new(),
-                    1 => Job::of_bytes(&vec![size; usize::from(size)]),
-                    _ => Job::new().field("a", "ü\n").field("b", "x".repeat(usize::from(size))),
-                };
-                if let Some(once) = once {
-                    job = job.once(format!("once {once}"));
-                }
-                if let Some(s) = deadline_s {
-                    job = job.deadline(Duration::from_secs(u64::from(s)));
-                }
-                same!(on => on.offer(queue, &offering, &job));
-            }
-            Step::Take { most } => {
-                let taken = same!(on => on.take(queue, &working, "w", usize::from(most)));
-                held.extend(taken.jobs.iter().map(tollgate_queue::TakenJob::held));
-            }
-            Step::Done { nth, count } => {
-                let ids: Vec<_> = (nth..nth.saturating_add(count))
-                    .filter_map(|nth| pick(nth).map(|held| held.id))
-                    .collect();
-                same!(on => on.done(queue, &ids));
-            }
-            Step::Again { nth, after_s, why } => {
-                if let Some(it) = pick(nth) {
-                    let after = Duration::from_secs(u64::from(after_s));
-                    let why = if why { "it broke\nh9" } else { "" };
-                    same!(on => on.again(queue, &working, it, after, why));
-                }
-            }
-            Step::Extend { nth } => {
-                if let Some(it) = pick(nth) {
-                    same!(on => on.extend(queue, &working, it));
-                }
-            }
-            Step::Release { nth } => {
-                if let Some(it) = pick(nth) {
-                    held.retain(|other| *other != it);
-                    same!(on => on.release(queue, it));
-                }
-            }
-            Step::TakeDead { nth } => {
-                same!(on => on.dead(queue, 0));
-                dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
-                if !dead.is_empty() {
-                    let id = dead[usize::from(nth) % dead.len()];
-                    same!(on => on.take_dead(queue, id));
-                }
-            }
-        }
-        same!(on => on.stats(queue));
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
     fn redis_does_what_memory_does(
-        is in settings(),
-        steps in proptest::collection::vec(step(), 1..80),
+        is in histories::settings(),
+        steps in proptest::collection::vec(histories::step(), 1..80),
     ) {
         let Some(server) = server() else { return Ok(()) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -207,7 +54,7 @@ proptest! {
             let clock = ManualClock::at_micros(1_700_000_000_123_456);
             let redis = RedisQueues::with_clock(options(server), clock.clone()).await.unwrap();
             let memory = MemoryQueues::with_clock(clock.clone());
-            both(&redis, &memory, &clock, &is, &steps).await;
+            histories::both(&redis, &memory, &clock, &name(), &is, &steps).await;
         });
     }
 }

@@ -1,4 +1,8 @@
--- Looks: nonce, 'stats'; 'dead' and how many; 'take' and the id of a dead job.
+-- Looks: nonce, 'settings'; 'stats'; 'dead' and how many; 'take' and the id of a dead job.
+if ARGV[2] == 'settings' then
+  local said = redis.call('HMGET', meta, 'offering', 'working')
+  return {nonce, said[1] or '', said[2] or ''}
+end
 if ARGV[2] == 'stats' then
   local is_out = redis.call('ZCARD', out)
   local waiting = redis.call('XLEN', jobs) - is_out

@@ -20,7 +20,7 @@ use crate::body::Body;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Working, micros};
+use crate::settings::{Offering, Settings, Working, agree, micros};
 
 /// What every key begins with.
 const PREFIX: &str = "tgq1";
@@ -43,6 +43,7 @@ struct Shared {
     done: Script,
     held: Script,
     look: Script,
+    change: Script,
     take: Script,
     /// The scripts that take under a rate, by its limits.
     takes: Mutex<HashMap<String, Arc<Script>>>,
@@ -78,9 +79,10 @@ impl RedisQueues {
         let script = |body: &str| script(ALWAYS, "", body, given.is_some());
         let (held, done) = (script(include_str!("held.lua")), script(include_str!("done.lua")));
         let look = script(include_str!("look.lua"));
+        let change = script(include_str!("change.lua"));
         let take = script(&include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
-        Ok(Self(Arc::new(Shared { caller, given, offer, done, held, look, take, takes })))
+        Ok(Self(Arc::new(Shared { caller, given, offer, done, held, look, change, take, takes })))
     }
 
     /// The script that takes under these limits.
@@ -195,13 +197,16 @@ fn wait(word: &Word) -> Result<Option<Duration>, Error> {
 }
 
 /// Whether the answer says that the queue was made with other settings.
-fn agreed(queue: &str, asked: &str, answer: &[Word]) -> Result<(), Error> {
+fn agreed<S: fmt::Display>(
+    queue: &str,
+    said: &S,
+    read: fn(&str) -> Option<S>,
+    answer: &[Word],
+) -> Result<(), Error> {
     match answer {
-        [Word::Bytes(what), made] if what == b"settings" => Err(Error::Settings {
-            queue: queue.to_owned(),
-            made: text(made)?,
-            asked: asked.to_owned(),
-        }),
+        [Word::Bytes(what), made] if what == b"settings" => {
+            agree(queue, &text(made)?, said, "", read)
+        }
         _ => Ok(()),
     }
 }
@@ -258,11 +263,10 @@ impl Backend for RedisQueues {
         if let Some(once) = job.once_id() {
             keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
         }
-        let settings = offering.to_string();
         let all = if offering.counts_all() { "1" } else { "0" };
         let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
         let mut words = words([
-            settings.clone(),
+            offering.text(),
             offering.bound().to_string(),
             all.to_owned(),
             offering.remember_us().to_string(),
@@ -270,7 +274,7 @@ impl Backend for RedisQueues {
         ]);
         body_words(job.body(), &mut words);
         let answer = self.call(&self.0.offer, &keys, words).await?;
-        agreed(queue, &settings, &answer)?;
+        agreed(queue, offering, Offering::read, &answer)?;
         match &answer[..] {
             [Word::Bytes(what), the_id, depth] if what == b"accepted" => {
                 Ok(Offered::Accepted { id: id(the_id)?, depth: whole(depth)? })
@@ -292,9 +296,8 @@ impl Backend for RedisQueues {
         worker: &str,
         most: usize,
     ) -> Result<Taken, Error> {
-        let settings = working.to_string();
         let words = words([
-            settings.clone(),
+            working.text(),
             working.visibility_us().to_string(),
             working.most_deliveries().to_string(),
             working.kept_dead().to_string(),
@@ -311,7 +314,7 @@ impl Backend for RedisQueues {
                 self.call(&rated, &keys, words).await?
             }
         };
-        agreed(queue, &settings, &answer)?;
+        agreed(queue, working, Working::read, &answer)?;
         let [Word::Bytes(what), next, rest @ ..] = &answer[..] else { return Err(garbled()) };
         if what != b"jobs" {
             return Err(garbled());
@@ -360,6 +363,29 @@ impl Backend for RedisQueues {
 
     async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
         Ok(self.held(queue, None, "release", held, Duration::ZERO, "").await? == b"kept")
+    }
+
+    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
+        let words = words(["settings".to_owned()]);
+        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let [offering, working] = &answer[..] else { return Err(garbled()) };
+        let (offering, working) = (text(offering)?, text(working)?);
+        Settings::read(
+            queue,
+            Some(&*offering).filter(|text| !text.is_empty()),
+            Some(&*working).filter(|text| !text.is_empty()),
+        )
+    }
+
+    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
+        let Settings { offering, working } = settings;
+        let all = offering.as_ref().is_some_and(Offering::counts_all);
+        let words = words([
+            offering.as_ref().map(Offering::text).unwrap_or_default(),
+            if all { "1" } else { "0" }.to_owned(),
+            working.as_ref().map(Working::text).unwrap_or_default(),
+        ]);
+        self.call(&self.0.change, &keys(queue), words).await.map(drop)
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
@@ -415,12 +441,11 @@ impl RedisQueues {
         after: Duration,
         why: &str,
     ) -> Result<Vec<u8>, Error> {
-        let settings = working.map(ToString::to_string).unwrap_or_default();
         let [deliveries, dead] = working.map_or([0, 0], |working| {
             [u64::from(working.most_deliveries()), working.kept_dead() as u64]
         });
         let words = words([
-            settings.clone(),
+            working.map(Working::text).unwrap_or_default(),
             what.to_owned(),
             held.id.to_string(),
             held.delivery.to_string(),
@@ -430,7 +455,9 @@ impl RedisQueues {
             why.to_owned(),
         ]);
         let answer = self.call(&self.0.held, &keys(queue), words).await?;
-        agreed(queue, &settings, &answer)?;
+        if let Some(working) = working {
+            agreed(queue, working, Working::read, &answer)?;
+        }
         match answer.into_iter().next() {
             Some(Word::Bytes(what)) => Ok(what),
             _ => Err(garbled()),

@@ -11,7 +11,7 @@ use crate::job::{Dead, Job, Taken};
 use crate::memory::MemoryQueues;
 use crate::model::{Offered, Stats};
 use crate::queue::Queue;
-use crate::settings::{Offering, Working};
+use crate::settings::{Offering, Settings, Working};
 
 const START_US: u64 = 1_700_000_000_000_000;
 
@@ -263,6 +263,14 @@ impl Backend for Failing {
 
     async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
         self.queues.release(queue, held).await
+    }
+
+    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
+        self.queues.settings(queue).await
+    }
+
+    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
+        self.queues.change(queue, settings).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_queue::{Backend, Counts, Held, Job, MemoryQueues, Offering, Working};
+use tollgate_queue::{Backend, Counts, Held, Job, MemoryQueues, Offering, Settings, Working};
 
 /// What happens at random.
 #[derive(Clone, Debug)]
@@ -16,6 +16,7 @@ pub(crate) enum Step {
     Extend { nth: u8 },
     Release { nth: u8 },
     TakeDead { nth: u8 },
+    Change { bound: Option<u8>, deliveries: Option<u8> },
     Pass { us: u64 },
 }
 
@@ -32,13 +33,14 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|nth| Step::Extend { nth }),
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
+        1 => (some(6), some(4)).prop_map(|(bound, deliveries)| Step::Change { bound, deliveries }),
         3 => prop_oneof![seconds, 0..3_000_u64].prop_map(|us| Step::Pass { us }),
     ]
 }
 
 /// How a queue is offered to and worked on.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct Made {
     bound: u64,
     counts_all: bool,
     remember_s: u64,
@@ -47,7 +49,7 @@ pub(crate) struct Settings {
     rate: Option<&'static str>,
 }
 
-pub(crate) fn settings() -> impl Strategy<Value = Settings> {
+pub(crate) fn settings() -> impl Strategy<Value = Made> {
     let rates = [
         None,
         Some("3/5s via sliding_log"),
@@ -63,7 +65,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Settings> {
         0..3_u32,
         proptest::sample::select(rates.to_vec()),
     )
-        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, rate)| Settings {
+        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, rate)| Made {
             bound,
             counts_all,
             remember_s,
@@ -79,12 +81,12 @@ pub(crate) async fn both(
     memory: &MemoryQueues,
     clock: &ManualClock,
     queue: &str,
-    is: &Settings,
+    is: &Made,
     steps: &[Step],
 ) {
     let counts = if is.counts_all { Counts::All } else { Counts::Waiting };
     let offering = Offering::new(is.bound).counts(counts);
-    let offering = offering.remember(Duration::from_secs(is.remember_s));
+    let mut offering = offering.remember(Duration::from_secs(is.remember_s));
     let mut working = Working::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
     if let Some(rate) = is.rate {
         working = working.rate(rate.parse().unwrap());
@@ -147,6 +149,22 @@ pub(crate) async fn both(
                     same!(on => on.release(queue, it));
                 }
             }
+            Step::Change { bound, deliveries } => {
+                let mut settings = Settings::default();
+                if let Some(bound) = bound {
+                    // What it counts changes, too.
+                    let counts = if bound % 2 == 0 { Counts::All } else { Counts::Waiting };
+                    let remember = Duration::from_secs(is.remember_s);
+                    offering =
+                        Offering::new(u64::from(bound) + 1).counts(counts).remember(remember);
+                    settings.offering = Some(offering.clone());
+                }
+                if let Some(deliveries) = deliveries {
+                    working = working.clone().deliveries(u32::from(deliveries) + 1);
+                    settings.working = Some(working.clone());
+                }
+                same!(on => on.change(queue, &settings));
+            }
             Step::TakeDead { nth } => {
                 same!(on => on.dead(queue, 0));
                 dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
@@ -157,5 +175,6 @@ pub(crate) async fn both(
             }
         }
         same!(on => on.stats(queue));
+        same!(on => on.settings(queue));
     }
 }
