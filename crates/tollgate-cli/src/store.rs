@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Limiter, MemoryStore};
+use tollgate_queue::{AnyQueues, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
 use tollgate_sqlite::SqliteStore;
@@ -93,6 +94,14 @@ pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Re
         // A service gives up as fast as the store itself says, unless the URL does.
         Named::Redis(_) => Ok(AnyStore::Redis(RedisStore::connect(url).await?)),
     }
+}
+
+/// The queues of the place that the arguments, the environment or the default name.
+pub(crate) async fn queues(place: &Place) -> Result<AnyQueues> {
+    Ok(match Named::read(place.store.as_deref())? {
+        Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
+        Named::Redis(options) => AnyQueues::Redis(RedisQueues::connect(options).await?),
+    })
 }
 
 /// The server that time series are written to.

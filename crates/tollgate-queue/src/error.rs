@@ -11,8 +11,8 @@ pub enum Error {
     Invalid(String),
     /// The queue was made with other settings.
     #[error(
-        "the queue `{queue}` was made with {made}, and not with {asked}: use the same everywhere, \
-         or another name"
+        "the queue `{queue}` was made with {made}, and not with {asked}: say the same everywhere, \
+         or change the queue first"
     )]
     Settings {
         /// The queue.

@@ -71,6 +71,12 @@ impl Offering {
         Self { remember, ..self }
     }
 
+    /// The same with another bound.
+    #[must_use]
+    pub fn bounded(self, bound: u64) -> Self {
+        Self { bound, ..self }
+    }
+
     /// How many.
     #[must_use]
     pub fn bound(&self) -> u64 {
@@ -87,7 +93,7 @@ impl Offering {
 }
 
 /// How a queue is offered to and worked on, where somebody has said so.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
     /// What the first who offered said.
@@ -159,17 +165,32 @@ struct RateText {
     policy: Option<String>,
 }
 
+impl Serialize for Offering {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.form().serialize(to)
+    }
+}
+
+impl Serialize for Working {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.form().serialize(to)
+    }
+}
+
 fn written(text: &impl Serialize) -> String {
     // Numbers and texts: there is nothing that could not be written.
     serde_json::to_string(text).unwrap_or_default()
 }
 
 impl Offering {
+    fn form(&self) -> OfferingText {
+        let Self { bound, remember, .. } = self;
+        OfferingText { bound: *bound, all: self.counts_all(), remember_us: micros(*remember) }
+    }
+
     /// As it is written down: the same text for the same settings.
     pub(crate) fn text(&self) -> String {
-        let Self { bound, remember, .. } = self;
-        let all = self.counts_all();
-        written(&OfferingText { bound: *bound, all, remember_us: micros(*remember) })
+        written(&self.form())
     }
 
     /// What was written down; none for what this version would not have written.
@@ -182,8 +203,7 @@ impl Offering {
 }
 
 impl Working {
-    /// As [`Offering::text`].
-    pub(crate) fn text(&self) -> String {
+    fn form(&self) -> WorkingText {
         let rate = self.rate.as_ref().map(|set| RateText {
             limits: set
                 .limits()
@@ -192,12 +212,17 @@ impl Working {
                 .collect(),
             policy: set.policy().map(str::to_owned),
         });
-        written(&WorkingText {
+        WorkingText {
             visibility_us: self.visibility_us(),
             deliveries: self.deliveries,
             keep_dead: self.keep_dead,
             rate,
-        })
+        }
+    }
+
+    /// As [`Offering::text`].
+    pub(crate) fn text(&self) -> String {
+        written(&self.form())
     }
 
     /// As [`Offering::read`].
@@ -245,8 +270,7 @@ pub(crate) fn agree<S: fmt::Display>(
 impl fmt::Display for Offering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = if self.counts_all() { "all" } else { "waiting" };
-        let remembered = micros(self.remember);
-        write!(f, "a bound of {} ({counts}), ids remembered {remembered} us", self.bound)
+        write!(f, "a bound of {} ({counts}), ids remembered for {:?}", self.bound, self.remember)
     }
 }
 
@@ -288,6 +312,12 @@ impl Working {
     #[must_use]
     pub fn rate(self, rate: LimitSet) -> Self {
         Self { rate: Some(rate), ..self }
+    }
+
+    /// The same without a rate.
+    #[must_use]
+    pub fn without_rate(self) -> Self {
+        Self { rate: None, ..self }
     }
 
     /// How many dead jobs are kept, at most [`MAX_BOUND`]; the oldest go.
@@ -342,8 +372,7 @@ impl Working {
 
 impl fmt::Display for Working {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let visibility = micros(self.visibility);
-        write!(f, "{visibility} us for a job, {} deliveries", self.deliveries)?;
+        write!(f, "{:?} for a job, {} deliveries", self.visibility, self.deliveries)?;
         match &self.rate {
             None => f.write_str(", no rate")?,
             Some(limits) => {

@@ -9,9 +9,14 @@ use clap_complete::Shell;
 use tollgate::Strategy;
 
 mod lab;
+mod queue;
 mod serve;
 
 pub(crate) use lab::{Lab, LabCommon, LabRace};
+pub(crate) use queue::{
+    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueuePush, QueueStats, QueueWork,
+    WhichQueue, WorkingArgs,
+};
 pub(crate) use serve::{Family, LogDenials, LogForm, Serve};
 
 /// Exact rate limiting, from a shell.
@@ -117,6 +122,13 @@ From the environment, so that no process list shows them:
     /// pictures.
     #[command(subcommand, after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Lab(Lab),
+    /// Let a queue's workers set the pace: at most so many jobs wait
+    ///
+    /// All strategies count time; a queue does not. A job is accepted while fewer wait than may, and
+    /// how fast they leave is up to those who work. Queues lie in the file or on the Redis that
+    /// `--store` names. What is promised: docs/queue.md.
+    #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
+    Queue(Queue),
     /// Print the Lua script for limits, for any Redis client
     ///
     /// Several limits are one set on one subject, all or nothing in one call. The script carries

@@ -13,6 +13,7 @@ mod count;
 mod doctor;
 mod explain;
 mod lab;
+mod queue;
 mod replay;
 pub(crate) mod run;
 mod scripts;
@@ -31,6 +32,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Explain(args) => explain::explain(&args, out),
         Command::Replay(args) => replay::replay(&args, out),
         Command::Lab(args) => lab::lab(&args, out),
+        Command::Queue(args) => queue::queue(&args, out),
         Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Config(Config::Check(args)) => config::check(&args, out),

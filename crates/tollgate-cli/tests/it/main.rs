@@ -13,6 +13,7 @@ mod live;
 mod on_redis;
 mod openapi;
 mod proxies;
+mod queue;
 mod redis;
 mod replaying;
 mod running;

@@ -1,0 +1,251 @@
+//! The words of `queue`.
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use super::Place;
+
+/// Queues: a limit that does not depend on time, but on who works them off.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Queue {
+    /// Offer a job; refused when as many wait as may
+    ///
+    /// Exits with 0 when it was accepted (or is known by its --once), 1 when it was refused, 2 on an
+    /// error. With --lines 1 when one was refused.
+    #[command(after_help = "Example: tollgate queue push mail to=ann --bound 10")]
+    #[command(after_long_help = "Examples:
+  tollgate queue push mail to=ann --bound 10
+  tollgate queue push mail to=ann --wait 30s || echo 'too many wait'
+  tollgate queue push mail to=ann --once order:4711
+  tollgate queue push scans --stdin < page.png
+  printf '{\"to\": \"ann\"}\\n{\"to\": \"bob\"}\\n' | tollgate queue push mail --lines")]
+    Push(Box<QueuePush>),
+    /// Take jobs and run a command for each
+    ///
+    /// The command is run by `sh -c`, with the job as one line of JSON on its standard input, its
+    /// fields as JOB_name in the environment, and TOLLGATE_JOB_ID and TOLLGATE_JOB_DELIVERY beside
+    /// them. Exits it with 0, the job is done; else it comes back, later each time, until it has had
+    /// its deliveries and is dead. Jobs are delivered at least once: a command may see one again, by
+    /// the same id.
+    ///
+    /// Works until Ctrl-C or SIGTERM: what is in hand is finished and what was only taken is given
+    /// back, and it exits with 0. A second signal ends the commands, too; their jobs come back when
+    /// their visibility timeout has passed.
+    #[command(
+        after_help = "Example: tollgate queue work mail --exec 'echo \"to $JOB_to\"' --max-jobs 1"
+    )]
+    #[command(after_long_help = "Examples:
+  tollgate queue work mail --exec 'echo \"to $JOB_to\"' --max-jobs 1
+  tollgate queue work mail --exec ./send-mail --concurrency 4 --rate 100/s
+  tollgate queue work mail --exec 'jq -r .fields.to' --until-empty
+  tollgate queue work mail --exec ./send-mail --visibility 5m --timeout 4m --deliveries 3")]
+    Work(Box<QueueWork>),
+    /// What waits, what is in hand, and what there was
+    #[command(after_help = "Example: tollgate queue stats mail --watch")]
+    #[command(after_long_help = "Examples:
+  tollgate queue stats mail
+  tollgate queue stats mail --watch
+  tollgate queue stats mail --watch 10s --json")]
+    Stats(QueueStats),
+    /// Look at the jobs that were delivered as often as they may be; offer them again, or forget
+    #[command(after_help = "Example: tollgate queue dead mail --again all")]
+    #[command(after_long_help = "Examples:
+  tollgate queue dead mail
+  tollgate queue dead mail --again 1700000000000-0
+  tollgate queue dead mail --forget all")]
+    Dead(QueueDead),
+    /// Change how a queue is offered to or worked on
+    ///
+    /// Who says something else is refused from then on. Jobs that are out come back when they would
+    /// have; those that wait beyond a lower bound stay.
+    #[command(after_help = "Example: tollgate queue change mail --bound 20")]
+    Change(Box<QueueChange>),
+}
+
+/// Which queue, and where.
+#[derive(Debug, Args)]
+pub(crate) struct WhichQueue {
+    /// The name of the queue: letters, digits and `._:-`
+    pub(crate) name: String,
+
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How a queue is offered to: said by the first who offers, and kept with the queue.
+#[derive(Debug, Args)]
+pub(crate) struct OfferingArgs {
+    /// How many jobs may wait; to be said once, for a queue that is new
+    #[arg(long, value_name = "N")]
+    pub(crate) bound: Option<u64>,
+
+    /// What the bound counts: those that wait, or those in hand and coming back, too [default:
+    /// waiting]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) count: Option<Count>,
+
+    /// How long the id of --once is remembered [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) remember: Option<String>,
+}
+
+/// What a bound counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Count {
+    Waiting,
+    All,
+}
+
+/// How a queue is worked on: said by the first who takes, and kept with the queue.
+#[derive(Debug, Args)]
+pub(crate) struct WorkingArgs {
+    /// A limit that the deliveries of all workers together pass, as `100/s`; repeat it, or join
+    /// several by `,`
+    #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub(crate) rate: Vec<String>,
+
+    /// How long nobody else gets a job that was taken by a worker that died; one that lives holds
+    /// its job for as long as it takes [default: 30s]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) visibility: Option<String>,
+
+    /// How often a job is delivered at most; then it is dead [default: 5]
+    #[arg(long, value_name = "N")]
+    pub(crate) deliveries: Option<u32>,
+
+    /// How many dead jobs are kept, to be looked at [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_dead: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").args(["fields", "stdin", "lines"])))]
+pub(crate) struct QueuePush {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// The fields of the job
+    #[arg(value_name = "FIELD=VALUE")]
+    pub(crate) fields: Vec<String>,
+
+    /// The job is the bytes of standard input
+    #[arg(long)]
+    pub(crate) stdin: bool,
+
+    /// Each line of standard input is a job: a JSON object of its fields
+    #[arg(long)]
+    pub(crate) lines: bool,
+
+    #[command(flatten)]
+    pub(crate) offering: OfferingArgs,
+
+    /// Accept it once: the same ID again is no other job, for as long as it is remembered
+    #[arg(long, value_name = "ID", conflicts_with = "lines")]
+    pub(crate) once: Option<String>,
+
+    /// Drop it when its turn has not come within this
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) deadline: Option<String>,
+
+    /// The longest time to wait for room, as `90s` [default: 0, it is refused at once]
+    #[arg(long, short, value_name = "DURATION")]
+    pub(crate) wait: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueWork {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// What to run for each job
+    #[arg(long, short, value_name = "COMMAND", required = true)]
+    pub(crate) exec: String,
+
+    /// End after so many deliveries
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_jobs: Option<u64>,
+
+    /// End when nothing waits and nothing is to come back
+    #[arg(long)]
+    pub(crate) until_empty: bool,
+
+    /// How many commands run at once
+    #[arg(long, short, value_name = "N", default_value_t = 1)]
+    pub(crate) concurrency: usize,
+
+    /// How many jobs are taken at once: more are fewer questions
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) batch: usize,
+
+    #[command(flatten)]
+    pub(crate) working: WorkingArgs,
+
+    /// How long a job that failed is put off at first; twice as long each time after [default: 1s]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) pause: Option<String>,
+
+    /// The longest such time [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) max_pause: Option<String>,
+
+    /// End a command that takes longer; its job has failed
+    #[arg(long, value_name = "DURATION")]
+    pub(crate) timeout: Option<String>,
+
+    /// The name of this worker [default: the host and the number of the process]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
+
+    /// Say on stderr what becomes of each job, also when it is done
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueStats {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// Look again and again, and say what a second came to meanwhile
+    #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1s")]
+    pub(crate) watch: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").args(["again", "forget"])))]
+pub(crate) struct QueueDead {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// Offer this one again, or `all`; what is refused stays dead
+    #[arg(long, value_name = "ID")]
+    pub(crate) again: Option<String>,
+
+    /// Forget this one, or `all`
+    #[arg(long, value_name = "ID")]
+    pub(crate) forget: Option<String>,
+
+    /// How many to show, the oldest first
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) most: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueChange {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    #[command(flatten)]
+    pub(crate) offering: OfferingArgs,
+
+    #[command(flatten)]
+    pub(crate) working: WorkingArgs,
+
+    /// Take the rate away
+    #[arg(long, conflicts_with = "rate")]
+    pub(crate) no_rate: bool,
+}

@@ -1,0 +1,159 @@
+//! `queue dead`: looks at dead jobs, offers them again, forgets them.
+
+use anyhow::{Result, anyhow, bail};
+use serde::Serialize;
+use tollgate_queue::{AnyQueues, Dead, JobId, Offered, Queue};
+
+use super::open;
+use crate::args::QueueDead;
+use crate::input;
+use crate::show::{self, Output, count};
+
+/// How many are asked for at a time.
+const PAGE: usize = 1_000;
+
+/// The longest text in a table.
+const SHOWN: usize = 40;
+
+#[derive(Serialize)]
+struct Done {
+    /// How many were offered again, or forgotten.
+    jobs: u64,
+    /// Those that are dead still.
+    dead: u64,
+    /// Whether the queue was full before the last.
+    full: bool,
+}
+
+pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
+    let QueueDead { which, again, forget, most } = args;
+    let queue = open(which).await?;
+    let done = match (again, forget) {
+        (Some(which), _) => offer_again(&queue, &Which::read(which)?).await?,
+        (None, Some(which)) => self::forget(&queue, &Which::read(which)?).await?,
+        (None, None) => {
+            show(&queue.dead(usize::from(*most)).await?, which.json, out)?;
+            return Ok(0);
+        }
+    };
+    if which.json {
+        out.json(&done)?;
+    } else {
+        let what = if again.is_some() { "offered again" } else { "forgotten" };
+        let full = if done.full { "; the queue is full" } else { "" };
+        let Done { jobs, dead, .. } = done;
+        out.line(format!("{} {what}, {dead} dead{full}", count(jobs, "job")))?;
+    }
+    Ok(u8::from(done.full))
+}
+
+/// Which of the dead jobs.
+enum Which {
+    All,
+    One(JobId),
+}
+
+impl Which {
+    fn read(text: &str) -> Result<Self> {
+        if text == "all" {
+            return Ok(Self::All);
+        }
+        let id = text.parse().map_err(|_| {
+            let text = input::shown(text);
+            anyhow!("`{text}` is no id of a job: write one as 1700000000000-0, or `all`")
+        })?;
+        Ok(Self::One(id))
+    }
+
+    /// Those that are there now, at most a page of them.
+    async fn of(&self, queue: &Queue<AnyQueues>) -> Result<Vec<Dead>> {
+        let mut dead = queue.dead(PAGE).await?;
+        if let Self::One(id) = self {
+            dead.retain(|dead| dead.id == *id);
+            if dead.is_empty() {
+                bail!("no dead job {id} is kept in `{}`", queue.name());
+            }
+        }
+        Ok(dead)
+    }
+}
+
+/// Offers, and removes what was accepted: in this order, so that none is lost on the way. Who is
+/// ended between the two offers it twice, which is told by its id.
+async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
+    let offering = queue.settings().await?.offering;
+    let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
+    let door = queue.offering(offering)?;
+    let (mut jobs, mut full) = (0, false);
+    'all: loop {
+        let page = which.of(queue).await?;
+        for dead in &page {
+            let job = dead.job().once(format!("dead:{}", dead.id));
+            if let Offered::Full { .. } = door.offer(&job).await? {
+                full = true;
+                break 'all;
+            }
+            queue.take_dead(dead.id).await?;
+            jobs += 1;
+        }
+        if page.len() < PAGE {
+            break;
+        }
+    }
+    Ok(Done { jobs, dead: queue.stats().await?.dead, full })
+}
+
+async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
+    let mut jobs = 0;
+    loop {
+        let page = which.of(queue).await?;
+        for dead in &page {
+            jobs += u64::from(queue.take_dead(dead.id).await?.is_some());
+        }
+        if page.len() < PAGE {
+            break;
+        }
+    }
+    Ok(Done { jobs, dead: queue.stats().await?.dead, full: false })
+}
+
+fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {
+    if is_json {
+        return out.json(&dead);
+    }
+    if dead.is_empty() {
+        return out.line("no dead jobs are kept");
+    }
+    let mut table = show::table(["job", "deliveries", "why", "what"]);
+    for dead in dead {
+        let what = match dead.bytes() {
+            Some(bytes) => count(bytes.len() as u64, "byte"),
+            None => {
+                let fields = dead.fields().iter().map(|(name, value)| format!("{name}={value}"));
+                fields.collect::<Vec<_>>().join(" ")
+            }
+        };
+        table.add_row([
+            dead.id.to_string(),
+            dead.deliveries.to_string(),
+            one_line(dead.why.as_deref().unwrap_or("-")),
+            one_line(&what),
+        ]);
+    }
+    out.line(table.to_string())
+}
+
+/// What somebody else has written, as one line of a table.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().take(SHOWN).flat_map(plain).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        line.push_str("...");
+    }
+    line
+}
+
+fn plain(c: char) -> impl Iterator<Item = char> {
+    let escaped = c.is_control().then(|| c.escape_default());
+    let as_it_is = escaped.is_none().then_some(c);
+    escaped.into_iter().flatten().chain(as_it_is)
+}

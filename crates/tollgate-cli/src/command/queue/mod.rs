@@ -1,0 +1,125 @@
+//! `queue`: the leaky bucket coupled with processing, from a shell.
+
+use anyhow::{Result, bail};
+use tollgate_queue::{AnyQueues, Counts, Offering, Queue, Settings, Working};
+
+use crate::args;
+use crate::args::{Count, OfferingArgs, QueueChange, WhichQueue, WorkingArgs};
+use crate::input;
+use crate::show::Output;
+use crate::store;
+
+mod dead;
+mod push;
+mod stats;
+mod work;
+
+pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
+    let runtime = store::runtime()?;
+    runtime.block_on(async {
+        match args {
+            args::Queue::Push(args) => push::push(args, out).await,
+            args::Queue::Work(args) => work::work(args, out).await,
+            args::Queue::Stats(args) => stats::stats(args, out).await,
+            args::Queue::Dead(args) => dead::dead(args, out).await,
+            args::Queue::Change(args) => change(args, out).await,
+        }
+    })
+}
+
+/// The queue that is named, where it is said to lie.
+async fn open(which: &WhichQueue) -> Result<Queue<AnyQueues>> {
+    // The name first: a wrong one opens nothing.
+    Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
+    Ok(Queue::new(store::queues(&which.place).await?, &which.name)?)
+}
+
+impl OfferingArgs {
+    fn is_nothing(&self) -> bool {
+        let Self { bound, count, remember } = self;
+        bound.is_none() && count.is_none() && remember.is_none()
+    }
+
+    /// What is said, and for the rest what the queue was made with.
+    fn over(&self, name: &str, made: Option<Offering>) -> Result<Offering> {
+        let mut offering = match (self.bound, made) {
+            (Some(bound), Some(made)) => made.bounded(bound),
+            (Some(bound), None) => Offering::new(bound),
+            (None, Some(made)) => made,
+            (None, None) => {
+                bail!("the queue `{name}` is new: say how many jobs may wait, as with `--bound 10`")
+            }
+        };
+        if let Some(count) = self.count {
+            offering = offering.counts(match count {
+                Count::Waiting => Counts::Waiting,
+                Count::All => Counts::All,
+            });
+        }
+        if let Some(remember) = &self.remember {
+            offering = offering.remember(input::wait(remember)?);
+        }
+        Ok(offering)
+    }
+
+    /// How to offer: as the queue was made, unless something is said.
+    async fn read(&self, queue: &Queue<AnyQueues>) -> Result<Offering> {
+        // With a bound it is said: then one question is enough for a job.
+        let made = match self.bound {
+            Some(_) => None,
+            None => queue.settings().await?.offering,
+        };
+        self.over(queue.name(), made)
+    }
+}
+
+impl WorkingArgs {
+    fn is_nothing(&self) -> bool {
+        let Self { rate, visibility, deliveries, keep_dead } = self;
+        rate.is_empty() && visibility.is_none() && deliveries.is_none() && keep_dead.is_none()
+    }
+
+    /// What is said, and for the rest what the queue was made with, or the defaults.
+    fn over(&self, made: Option<Working>) -> Result<Working> {
+        let mut working = made.unwrap_or_default();
+        if !self.rate.is_empty() {
+            working = working.rate(input::limits(&self.rate, None)?);
+        }
+        if let Some(visibility) = &self.visibility {
+            working = working.visibility(input::wait(visibility)?);
+        }
+        if let Some(deliveries) = self.deliveries {
+            working = working.deliveries(deliveries);
+        }
+        if let Some(keep_dead) = self.keep_dead {
+            working = working.keep_dead(keep_dead);
+        }
+        Ok(working)
+    }
+}
+
+async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
+    let QueueChange { which, offering, working, no_rate } = args;
+    if offering.is_nothing() && working.is_nothing() && !no_rate {
+        bail!("nothing is to be changed: say what, as with `--bound 20`");
+    }
+    let queue = open(which).await?;
+    let made = queue.settings().await?;
+    if made == Settings::default() {
+        bail!("there is no queue `{}` there: nothing was changed", queue.name());
+    }
+    if !offering.is_nothing() {
+        queue.change(offering.over(queue.name(), made.offering)?).await?;
+    }
+    if !working.is_nothing() || *no_rate {
+        let working = working.over(made.working)?;
+        queue.change(if *no_rate { working.without_rate() } else { working }).await?;
+    }
+    let now = queue.settings().await?;
+    if which.json {
+        out.json(&now)?;
+    } else {
+        out.text(&stats::settings(&now))?;
+    }
+    Ok(0)
+}

@@ -1,0 +1,194 @@
+//! `queue push`: offers a job, or one for each line.
+
+use std::io::{self, BufRead as _, Read as _};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::Serialize;
+use tollgate_queue::{AnyQueues, Job, MAX_JOB_BYTES, Offered, Producer};
+
+use super::open;
+use crate::args::QueuePush;
+use crate::input;
+use crate::show::{Output, count, duration};
+
+/// How long to wait before it is offered again, where nobody knows when there is room.
+const UNKNOWN: Duration = Duration::from_millis(100);
+
+/// The longest time without offering it again: jobs may leave in a hurry.
+const OFFER_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest line that is read: no job is longer, also when each of its bytes is escaped.
+const MAX_LINE: u64 = 8 * MAX_JOB_BYTES as u64;
+
+/// What became of a job.
+#[derive(Serialize)]
+struct PushJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u64>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    depth: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_us: Option<u64>,
+}
+
+impl PushJson {
+    fn of(line: Option<u64>, offered: &Offered) -> Result<Self> {
+        let nothing = Self { line, outcome: "", id: None, depth: None, retry_after_us: None };
+        Ok(match offered {
+            Offered::Accepted { id, depth } => Self {
+                outcome: "accepted",
+                id: Some(id.to_string()),
+                depth: Some(*depth),
+                ..nothing
+            },
+            Offered::Known { id } => Self { outcome: "known", id: Some(id.to_string()), ..nothing },
+            Offered::Full { depth, retry_after } => Self {
+                outcome: "full",
+                depth: Some(*depth),
+                retry_after_us: retry_after.map(|it| u64::try_from(it.as_micros())).transpose()?,
+                ..nothing
+            },
+            _ => bail!("the queue answered what this version does not know: {offered:?}"),
+        })
+    }
+}
+
+pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
+    let QueuePush { which, offering, once, deadline, wait, .. } = args;
+    let wait = wait.as_deref().map(input::wait).transpose()?.unwrap_or_default();
+    let deadline = deadline.as_deref().map(input::wait).transpose()?;
+    let with = |mut job: Job| {
+        if let Some(once) = once {
+            job = job.once(once);
+        }
+        if let Some(deadline) = deadline {
+            job = job.deadline(deadline);
+        }
+        job
+    };
+    let job = match (args.lines, args.stdin) {
+        (true, _) => None,
+        (false, true) => Some(bytes()?),
+        (false, false) => Some(fields(&args.fields)?),
+    };
+    let queue = open(which).await?;
+    let door = Door { producer: queue.offering(offering.read(&queue).await?)?, wait };
+    let Some(job) = job else { return lines(&door, with, which.json, out).await };
+    let offered = door.offer(&with(job)).await?;
+    if which.json {
+        out.json(&PushJson::of(None, &offered)?)?;
+    } else {
+        out.line(said(&offered))?;
+    }
+    Ok(code(&offered))
+}
+
+fn code(offered: &Offered) -> u8 {
+    u8::from(matches!(offered, Offered::Full { .. }))
+}
+
+fn said(offered: &Offered) -> String {
+    match offered {
+        Offered::Accepted { id, depth } => format!("accepted: {id}, {depth} now"),
+        Offered::Known { id } => format!("known: {id}"),
+        Offered::Full { depth, retry_after: Some(after) } => {
+            format!("refused: full with {depth}, room in about {}", duration(*after))
+        }
+        Offered::Full { depth, .. } => {
+            format!("refused: full with {depth}, and none has left in the last seconds")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn fields(texts: &[String]) -> Result<Job> {
+    let mut job = Job::new();
+    for text in texts {
+        let (name, value) = text.split_once('=').ok_or_else(|| {
+            anyhow!("`{}` is no field: write FIELD=VALUE, as in `to=ann`", input::shown(text))
+        })?;
+        job = job.field(name, value);
+    }
+    Ok(job)
+}
+
+/// A job of what is on standard input: one byte more than may be says that it is too large.
+fn bytes() -> Result<Job> {
+    let mut bytes = Vec::new();
+    let most = MAX_JOB_BYTES as u64 + 1;
+    let read = io::stdin().lock().take(most).read_to_end(&mut bytes);
+    read.context("standard input cannot be read")?;
+    if bytes.len() > MAX_JOB_BYTES {
+        bail!(
+            "standard input has more than {MAX_JOB_BYTES} bytes: put what is large elsewhere, and \
+             its place into the job"
+        );
+    }
+    Ok(Job::of_bytes(&bytes))
+}
+
+/// Offers, and waits for room.
+struct Door {
+    producer: Producer<AnyQueues>,
+    wait: Duration,
+}
+
+impl Door {
+    async fn offer(&self, job: &Job) -> Result<Offered> {
+        let begin = Instant::now();
+        loop {
+            let offered = self.producer.offer(job).await?;
+            let Offered::Full { retry_after, .. } = &offered else { return Ok(offered) };
+            let left = self.wait.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(offered);
+            }
+            let pause = retry_after.unwrap_or(UNKNOWN).min(OFFER_AGAIN);
+            tokio::time::sleep(pause.min(left)).await;
+        }
+    }
+}
+
+/// A job for each line. Each that is accepted is in, whatever comes of the next.
+async fn lines(
+    door: &Door,
+    with: impl Fn(Job) -> Job,
+    is_json: bool,
+    out: &mut Output,
+) -> Result<u8> {
+    let (mut accepted, mut known, mut refused) = (0, 0, 0);
+    let mut stdin = io::stdin().lock();
+    for line in 1.. {
+        let mut text = Vec::new();
+        let read = (&mut stdin).take(MAX_LINE).read_until(b'\n', &mut text);
+        let so_far = || {
+            let lines = count(line - 1, "line");
+            format!("line {line}; the {lines} before it were offered: {accepted} were accepted")
+        };
+        if read.with_context(so_far)? == 0 {
+            break;
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let job = Job::from_json(&text).map_err(|error| anyhow!("{}: {error}", so_far()))?;
+        let offered = door.offer(&with(job)).await.with_context(so_far)?;
+        match offered {
+            Offered::Accepted { .. } => accepted += 1,
+            Offered::Known { .. } => known += 1,
+            _ => refused += 1,
+        }
+        if is_json {
+            out.json(&PushJson::of(Some(line), &offered)?)?;
+        }
+    }
+    if !is_json {
+        let known = if known > 0 { format!(", {known} known") } else { String::new() };
+        out.line(format!("{accepted} accepted{known}, {refused} refused"))?;
+    }
+    Ok(u8::from(refused > 0))
+}

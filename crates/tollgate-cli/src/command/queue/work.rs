@@ -1,0 +1,274 @@
+//! `queue work`: a command for each job.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::Serialize;
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tollgate_queue::{Error, Failure, Ran, TakenJob, Worker};
+
+use super::open;
+use crate::args::QueueWork;
+use crate::command::run::ignored_signals;
+use crate::input;
+use crate::show::{Output, duration};
+
+/// What a signal that ends a command leaves it to put away its things.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Serialize)]
+struct RanJson {
+    done: u64,
+    again: u64,
+    dead: u64,
+    lost: u64,
+    released: u64,
+    unsaid: u64,
+}
+
+pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
+    let QueueWork { which, working, pause, max_pause, timeout, .. } = args;
+    let pause = pause.as_deref().map_or(Ok(Duration::from_secs(1)), input::wait)?;
+    let max_pause = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
+    let timeout = timeout.as_deref().map(input::wait).transpose()?;
+    // Before anything is taken: a signal that comes early must not be lost.
+    let mut signals = signals()?;
+    let queue = open(which).await?;
+    let made = queue.settings().await?.working;
+    let consumer = queue.working(working.over(made)?)?;
+    let told = Told { is_all: args.verbose };
+    let hands =
+        Arc::new(Hands { command: args.exec.clone(), timeout, running: Mutex::default(), told });
+    let worker = Worker::new(consumer, args.worker.clone().unwrap_or_else(worker_name))
+        .concurrency(args.concurrency)
+        .batch(args.batch)
+        .max_jobs(args.max_jobs.unwrap_or(u64::MAX))
+        .until_empty(args.until_empty)
+        .pause(pause, max_pause.max(pause))
+        .on_fault(move |error| told.fault(error));
+    let handle = |job| {
+        let hands = Arc::clone(&hands);
+        async move { hands.work(job).await }
+    };
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let running = worker.run(handle, async { drop(stopped.await) });
+    tokio::pin!(running);
+    let mut stop = Some(stop);
+    let ran = loop {
+        tokio::select! {
+            ran = &mut running => break ran?,
+            Some(signal) = signals.recv() => {
+                // The first is taken to heart; the second ends what is at work.
+                if stop.take().is_none() {
+                    hands.end_all().await;
+                    return Ok(u8::try_from(128 + signal)?);
+                }
+            }
+        }
+    };
+    tell(ran, which.json, out)?;
+    Ok(0)
+}
+
+fn tell(ran: Ran, is_json: bool, out: &mut Output) -> Result<()> {
+    let Ran { done, again, dead, lost, released, unsaid, .. } = ran;
+    if is_json {
+        return out.json(&RanJson { done, again, dead, lost, released, unsaid });
+    }
+    let mut parts = vec![format!("{done} done")];
+    for (number, what) in [
+        (again, "failed and come back"),
+        (dead, "dead"),
+        (lost, "somebody else's by now"),
+        (released, "given back"),
+        (unsaid, "could not be said to be over, and come back"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    // What the commands print is on standard output.
+    let _ = writeln!(io::stderr().lock(), "{}", parts.join(", "));
+    Ok(())
+}
+
+/// The host and this process: two workers of one name are not told apart by who looks.
+fn worker_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host: String = host.chars().filter(char::is_ascii_graphic).take(64).collect();
+    format!("{host}:{}", std::process::id())
+}
+
+/// Each signal that ends, but for those that are ignored since before this process began.
+fn signals() -> Result<mpsc::UnboundedReceiver<i32>> {
+    let (said, heard) = mpsc::unbounded_channel();
+    let ignored = ignored_signals();
+    for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        let number = kind.as_raw_value();
+        if ignored >> (number - 1) & 1 == 1 {
+            continue;
+        }
+        let (mut signal, said) = (signal(kind)?, said.clone());
+        tokio::spawn(
+            async move { while signal.recv().await.is_some() && said.send(number).is_ok() {} },
+        );
+    }
+    Ok(heard)
+}
+
+/// What is said on stderr.
+#[derive(Clone, Copy)]
+struct Told {
+    is_all: bool,
+}
+
+impl Told {
+    fn fault(self, error: &Error) {
+        let _ = writeln!(io::stderr().lock(), "waiting: {error}");
+    }
+
+    fn ended(self, id: &str, delivery: u32, how: &str) {
+        let _ = writeln!(io::stderr().lock(), "job {id}, delivery {delivery}: {how}");
+    }
+}
+
+/// Who runs commands.
+struct Hands {
+    command: String,
+    timeout: Option<Duration>,
+    /// The process groups of the commands at work.
+    running: Mutex<BTreeSet<i32>>,
+    told: Told,
+}
+
+impl Hands {
+    async fn work(&self, job: TakenJob) -> Result<(), Failure> {
+        let (id, delivery) = (job.id.to_string(), job.delivery);
+        let ended = self.run(&job, &id).await;
+        match &ended {
+            Ok(()) if self.told.is_all => self.told.ended(&id, delivery, "done"),
+            Ok(()) => {}
+            Err(how) => self.told.ended(&id, delivery, how),
+        }
+        ended.map_err(Failure::new)
+    }
+
+    /// Runs the command; how it failed.
+    async fn run(&self, job: &TakenJob, id: &str) -> Result<(), String> {
+        let mut line = serde_json::to_vec(job).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
+        // A group of its own: Ctrl-C is for this process, which lets the command finish.
+        command.process_group(0);
+        command.env("TOLLGATE_JOB_ID", id).env("TOLLGATE_JOB_DELIVERY", job.delivery.to_string());
+        for (name, value) in job.fields() {
+            // What cannot be a variable is in the JSON. Never a bare name: whoever offers must not
+            // set PATH.
+            let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if is_name && !value.contains('\0') {
+                command.env(format!("JOB_{name}"), value);
+            }
+        }
+        let child = command.spawn().map_err(|error| format!("`sh` cannot be run: {error}"))?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok());
+        let _running = group.map(|group| Running::new(&self.running, group));
+        let ended = match self.timeout {
+            None => feed(child, &line).await,
+            Some(timeout) => {
+                let fed = tokio::time::timeout(timeout, feed(child, &line)).await;
+                fed.map_err(|_| {
+                    if let Some(group) = group {
+                        end(group, Signal::KILL);
+                    }
+                    format!("took longer than {}", duration(timeout))
+                })?
+            }
+        };
+        let status = ended.map_err(|error| format!("it cannot be waited for: {error}"))?;
+        verdict(status)
+    }
+
+    /// Ends all commands: those that do not listen are killed.
+    async fn end_all(&self) {
+        for group in lock(&self.running).iter() {
+            end(*group, Signal::TERM);
+        }
+        let gone = async {
+            while !lock(&self.running).is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, gone).await.is_err() {
+            for group in lock(&self.running).iter() {
+                end(*group, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Writes the job, for who reads it, and waits.
+async fn feed(mut child: Child, line: &[u8]) -> io::Result<ExitStatus> {
+    let stdin = child.stdin.take();
+    let write = async {
+        if let Some(mut stdin) = stdin {
+            // Who does not read it has closed it: that is no fault.
+            let _ = stdin.write_all(line).await;
+        }
+    };
+    // A command that ended and left another with its input open is not waited for.
+    tokio::pin!(write);
+    tokio::select! {
+        () = &mut write => child.wait().await,
+        status = child.wait() => status,
+    }
+}
+
+fn verdict(status: ExitStatus) -> Result<(), String> {
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(format!("exited with {code}")),
+        (None, Some(signal)) => Err(format!("was ended by signal {signal}")),
+        (None, None) => Err(format!("ended without a code: {status}")),
+    }
+}
+
+fn end(group: i32, signal: Signal) {
+    if let Some(group) = Pid::from_raw(group) {
+        // It may have ended just now: then there is nobody to tell.
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+/// A command at work, for as long as this lives.
+struct Running<'r> {
+    all: &'r Mutex<BTreeSet<i32>>,
+    group: i32,
+}
+
+impl<'r> Running<'r> {
+    fn new(all: &'r Mutex<BTreeSet<i32>>, group: i32) -> Self {
+        lock(all).insert(group);
+        Self { all, group }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(self.all).remove(&self.group);
+    }
+}
+
+/// A thread that panicked while it held the lock left a whole set behind.
+fn lock(running: &Mutex<BTreeSet<i32>>) -> MutexGuard<'_, BTreeSet<i32>> {
+    running.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,272 @@
+//! `queue`: a shell's view of a bounded queue.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Place;
+
+fn push(place: &Place, args: &[&str]) -> i32 {
+    place.code(&[&["queue", "push", "mail"], args].concat())
+}
+
+fn stats(place: &Place) -> serde_json::Value {
+    place.json(&["queue", "stats", "mail", "--json"])
+}
+
+#[test]
+fn a_job_goes_from_push_to_work() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["to=ann", "note=a=b \"c\"\n", "--bound", "2"]), 0);
+    // What the queue was made with need not be said again.
+    let (code, out, _) = place.run(&["queue", "push", "mail", "to=bob"]);
+    assert!(code == 0 && out.starts_with("accepted: ") && out.ends_with(", 2 now\n"), "{out}");
+    let (code, out, err) = place.run(&["queue", "push", "mail", "to=cem"]);
+    assert_eq!((code, err.as_str()), (1, ""));
+    assert!(out.starts_with("refused: full with 2"), "{out}");
+    let command = "cat; printf '%s|%s|%s' \"$JOB_to\" \"$JOB_note\" $TOLLGATE_JOB_DELIVERY";
+    let (code, out, err) =
+        place.run(&["queue", "work", "mail", "--exec", command, "--max-jobs", "1"]);
+    assert_eq!((code, err.as_str()), (0, "1 done\n"));
+    let (line, rest) = out.split_once('\n').unwrap();
+    let job: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert_eq!(job["fields"], serde_json::json!({"to": "ann", "note": "a=b \"c\"\n"}));
+    assert_eq!((&job["delivery"], rest), (&1.into(), "ann|a=b \"c\"\n|1"));
+    let stats = stats(&place);
+    assert_eq!(
+        (&stats["waiting"], &stats["refused"], &stats["done"]),
+        (&1.into(), &1.into(), &1.into())
+    );
+}
+
+#[test]
+fn the_commands_code_decides_and_dead_jobs_can_be_had_again() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["n=1", "--bound", "9"]), 0);
+    let work = |command: &str, more: &[&str]| {
+        let args = ["queue", "work", "mail", "--pause", "1ms", "--until-empty", "--exec", command];
+        place.run(&[&args[..], more].concat())
+    };
+    let (code, _, err) = work("exit 3", &["--deliveries", "2"]);
+    assert_eq!(code, 0);
+    assert!(
+        err.contains("delivery 2: exited with 3\n0 done, 1 failed and come back, 1 dead\n"),
+        "{err}"
+    );
+    let dead = place.json(&["queue", "dead", "mail", "--json"]);
+    assert_eq!((&dead[0]["deliveries"], &dead[0]["why"]), (&2.into(), &"exited with 3".into()));
+    assert_eq!(dead[0]["fields"]["n"], "1");
+    let id = dead[0]["id"].as_str().unwrap();
+    let (code, out, _) = place.run(&["queue", "dead", "mail", "--again", id]);
+    assert_eq!((code, out.as_str()), (0, "1 job offered again, 0 dead\n"));
+    let (code, _, err) = place.run(&["queue", "dead", "mail", "--again", id]);
+    assert!(code == 2 && err.contains(&format!("no dead job {id} is kept in `mail`")), "{err}");
+    assert_eq!(work("true", &[]).2, "1 done\n");
+    // A command that is killed, or takes too long, has failed as well.
+    assert_eq!(push(&place, &["n=2"]), 0);
+    let (_, _, err) = work("test $TOLLGATE_JOB_DELIVERY = 2 || kill -9 $$", &[]);
+    assert!(err.contains("was ended by signal 9") && err.contains("1 done"), "{err}");
+    assert_eq!(push(&place, &["n=3"]), 0);
+    let command = "test $TOLLGATE_JOB_DELIVERY = 2 || sleep 600 & wait";
+    let (_, _, err) = work(command, &["--timeout", "100ms"]);
+    assert!(err.contains("took longer than 0.1s"), "{err}");
+}
+
+#[test]
+fn lines_and_bytes_are_jobs_too() {
+    let place = Place::new();
+    let mut lines = place.tollgate(&["queue", "push", "mail", "--lines", "--bound", "3"]);
+    let lines = lines.write_stdin("{\"n\": 1}\n\n{\"n\": \"two\"}").output().unwrap();
+    assert_eq!(String::from_utf8(lines.stdout).unwrap(), "2 accepted, 0 refused\n");
+    let mut lines = place.tollgate(&["queue", "push", "mail", "--lines", "--json"]);
+    let lines = lines.write_stdin("{\"n\": 3}\n{\"n\": 4}\n[5]\n{\"n\": 6}").output().unwrap();
+    let (out, err) =
+        (String::from_utf8(lines.stdout).unwrap(), String::from_utf8(lines.stderr).unwrap());
+    let outcomes: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        (&outcomes[0]["outcome"], &outcomes[1]["outcome"]),
+        (&"accepted".into(), &"full".into())
+    );
+    assert_eq!((lines.status.code(), outcomes.len()), (Some(2), 2));
+    assert!(err.contains("line 3; the 2 lines before it were offered: 1 were accepted"), "{err}");
+    let mut bytes = place.tollgate(&["queue", "push", "scans", "--stdin", "--bound", "1"]);
+    assert!(bytes.write_stdin([0_u8, 255]).output().unwrap().status.success());
+    let (_, out, _) = place.run(&["queue", "work", "scans", "--exec", "cat", "--max-jobs", "1"]);
+    assert!(out.contains("\"base64\":\"AP8=\""), "{out}");
+    let mut large = place.tollgate(&["queue", "push", "scans", "--stdin"]);
+    let large = large.write_stdin(vec![0; 65_537]).output().unwrap();
+    assert!(String::from_utf8(large.stderr).unwrap().contains("more than 65536 bytes"));
+}
+
+#[test]
+fn wrong_input_is_told_and_changes_nothing() {
+    let place = Place::new();
+    for (args, says) in [
+        (&["push", "mail", "to=ann"][..], "the queue `mail` is new: say how many jobs may wait"),
+        (&["push", "ma il", "--bound", "1"], "is no name of a queue"),
+        (&["push", "mail", "to", "--bound", "1"], "`to` is no field: write FIELD=VALUE"),
+        (&["push", "mail", "a=1", "a=2", "--bound", "1"], "two fields `a`"),
+        (&["push", "mail", "--bound", "0"], "the bound is 1 to 10000000"),
+        (&["push", "mail", "--bound", "1", "--remember", "8d"], "at most 7 days"),
+        (&["push", "mail", "--bound", "1", "--deadline", "x"], "no duration"),
+        (&["work", "mail", "--exec", "true", "--visibility", "0s"], "1 ms to a day"),
+        (&["work", "mail", "--exec", "true", "--concurrency", "0"], "jobs at once"),
+        (&["work", "mail", "--exec", "true", "--rate", "0/s"], "0/s"),
+        (&["stats", "mail"], "there is no queue `mail` there"),
+        (&["change", "mail", "--bound", "2"], "there is no queue `mail` there"),
+        (&["change", "mail"], "nothing is to be changed"),
+        (&["dead", "mail", "--again", "x"], "`x` is no id of a job"),
+        (&["push", "mail", "--bound", "1", "--store", "memory://"], "would forget everything"),
+    ] {
+        let (code, out, err) = place.run(&[&["queue"], args].concat());
+        assert!(code == 2 && out.is_empty() && err.contains(says), "{args:?}: {code} {out} {err}");
+    }
+    assert_eq!(push(&place, &["--bound", "1"]), 0);
+    let (code, _, err) = place.run(&["queue", "push", "mail", "--bound", "2"]);
+    assert!(code == 2 && err.contains("was made with a bound of 1 (waiting)"), "{err}");
+    assert_eq!(place.code(&["queue", "change", "mail", "--bound", "2", "--rate", "1/s"]), 0);
+    assert_eq!(push(&place, &["--bound", "2"]), 0);
+    let (_, out, _) = place.run(&["queue", "change", "mail", "--no-rate"]);
+    assert!(out.contains("a bound of 2 (waiting)") && out.contains("no rate"), "{out}");
+}
+
+#[test]
+fn a_job_is_accepted_once_and_too_old_is_dropped() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["--bound", "9", "--once", "order:1"]), 0);
+    let known = place.json(&["queue", "push", "mail", "--once", "order:1", "--json"]);
+    assert_eq!(known["outcome"], "known");
+    assert_eq!(push(&place, &["--deadline", "0s"]), 0);
+    let ran = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--json"];
+    assert_eq!(place.json(&ran)["done"], 1);
+    assert_eq!(stats(&place)["too_old"], 1);
+}
+
+#[test]
+fn who_waits_for_room_gets_it() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["n=1", "--bound", "1"]), 0);
+    assert_eq!(push(&place, &["n=2", "--wait", "100ms"]), 1);
+    let mut waits = place.std(&["queue", "push", "mail", "n=2", "--wait", "50s"]).spawn().unwrap();
+    let ran = ["queue", "work", "mail", "--exec", "true", "--max-jobs", "2", "--json"];
+    assert_eq!(place.json(&ran)["done"], 2);
+    assert!(waits.wait().unwrap().success());
+}
+
+/// Starts a worker that says, by a file, that it is in the middle of a job.
+fn in_the_middle(place: &Place, command: &str, more: &[&str]) -> Child {
+    let begun = place.path().join("begun");
+    let command = format!("echo x > {}; {command}", begun.display());
+    let args = [&["queue", "work", "mail", "--exec", &command], more].concat();
+    let child = place.std(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&begun);
+    child
+}
+
+fn wait_for(path: &Path) {
+    let begin = Instant::now();
+    while !path.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} never came", path.display());
+        std::thread::yield_now();
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+#[test]
+fn a_signal_lets_what_is_in_hand_finish_and_gives_back_the_rest() {
+    let place = Place::new();
+    for n in ["1", "2", "3"] {
+        assert_eq!(push(&place, &[&format!("n={n}"), "--bound", "9"]), 0);
+    }
+    let go = place.path().join("go");
+    let command = format!("until test -e {}; do sleep 0.01; done", go.display());
+    let child = in_the_middle(&place, &command, &["--batch", "3"]);
+    signal(&child, Signal::INT);
+    // It has heard: what it had only taken waits again.
+    let begin = Instant::now();
+    let hands =
+        ["queue", "work", "mail", "--max-jobs", "1", "--json", "--exec", "test $JOB_n != 1"];
+    assert_eq!(place.json(&hands)["done"], 1);
+    assert!(begin.elapsed() < Duration::from_secs(20), "not by its visibility timeout");
+    std::fs::write(go, "").unwrap();
+    let output = child
+        .wait_with_output()
+        .map(|output| (output.status.code(), String::from_utf8(output.stderr).unwrap()));
+    assert_eq!(output.unwrap(), (Some(0), "1 done, 2 given back\n".to_owned()));
+    let stats = stats(&place);
+    assert_eq!((&stats["done"], &stats["in_flight"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn a_second_signal_ends_the_commands_too() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["--bound", "9"]), 0);
+    let ended = place.path().join("ended");
+    let command =
+        format!("trap 'echo x > {}; exit 1' TERM; while :; do sleep 0.01; done", ended.display());
+    let mut child = in_the_middle(&place, &command, &[]);
+    // Two signals that come at once are one: the second is sent until it is heard.
+    let begin = Instant::now();
+    let status = loop {
+        signal(&child, Signal::TERM);
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(30), "it goes on");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert_eq!(status.code(), Some(128 + 15));
+    wait_for(&ended);
+    assert_eq!(stats(&place)["in_flight"], 1);
+}
+
+#[test]
+fn a_worker_that_is_killed_loses_nothing() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["--bound", "9"]), 0);
+    // It ends with the folder of this test.
+    let command = "while test -e $HOME/begun; do sleep 0.05; done";
+    let mut child = in_the_middle(&place, command, &["--visibility", "100ms"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let args =
+        ["queue", "work", "mail", "--max-jobs", "1", "--exec", "echo $TOLLGATE_JOB_DELIVERY"];
+    // It comes back once its visibility timeout has passed.
+    assert_eq!(place.run(&args).1, "2\n");
+    let stats = stats(&place);
+    assert_eq!(
+        (&stats["done"], &stats["redelivered"], &stats["in_flight"]),
+        (&1.into(), &1.into(), &0.into())
+    );
+}
+
+#[test]
+fn a_watch_says_what_a_second_came_to() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["--bound", "9"]), 0);
+    let args = ["queue", "stats", "mail", "--watch", "200ms", "--json"];
+    let mut watch = place.std(&args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut next =
+        || -> serde_json::Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let first = next();
+    assert_eq!((&first["waiting"], first.get("per_second")), (&1.into(), None));
+    for _ in 0..3 {
+        assert_eq!(push(&place, &[]), 0);
+    }
+    let begin = Instant::now();
+    let mut sum = 0.0;
+    while sum == 0.0 {
+        sum += next()["per_second"]["accepted"].as_f64().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(30), "no rate is seen");
+    }
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+}
