@@ -1,0 +1,140 @@
+//! What becomes of a queue when what it lies on is killed, or away.
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate_proof::redis::RedisServer;
+use tollgate_queue::{
+    Error, Job, JobId, Offered, Offering, Producer, Queue, RedisQueues, Worker, Working,
+};
+use tollgate_redis::Options;
+
+fn server(arguments: &[&str]) -> Option<RedisServer> {
+    if RedisServer::find().is_none() {
+        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+        return None;
+    }
+    Some(RedisServer::with(arguments))
+}
+
+async fn queue(server: &RedisServer, deadline: Duration) -> Queue<RedisQueues> {
+    let options = Options::from_url(&server.url()).unwrap().deadline(deadline);
+    Queue::new(RedisQueues::connect(options).await.unwrap(), "q").unwrap()
+}
+
+async fn accepted(door: &Producer<RedisQueues>, job: &Job) -> JobId {
+    match door.offer(job).await.unwrap() {
+        Offered::Accepted { id, .. } => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// What the file that Redis appends to has, it has again after `kill -9`.
+#[tokio::test]
+async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
+    let Some(mut server) = server(&["--appendonly", "yes", "--appendfsync", "always"]) else {
+        return;
+    };
+    let visibility = Duration::from_secs(2);
+    let working = Working::new().visibility(visibility);
+    let mut all = BTreeSet::new();
+    let (done, held) = {
+        let queue = queue(&server, Duration::from_secs(10)).await;
+        let door = queue.offering(Offering::new(100)).unwrap();
+        for n in 0..60 {
+            all.insert(
+                accepted(&door, &Job::new().field("n", n.to_string()).once(format!("{n}"))).await,
+            );
+        }
+        let hands = queue.working(working.clone()).unwrap();
+        let taken = hands.take("w", 30).await.unwrap().jobs;
+        let ids: Vec<JobId> = taken.iter().map(|job| job.id).collect();
+        let (done, held) = ids.split_at(10);
+        assert_eq!(hands.done(done).await.unwrap(), 10);
+        (done.to_vec(), held.to_vec())
+    };
+    server.restart();
+    let queue = queue(&server, Duration::from_secs(10)).await;
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.accepted, stats.waiting, stats.in_flight, stats.done), (60, 30, 20, 10));
+    let door = queue.offering(Offering::new(100)).unwrap();
+    let known = door.offer(&Job::new().once("59")).await.unwrap();
+    assert!(matches!(known, Offered::Known { .. }), "{known:?}");
+    // What waits is there at once, what was held when its timeout has passed, what was done never.
+    let hands = queue.working(working).unwrap();
+    let (mut first, mut again) = (BTreeSet::new(), BTreeSet::new());
+    let begin = Instant::now();
+    while first.len() + again.len() < 50 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{} {}", first.len(), again.len());
+        let taken = hands.take("v", 100).await.unwrap();
+        for job in &taken.jobs {
+            assert!(
+                if job.delivery == 1 { &mut first } else { &mut again }.insert(job.id),
+                "twice"
+            );
+        }
+        hands.done(&taken.jobs.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+        hands.wait(taken.next.unwrap_or(visibility)).await;
+    }
+    assert_eq!(again, held.into_iter().collect());
+    let done: BTreeSet<JobId> = done.into_iter().collect();
+    assert_eq!(&(&(&all - &done) - &again), &first);
+    assert_eq!(queue.stats().await.unwrap().done, 60);
+}
+
+/// Who offers is told at once; who works waits, and goes on.
+#[tokio::test]
+async fn a_redis_that_is_away_refuses_offers_and_is_waited_for_by_workers() {
+    let Some(mut server) = server(&["--appendonly", "yes", "--appendfsync", "always"]) else {
+        return;
+    };
+    let queue = queue(&server, Duration::from_secs(1)).await;
+    let door = queue.offering(Offering::new(100)).unwrap();
+    for _ in 0..20 {
+        accepted(&door, &Job::new()).await;
+    }
+    let (faults, handled) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(20).on_fault({
+        let faults = Arc::clone(&faults);
+        move |error| {
+            assert!(error.is_transient(), "{error}");
+            faults.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let (at, go) = tokio::sync::oneshot::channel::<()>();
+    let came = Arc::new(tokio::sync::Notify::new());
+    let at = std::sync::Mutex::new(Some(at));
+    let handle = |_| {
+        let nth = handled.fetch_add(1, Ordering::Relaxed);
+        let came = Arc::clone(&came);
+        let at = (nth == 9).then(|| at.lock().unwrap().take().unwrap());
+        async move {
+            if let Some(at) = at {
+                // In the middle of this one the server goes, and comes back.
+                at.send(()).unwrap();
+                came.notified().await;
+            }
+            Ok(())
+        }
+    };
+    let breaks = async {
+        go.await.unwrap();
+        server.kill();
+        let error = door.offer(&Job::new()).await.unwrap_err();
+        assert!(matches!(&error, Error::Store(_)) && error.is_transient(), "{error}");
+        came.notify_one();
+        // The worker has something to say, and nobody to say it to.
+        while faults.load(Ordering::Relaxed) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        server.restart();
+    };
+    let (ran, ()) = tokio::join!(worker.run(handle, core::future::pending()), breaks);
+    let ran = ran.unwrap();
+    assert_eq!((ran.done, ran.lost, ran.unsaid), (20, 0, 0), "{ran:?}");
+    assert_eq!(queue.stats().await.unwrap().done, 20);
+}

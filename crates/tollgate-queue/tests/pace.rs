@@ -1,0 +1,199 @@
+//! Who sets the pace: the workers, or a rate that all of them share. Wherever the queue lies, by a
+//! clock that is set, so that each figure is exact; and a rate in real time, by four workers.
+#![cfg(all(feature = "redis", feature = "sqlite"))]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tollgate::{ManualClock, Time};
+use tollgate_proof::redis::RedisServer;
+use tollgate_queue::{
+    AnyQueues, Counts, Job, JobId, MemoryQueues, Offered, Offering, Queue, RedisQueues,
+    SqliteQueues, Stats, Working,
+};
+
+const BEGIN_US: u64 = 1_700_000_000_000_000;
+const SECOND_US: u64 = 1_000_000;
+
+/// Does the same on each place there is, by a clock of its own.
+fn everywhere<F: Future<Output = ()>>(
+    run: impl Fn(&'static str, Queue<AnyQueues>, ManualClock) -> F,
+) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let clock = ManualClock::at_micros(BEGIN_US);
+        let memory = AnyQueues::Memory(MemoryQueues::with_clock(clock.clone()));
+        run("memory", Queue::new(memory, "q").unwrap(), clock).await;
+
+        let clock = ManualClock::at_micros(BEGIN_US);
+        let dir = tempfile::tempdir().unwrap();
+        let options = tollgate_sqlite::Options::new(dir.path().join("q.db")).clock(clock.clone());
+        let file = AnyQueues::Sqlite(SqliteQueues::open_with(options).unwrap());
+        run("sqlite", Queue::new(file, "q").unwrap(), clock).await;
+
+        if RedisServer::find().is_none() {
+            println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+            return;
+        }
+        let clock = ManualClock::at_micros(BEGIN_US);
+        let server = RedisServer::start();
+        let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
+        let options = options.deadline(Duration::from_secs(10));
+        let redis = RedisQueues::with_clock(options, clock.clone()).await.unwrap();
+        run("redis", Queue::new(AnyQueues::Redis(redis), "q").unwrap(), clock).await;
+    });
+}
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Event {
+    /// This processor has done its job.
+    Done(usize, JobId),
+    /// This processor looks for one.
+    Look(usize),
+    Offer,
+}
+
+/// Offers every 50 ms for a minute, to so many processors that take 100 ms for a job.
+async fn a_minute(queue: &Queue<AnyQueues>, clock: &ManualClock, processors: usize) -> Stats {
+    let door = queue.offering(Offering::new(10)).unwrap();
+    let hands = queue.working(Working::new()).unwrap();
+    let mut events = BTreeMap::new();
+    for at in 0..60 * SECOND_US / 50_000 {
+        events.insert((at * 50_000, 1, Event::Offer), ());
+    }
+    for processor in 0..processors {
+        events.insert((0, 2, Event::Look(processor)), ());
+    }
+    while let Some(((at, _, event), ())) = events.pop_first() {
+        if at >= 60 * SECOND_US {
+            break;
+        }
+        clock.set(Time::from_micros(BEGIN_US + at));
+        let mut looks = None;
+        match event {
+            Event::Offer => match door.offer(&Job::new()).await.unwrap() {
+                Offered::Accepted { depth, .. } => assert!(depth <= 10, "{depth} wait"),
+                Offered::Full { depth, .. } => assert_eq!(depth, 10),
+                other => panic!("{other:?}"),
+            },
+            Event::Done(processor, id) => {
+                assert_eq!(hands.done(&[id]).await.unwrap(), 1);
+                looks = Some(processor);
+            }
+            Event::Look(processor) => looks = Some(processor),
+        }
+        if let Some(processor) = looks {
+            let name = format!("w{processor}");
+            match hands.take(&name, 1).await.unwrap().jobs.first() {
+                Some(job) => events.insert((at + 100_000, 0, Event::Done(processor, job.id)), ()),
+                None => events.insert((at + 1_000, 2, Event::Look(processor)), ()),
+            };
+        }
+    }
+    queue.stats().await.unwrap()
+}
+
+/// 001's example: bound 10, producers twice as fast as the processor. It takes 10 a second, and
+/// that is what is accepted; with two processors twice as much.
+#[test]
+fn what_is_accepted_is_what_the_processors_can_do() {
+    everywhere(|place, queue, clock| async move {
+        let stats = a_minute(&queue, &clock, 1).await;
+        // 599 done and one in hand at the end of the minute, and ten that wait.
+        let is = (stats.accepted, stats.refused, stats.done, stats.waiting, stats.in_flight);
+        assert_eq!(is, (610, 590, 599, 10, 1), "{place}");
+    });
+    everywhere(|place, queue, clock| async move {
+        let stats = a_minute(&queue, &clock, 2).await;
+        let is = (stats.accepted, stats.refused, stats.done, stats.waiting, stats.in_flight);
+        assert_eq!(is, (1_200, 0, 1_198, 0, 2), "{place}");
+    });
+}
+
+/// A rate over four workers for ten seconds, each of whom looks again when it is told.
+#[test]
+fn a_rate_is_shared_exactly() {
+    everywhere(|place, queue, clock| async move {
+        let door = queue.offering(Offering::new(10_000)).unwrap();
+        for _ in 0..2_000 {
+            door.offer(&Job::new()).await.unwrap();
+        }
+        let rate = "100/s via sliding_log".parse().unwrap();
+        let hands = queue.working(Working::new().rate(rate)).unwrap();
+        let mut events: BTreeMap<(u64, usize), ()> =
+            (0..4).map(|it| ((7 * it as u64, it), ())).collect();
+        let mut taken = Vec::new();
+        while let Some(((at, worker), ())) = events.pop_first() {
+            if at >= 10 * SECOND_US {
+                break;
+            }
+            clock.set(Time::from_micros(BEGIN_US + at));
+            let jobs = hands.take(&format!("w{worker}"), 1 + worker * 7).await.unwrap();
+            taken.extend(jobs.jobs.iter().map(|_| at));
+            hands.done(&jobs.jobs.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+            let next = u64::try_from(jobs.next.unwrap().as_micros()).unwrap();
+            events.insert((at + next.max(1 + worker as u64), worker), ());
+        }
+        for (place_of, at) in taken.iter().enumerate().skip(100) {
+            assert!(at - taken[place_of - 100] >= SECOND_US, "{place}: more than 100 in a second");
+        }
+        assert!(taken.len() >= 970, "{place}: {} of 1,000", taken.len());
+    });
+}
+
+/// In real time, by the server's own clock: the time of a delivery lies between question and answer.
+#[test]
+fn four_workers_of_a_redis_never_exceed_their_rate() {
+    if RedisServer::find().is_none() {
+        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+        return;
+    }
+    let server = RedisServer::start();
+    let seconds = std::env::var("TOLLGATE_QUEUE_SECONDS").map_or(3, |text| text.parse().unwrap());
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
+        let options = options.deadline(Duration::from_secs(10));
+        let queues = RedisQueues::connect(options).await.unwrap();
+        let queue = Queue::new(queues, "q").unwrap();
+        let door = queue.offering(Offering::new(10_000).counts(Counts::Waiting)).unwrap();
+        for _ in 0..100 * (seconds + 1) {
+            door.offer(&Job::new()).await.unwrap();
+        }
+        let rate: tollgate::LimitSet = "100/s via sliding_log".parse().unwrap();
+        let begin = Instant::now();
+        let mut all = tokio::task::JoinSet::new();
+        for worker in 0..4 {
+            let hands = queue.working(Working::new().rate(rate.clone())).unwrap();
+            let taken = Arc::clone(&taken);
+            all.spawn(async move {
+                while begin.elapsed() < Duration::from_secs(seconds) {
+                    let asked = begin.elapsed();
+                    let jobs = hands.take(&format!("w{worker}"), 8).await.unwrap();
+                    let answered = begin.elapsed();
+                    let times = jobs.jobs.iter().map(|_| (asked, answered));
+                    taken.lock().unwrap().extend(times);
+                    let ids: Vec<JobId> = jobs.jobs.iter().map(|job| job.id).collect();
+                    hands.done(&ids).await.unwrap();
+                    let left = Duration::from_secs(seconds).saturating_sub(begin.elapsed());
+                    tokio::time::sleep(jobs.next.unwrap_or_default().min(left)).await;
+                }
+            });
+        }
+        all.join_all().await;
+    });
+    let mut taken = taken.lock().unwrap().clone();
+    taken.sort_unstable();
+    for (asked, _) in &taken {
+        let until = *asked + Duration::from_secs(1);
+        // Surely within this second: asked for after it began, and answered before it ended.
+        let surely = taken.iter().filter(|(from, to)| from >= asked && *to < until).count();
+        assert!(surely <= 100, "{surely} in the second from {asked:?}");
+    }
+    println!("{} of {} in {seconds} s", taken.len(), 100 * seconds);
+}
