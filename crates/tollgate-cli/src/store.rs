@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Limiter, MemoryStore};
-use tollgate_queue::{AnyQueues, RedisQueues, SqliteQueues};
+use tollgate_queue::{AnyQueues, Offering, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, Queues};
 use tollgate_sqlite::SqliteStore;
 
 use crate::args::{Place, Which};
@@ -102,6 +102,49 @@ pub(crate) async fn queues(place: &Place) -> Result<AnyQueues> {
         Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
         Named::Redis(options) => AnyQueues::Redis(RedisQueues::connect(options).await?),
     })
+}
+
+/// The queues of a service, as `NAME=BOUND`, in the place where its counts are.
+pub(crate) async fn queues_of_service(url: Option<&str>, texts: &[String]) -> Result<Queues> {
+    if texts.is_empty() {
+        return Ok(Queues::default());
+    }
+    let wanted: Vec<(&str, Offering)> =
+        texts.iter().map(|text| bound(text)).collect::<Result<_>>()?;
+    for (place, (name, _)) in wanted.iter().enumerate() {
+        if wanted.iter().take(place).any(|(other, _)| other == name) {
+            bail!("`--queue` names `{name}` twice");
+        }
+    }
+    let url = url.filter(|url| !url.is_empty() && *url != "memory://").ok_or_else(|| {
+        anyhow!(
+            "`--queue` needs a store that workers reach, too: `--store sqlite://PATH` or \
+             `--store redis://HOST:PORT`"
+        )
+    })?;
+    let queues = match Named::read(Some(url))? {
+        Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
+        // As fast to give up as a service's store is.
+        Named::Redis(_) => {
+            AnyQueues::Redis(RedisQueues::connect(tollgate_redis::Options::from_url(url)?).await?)
+        }
+    };
+    let named = wanted
+        .into_iter()
+        .map(|(name, offering)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, offering)));
+    Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
+}
+
+/// `NAME=BOUND`.
+fn bound(text: &str) -> Result<(&str, Offering)> {
+    let wrong = || {
+        let text = shown(text);
+        anyhow!("`--queue {text}`: write NAME=BOUND, as in `--queue mail=100`: at most 100 wait")
+    };
+    let (name, bound) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let is_number = !bound.is_empty() && bound.bytes().all(|byte| byte.is_ascii_digit());
+    let bound = bound.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
+    Ok((name, Offering::new(bound)))
 }
 
 /// The server that time series are written to.

@@ -10,7 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use crate::job::{Dead, TakenJob};
-use crate::model::Stats;
+use crate::model::{Offered, Stats};
 use crate::settings::micros;
 
 /// What is in a job.
@@ -114,6 +114,31 @@ impl Serialize for Dead {
         map.serialize_entry("deliveries", &self.deliveries)?;
         map.serialize_entry("why", &self.why)?;
         entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// `outcome`: `accepted` with `id` and `depth`, `known` with `id`, or `full` with `depth` and
+/// `retry_after_us` (or null).
+impl Serialize for Offered {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        match self {
+            Self::Accepted { id, depth } => {
+                map.serialize_entry("outcome", "accepted")?;
+                map.serialize_entry("id", &id.to_string())?;
+                map.serialize_entry("depth", depth)?;
+            }
+            Self::Known { id } => {
+                map.serialize_entry("outcome", "known")?;
+                map.serialize_entry("id", &id.to_string())?;
+            }
+            Self::Full { depth, retry_after } => {
+                map.serialize_entry("outcome", "full")?;
+                map.serialize_entry("depth", depth)?;
+                map.serialize_entry("retry_after_us", &retry_after.map(micros))?;
+            }
+        }
         map.end()
     }
 }

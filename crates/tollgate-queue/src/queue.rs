@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working};
+use crate::settings::{Offering, Settings, Working, agree};
 
 /// The longest reason of a failure, in bytes.
 pub(crate) const MAX_WHY_BYTES: usize = 1_024;
@@ -150,6 +150,19 @@ impl<B> Clone for Producer<B> {
 }
 
 impl<B: Backend> Producer<B> {
+    /// Whether the queue was made with this [`Offering`], or not at all yet: for who would rather
+    /// know at the start.
+    ///
+    /// # Errors
+    /// It was made with another; where it lies could not answer.
+    pub async fn agree(&self) -> Result<(), Error> {
+        let made = self.queue.settings().await?.offering.map(|made| made.text());
+        let said = &self.offering;
+        made.map_or(Ok(()), |made| {
+            agree(self.queue.name(), &made, said, &said.text(), Offering::read)
+        })
+    }
+
     /// Adds a job, unless as many wait as may. Being full is an answer, and no error.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use crate::api::{
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
+use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::store::AnyStore;
@@ -58,6 +59,8 @@ pub struct Options {
     pub metrics: Metrics,
     /// Where the counts of each second are written to, beside the service's own series.
     pub timeseries: Option<TimeSeriesOptions>,
+    /// The queues that clients may offer to.
+    pub queues: Queues,
 }
 
 impl fmt::Debug for Options {
@@ -100,6 +103,7 @@ impl Options {
             grace: Duration::from_secs(10),
             metrics: Metrics::new(),
             timeseries: None,
+            queues: Queues::default(),
         }
     }
 }
@@ -194,7 +198,14 @@ impl Server {
         let api = Arc::new(Api {
             checks: Questions::new(gate.clone(), receipts),
             auth,
-            page: Page::new(options.metrics.clone(), gate.clone(), registries.clone(), tally),
+            page: Page::new(
+                options.metrics.clone(),
+                gate.clone(),
+                registries.clone(),
+                tally,
+                options.queues.clone(),
+            ),
+            queues: options.queues.clone(),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
@@ -216,6 +227,7 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
+        tasks.spawn(options.queues.follow());
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {

@@ -21,6 +21,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
+    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait; repeat it. It
+    /// lies where counts do, which must not be memory: `tollgate queue work NAME` takes from it
+    #[arg(long, value_name = "NAME=BOUND")]
+    pub(crate) queue: Vec<String>,
+
     /// Where clients ask: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
     /// several
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]

@@ -14,6 +14,7 @@ mod on_redis;
 mod openapi;
 mod proxies;
 mod queue;
+mod queue_http;
 mod redis;
 mod replaying;
 mod running;

@@ -138,6 +138,16 @@ impl Client {
         path: &str,
         body: &str,
     ) -> io::Result<(u16, String)> {
+        self.whole(method, path, body).map(|(status, _, body)| (status, body))
+    }
+
+    /// The same with the headers between.
+    pub(crate) fn whole(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> io::Result<(u16, String, String)> {
         let stream = self.0.get_mut();
         let text = format!(
             "{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
@@ -148,7 +158,7 @@ impl Client {
         let mut line = String::new();
         self.0.read_line(&mut line)?;
         let status = line.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(ended)?;
-        let mut length = 0;
+        let (mut length, mut headers) = (0, String::new());
         loop {
             line.clear();
             if self.0.read_line(&mut line)? == 0 {
@@ -160,10 +170,11 @@ impl Client {
             if line == "\r\n" {
                 break;
             }
+            headers.push_str(&line);
         }
         let mut body = vec![0; length];
         self.0.read_exact(&mut body)?;
-        Ok((status, String::from_utf8(body).unwrap()))
+        Ok((status, headers, String::from_utf8(body).unwrap()))
     }
 
     pub(crate) fn check(&mut self, body: &str) -> io::Result<Value> {

@@ -7,6 +7,7 @@ mod look;
 mod problem;
 mod query;
 mod question;
+mod queues;
 mod receipts;
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ use opentelemetry::context::FutureExt as _;
 
 use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
+use crate::queues::Queues;
 use crate::traces::Traces;
 use check::{Checks, Do, json};
 use problem::Problem;
@@ -30,6 +32,7 @@ pub(crate) use admin::{Admin, MIN_TOKEN_BYTES};
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
 pub(crate) use check::Checks as Questions;
+pub(crate) use queues::PREFIX as QUEUES;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
 /// A response of the service.
@@ -48,6 +51,7 @@ pub(crate) struct Api {
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
     pub(crate) page: Page,
+    pub(crate) queues: Queues,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
 }
@@ -101,6 +105,9 @@ impl Api {
             }
             let body = body_of(request)?;
             return self.checks.refund(&body).await;
+        }
+        if path.starts_with(queues::PREFIX) {
+            return queues::respond(&self.queues, request).await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];

@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
+use crate::api::QUEUES;
+
 /// What requests ask for. A path that is none of these is `other`: a label with paths that clients
 /// think of would have no bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,6 +14,7 @@ pub(crate) enum Endpoint {
     Peek,
     Refund,
     Auth,
+    Queue,
     Policies,
     Explain,
     Openapi,
@@ -28,11 +31,12 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
         Self::Auth,
+        Self::Queue,
         Self::Policies,
         Self::Explain,
         Self::Openapi,
@@ -55,6 +59,7 @@ impl Endpoint {
             Self::Peek => "/v1/peek",
             Self::Refund => "/v1/refund",
             Self::Auth => "/v1/auth",
+            Self::Queue => "/v1/queues/{name}",
             Self::Policies => "/v1/policies",
             Self::Explain => "/v1/explain",
             Self::Openapi => "/v1/openapi.yaml",
@@ -73,6 +78,10 @@ impl Endpoint {
 
     /// What a path asks for.
     pub(crate) fn of(path: &str) -> Self {
+        // A queue's name is no label: there are those that nobody has.
+        if path.starts_with(QUEUES) {
+            return Self::Queue;
+        }
         Self::ALL.into_iter().find(|endpoint| endpoint.path() == path).unwrap_or(Self::Other)
     }
 }
@@ -126,6 +135,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 18);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 19);
     }
 }

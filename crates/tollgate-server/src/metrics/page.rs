@@ -11,15 +11,17 @@ use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
+use tollgate_queue::Stats;
 use tollgate_redis::BreakerState;
 
 use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
 use crate::listen::{Closed, Registry as Connections};
+use crate::queues::{self, Queues};
 use crate::store::AnyStore;
 use crate::timeseries::{Lost, Tally};
 
@@ -36,9 +38,10 @@ impl Page {
         gate: Gate<AnyStore>,
         connections: [Arc<Connections>; 2],
         timeseries: Option<Arc<Tally>>,
+        queues: Queues,
     ) -> Self {
         let named = Mutex::default();
-        let numbers = Numbers { metrics, gate, connections, timeseries, named };
+        let numbers = Numbers { metrics, gate, connections, timeseries, queues, named };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(numbers));
         Self(registry)
@@ -79,6 +82,7 @@ struct Numbers {
     connections: [Arc<Connections>; 2],
     /// Where counts are written to time series.
     timeseries: Option<Arc<Tally>>,
+    queues: Queues,
     /// The policies that have series of their own. Once there they stay: one that moved would make
     /// two counters jump.
     named: Mutex<BTreeSet<String>>,
@@ -118,6 +122,10 @@ impl Family<'_> {
             }
         }
         Ok(())
+    }
+
+    fn gauge(&mut self, label: Label<'_>, value: impl EncodeGaugeValue) -> fmt::Result {
+        self.0.encode_family(&[label])?.encode_gauge(&value)
     }
 
     fn histogram(&mut self, labels: [Label<'_>; 1], latency: &Latency) -> fmt::Result {
@@ -170,6 +178,7 @@ impl Collector for Numbers {
         self.policies(encoder)?;
         self.store(encoder)?;
         self.timeseries(encoder)?;
+        self.queues(encoder)?;
         self.front(encoder)?;
         self.process(encoder)
     }
@@ -283,6 +292,46 @@ impl Numbers {
             }
             AnyStore::Sqlite(_) => Ok(()),
         }
+    }
+
+    fn queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        if self.queues.is_empty() {
+            return Ok(());
+        }
+        let help = "Jobs that were offered here, by queue and what became of the offer.";
+        let mut offers = counter(encoder, "tollgate_queue_offers", help)?;
+        for (name, door) in self.queues.iter() {
+            for outcome in queues::Outcome::ALL {
+                offers
+                    .count([("queue", name), ("outcome", outcome.name())], door.count(outcome))?;
+            }
+        }
+        // What lies in a queue is the same whichever service is asked: for `max`, not for `sum`.
+        // A queue that cannot be looked at has no value, rather than an old one.
+        type Of = fn(&Stats) -> u64;
+        let gauges: [(&str, &str, Of); 3] = [
+            ("waiting", "Jobs that wait, as of the last second.", |it| it.waiting),
+            ("in_flight", "Jobs in hand or to come back.", |it| it.in_flight),
+            ("dead", "Dead jobs that are kept.", |it| it.dead),
+        ];
+        for (what, help, of) in gauges {
+            let name = format!("tollgate_queue_{what}_jobs");
+            let mut jobs = family(encoder, (&name, help), None, MetricType::Gauge)?;
+            for (queue, stats) in self.seen() {
+                jobs.gauge(("queue", queue), of(&stats))?;
+            }
+        }
+        let (name, help) = ("tollgate_queue_oldest_age", "How long the oldest has waited.");
+        let seconds = Some(&Unit::Seconds);
+        let mut oldest = family(encoder, (name, help), seconds, MetricType::Gauge)?;
+        for (queue, stats) in self.seen() {
+            oldest.gauge(("queue", queue), stats.oldest.unwrap_or_default().as_secs_f64())?;
+        }
+        Ok(())
+    }
+
+    fn seen(&self) -> impl Iterator<Item = (&str, Stats)> {
+        self.queues.iter().filter_map(|(name, door)| Some((name, door.seen()?)))
     }
 
     fn timeseries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -21,40 +21,13 @@ const OFFER_AGAIN: Duration = Duration::from_secs(1);
 /// The longest line that is read: no job is longer, also when each of its bytes is escaped.
 const MAX_LINE: u64 = 8 * MAX_JOB_BYTES as u64;
 
-/// What became of a job.
+/// What became of a job, and of which line it was.
 #[derive(Serialize)]
-struct PushJson {
+struct PushJson<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    depth: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after_us: Option<u64>,
-}
-
-impl PushJson {
-    fn of(line: Option<u64>, offered: &Offered) -> Result<Self> {
-        let nothing = Self { line, outcome: "", id: None, depth: None, retry_after_us: None };
-        Ok(match offered {
-            Offered::Accepted { id, depth } => Self {
-                outcome: "accepted",
-                id: Some(id.to_string()),
-                depth: Some(*depth),
-                ..nothing
-            },
-            Offered::Known { id } => Self { outcome: "known", id: Some(id.to_string()), ..nothing },
-            Offered::Full { depth, retry_after } => Self {
-                outcome: "full",
-                depth: Some(*depth),
-                retry_after_us: retry_after.map(|it| u64::try_from(it.as_micros())).transpose()?,
-                ..nothing
-            },
-            _ => bail!("the queue answered what this version does not know: {offered:?}"),
-        })
-    }
+    #[serde(flatten)]
+    offered: &'p Offered,
 }
 
 pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
@@ -80,7 +53,7 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
     let Some(job) = job else { return lines(&door, with, which.json, out).await };
     let offered = door.offer(&with(job)).await?;
     if which.json {
-        out.json(&PushJson::of(None, &offered)?)?;
+        out.json(&PushJson { line: None, offered: &offered })?;
     } else {
         out.line(said(&offered))?;
     }
@@ -183,7 +156,7 @@ async fn lines(
             _ => refused += 1,
         }
         if is_json {
-            out.json(&PushJson::of(Some(line), &offered)?)?;
+            out.json(&PushJson { line: Some(line), offered: &offered })?;
         }
     }
     if !is_json {

@@ -18,7 +18,7 @@ use tollgate_tower::identity::{AddressHeader, Networks};
 use crate::args::{Family, LogDenials, LogForm, Serve};
 use crate::input::wait;
 use crate::show::{Output, duration};
-use crate::store::{of_service, of_time_series};
+use crate::store::{of_service, of_time_series, queues_of_service};
 
 /// What is counted by when no file is given.
 const DEMO: &str = include_str!("../../../../../examples/policies/demo.toml");
@@ -75,7 +75,12 @@ fn threads(said: Option<u16>) -> usize {
     said.map_or(processors.div_ceil(2), usize::from)
 }
 
-async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Output) -> Result<u8> {
+async fn run(
+    args: &Serve,
+    mut options: Options,
+    policies: Policies,
+    out: &mut Output,
+) -> Result<u8> {
     // Before anything serves: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
     let store = of_service(args.store.as_deref(), args.snapshot.as_deref()).await?;
@@ -89,6 +94,7 @@ async fn run(args: &Serve, options: Options, policies: Policies, out: &mut Outpu
             }
         });
     }
+    options.queues = queues_of_service(args.store.as_deref(), &args.queue).await?;
     let gate = options.metrics.gate(policies, store)?;
     let server = Server::start(gate.clone(), options).await?;
     let _watcher = watch(&server)?;

@@ -1,0 +1,124 @@
+//! `/v1/queues/NAME`: jobs are offered to a queue whose workers set the pace.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Method, Request, StatusCode};
+use tollgate::Limit;
+use tollgate_queue::{Error, Job, Offered};
+
+use super::check::json;
+use super::problem::Problem;
+use super::query::Query;
+use super::{Reply, body_of};
+use crate::listen::Whole;
+use crate::queues::{Door, Queues};
+
+/// What every path of a queue begins with.
+pub(crate) const PREFIX: &str = "/v1/queues/";
+
+/// When to ask again where no job has left in the last seconds: as long as those are.
+const UNKNOWN_SECONDS: u64 = 10;
+
+/// When to ask again where the store is away.
+const AWAY_SECONDS: u64 = 1;
+
+/// The type of a job that is bytes.
+const BYTES: &str = "application/octet-stream";
+
+pub(super) async fn respond(queues: &Queues, request: Request<Whole>) -> Result<Reply, Problem> {
+    let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+    let name = name.replace("%3A", ":").replace("%3a", ":");
+    let door = queues.get(&name).ok_or_else(|| unknown(&name, queues))?;
+    match *request.method() {
+        Method::POST => offer(door, request).await,
+        Method::GET | Method::HEAD => Ok(json(&door.stats().await.map_err(|it| of_queue(&it))?)),
+        _ => Ok(Problem::method("GET, POST")),
+    }
+}
+
+fn unknown(name: &str, queues: &Queues) -> Problem {
+    let shown: String = name.chars().take(100).collect();
+    let hint = if queues.is_empty() {
+        "this service has none: `tollgate serve --queue NAME=BOUND` names one".to_owned()
+    } else {
+        let names: Vec<&str> = queues.iter().map(|(name, _)| name).take(10).collect();
+        format!("those there are: {}", names.join(", "))
+    };
+    Problem::new(StatusCode::NOT_FOUND, format!("there is no queue `{shown}` here; {hint}"))
+}
+
+async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
+    let query = Query::of(request.uri()).only(&["once", "deadline"])?;
+    let once = query.get("once").map(str::to_owned);
+    let deadline = match query.get("deadline") {
+        None => None,
+        Some(text) => Some(duration(text).map_err(|problem| problem.at("deadline"))?),
+    };
+    let is_bytes = has_type(request.headers(), BYTES);
+    let mut job = read(&body_of(request)?, is_bytes)?;
+    if let Some(once) = once {
+        job = job.once(once);
+    }
+    if let Some(deadline) = deadline {
+        job = job.deadline(deadline);
+    }
+    let offered = match door.offer(&job).await {
+        Ok(offered) => offered,
+        Err(error) => {
+            let problem = of_queue(&error);
+            let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
+            let mut response = problem.response();
+            if is_away {
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(AWAY_SECONDS));
+            }
+            return Ok(response);
+        }
+    };
+    let mut response = json(&offered);
+    *response.status_mut() = match offered {
+        Offered::Full { retry_after, .. } => {
+            let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
+            StatusCode::TOO_MANY_REQUESTS
+        }
+        _ => StatusCode::ACCEPTED,
+    };
+    Ok(response)
+}
+
+/// The notation of limits reads durations: borrow its reader.
+fn duration(text: &str) -> Result<Duration, Problem> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let limit = format!("1/{text} via fixed_window").parse::<Limit>().ok().filter(|_| is_plain);
+    let limit = limit.ok_or_else(|| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
+    Ok(limit.quota().period.as_duration())
+}
+
+fn has_type(headers: &HeaderMap, kind: &str) -> bool {
+    let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let said = said.and_then(|text| text.split(';').next());
+    said.is_some_and(|text| text.trim().eq_ignore_ascii_case(kind))
+}
+
+/// A JSON object of fields, or bytes where the request says so. Nothing is a job without fields.
+fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
+    match (is_bytes, body.is_empty()) {
+        (true, _) => Ok(Job::of_bytes(body)),
+        (false, true) => Ok(Job::new()),
+        (false, false) => Job::from_json(body).map_err(|error| of_queue(&error)),
+    }
+}
+
+/// What a queue's error is to who asked.
+fn of_queue(error: &Error) -> Problem {
+    match error {
+        Error::Invalid(what) => Problem::bad(what.clone()),
+        Error::Store(error) if error.is_ambiguous() => Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("the queue: {error}; the job may be in: offer it again with the same `once`"),
+        ),
+        error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the queue: {error}")),
+    }
+}

@@ -1,0 +1,132 @@
+//! The queues that clients of a service may offer to.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::time::{MissedTickBehavior, interval};
+use tollgate_queue::{AnyQueues, Error, Job, Offered, Offering, Producer, Queue, Stats};
+
+/// How often it is looked what is in them, for `/metrics`.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The queues of a service, by name. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Queues(Arc<BTreeMap<String, Door>>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct Door {
+    queue: Queue<AnyQueues>,
+    producer: Producer<AnyQueues>,
+    counts: [AtomicU64; Outcome::ALL.len()],
+    /// What was in it when it was looked last; none while that fails.
+    seen: Mutex<Option<Stats>>,
+}
+
+/// What became of an offer that came here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Accepted,
+    Known,
+    Refused,
+    Failed,
+}
+
+impl Outcome {
+    pub(crate) const ALL: [Self; 4] = [Self::Accepted, Self::Known, Self::Refused, Self::Failed];
+
+    /// In small letters, for labels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Known => "known",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Queues {
+    /// These, each with how it is offered to. Workers take from them elsewhere: `tollgate queue
+    /// work`, or a program with `tollgate_queue::Worker`.
+    ///
+    /// # Errors
+    /// A setting that is not as it may be; a queue that was made with another; where they lie
+    /// could not answer.
+    pub async fn open(
+        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Offering)>,
+    ) -> Result<Self, Error> {
+        let mut doors = BTreeMap::new();
+        for (queue, offering) in queues {
+            let producer = queue.offering(offering)?;
+            // At the start somebody looks; at the first offer nobody may.
+            producer.agree().await?;
+            let name = queue.name().to_owned();
+            let (counts, seen) = (Default::default(), Mutex::default());
+            doors.insert(name, Door { queue, producer, counts, seen });
+        }
+        Ok(Self(Arc::new(doors)))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Door> {
+        self.0.get(name)
+    }
+
+    /// All of them, with their names.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Door)> {
+        self.0.iter().map(|(name, door)| (&**name, door))
+    }
+
+    /// Looks at them again and again.
+    pub(crate) async fn follow(self) {
+        if self.is_empty() {
+            return;
+        }
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for door in self.0.values() {
+                let seen = door.queue.stats().await.ok();
+                *door.seen.lock() = seen;
+            }
+        }
+    }
+}
+
+impl Door {
+    pub(crate) async fn offer(&self, job: &Job) -> Result<Offered, Error> {
+        let offered = self.producer.offer(job).await;
+        let outcome = match &offered {
+            Ok(Offered::Accepted { .. }) => Outcome::Accepted,
+            Ok(Offered::Known { .. }) => Outcome::Known,
+            Ok(_) => Outcome::Refused,
+            // The client's mistake is in the status of its request.
+            Err(Error::Invalid(_)) => return offered,
+            Err(_) => Outcome::Failed,
+        };
+        if let Some(count) = self.counts.get(outcome as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        offered
+    }
+
+    pub(crate) async fn stats(&self) -> Result<Stats, Error> {
+        self.queue.stats().await
+    }
+
+    pub(crate) fn count(&self, outcome: Outcome) -> u64 {
+        self.counts.get(outcome as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn seen(&self) -> Option<Stats> {
+        *self.seen.lock()
+    }
+}
