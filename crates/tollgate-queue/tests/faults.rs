@@ -129,7 +129,7 @@ async fn a_redis_that_is_away_refuses_offers_and_is_waited_for_by_workers() {
         came.notify_one();
         // The worker has something to say, and nobody to say it to.
         while faults.load(Ordering::Relaxed) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok between two looks
         }
         server.restart();
     };

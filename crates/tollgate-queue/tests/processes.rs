@@ -4,8 +4,8 @@
 //! The children are this very test program, started again with variables that say what to do. Each
 //! writes what it did to a file of its own, line by line, and that history is checked.
 //!
-//! `TOLLGATE_QUEUE_JOBS=100000 TOLLGATE_QUEUE_KILL_MS=1000` make it as large as it is meant: by itself it
-//! is small, and kills more often.
+//! `TOLLGATE_QUEUE_JOBS=100000 TOLLGATE_QUEUE_KILL_MS=1000` make it as large as it is meant: by
+//! itself it is small, and kills more often.
 #![cfg(all(feature = "redis", feature = "sqlite"))]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -120,7 +120,8 @@ async fn produce(place: &str, file: &mut File) {
             Offered::Accepted { id, depth } => format!("{n} {id} {depth}\n"),
             Offered::Full { depth, .. } => {
                 // Refused it stays; the next comes when there may be room.
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                let pause = Duration::from_millis(2);
+                tokio::time::sleep(pause).await; // tidy: sleep-ok a producer's pace
                 format!("{n} refused {depth}\n")
             }
             other => panic!("{other:?}"),
@@ -178,7 +179,7 @@ fn run(place: &str, dir: &Path) -> Came {
             (killed, next) = (killed + 1, Instant::now() + kill);
         }
         assert!(begin.elapsed() < Duration::from_secs(1_200), "they stand still: {stats:?}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok between two looks
     }
     for child in &mut producers {
         assert!(child.wait().unwrap().success(), "a producer failed");

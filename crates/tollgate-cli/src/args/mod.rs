@@ -124,8 +124,8 @@ From the environment, so that no process list shows them:
     Lab(Lab),
     /// Let a queue's workers set the pace: at most so many jobs wait
     ///
-    /// All strategies count time; a queue does not. A job is accepted while fewer wait than may, and
-    /// how fast they leave is up to those who work. Queues lie in the file or on the Redis that
+    /// All strategies count time; a queue does not. A job is accepted while fewer wait than may,
+    /// and how fast they leave is up to those who work. Queues lie in the file or on the Redis that
     /// `--store` names. What is promised: docs/queue.md.
     #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     Queue(Queue),

@@ -9,8 +9,8 @@ use super::Place;
 pub(crate) enum Queue {
     /// Offer a job; refused when as many wait as may
     ///
-    /// Exits with 0 when it was accepted (or is known by its --once), 1 when it was refused, 2 on an
-    /// error. With --lines 1 when one was refused.
+    /// Exits with 0 when it was accepted (or is known by its --once), 1 when it was refused, 2 on
+    /// an error. With --lines 1 when one was refused.
     #[command(after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     #[command(after_long_help = "Examples:
   tollgate queue push mail to=ann --bound 10
@@ -23,9 +23,9 @@ pub(crate) enum Queue {
     ///
     /// The command is run by `sh -c`, with the job as one line of JSON on its standard input, its
     /// fields as JOB_name in the environment, and TOLLGATE_JOB_ID and TOLLGATE_JOB_DELIVERY beside
-    /// them. Exits it with 0, the job is done; else it comes back, later each time, until it has had
-    /// its deliveries and is dead. Jobs are delivered at least once: a command may see one again, by
-    /// the same id.
+    /// them. When it exits with 0 the job is done; else it comes back, later each time, until it
+    /// has had its deliveries and is dead. Jobs are delivered at least once: a command may see one
+    /// again, by the same id.
     ///
     /// Works until Ctrl-C or SIGTERM: what is in hand is finished and what was only taken is given
     /// back, and it exits with 0. A second signal ends the commands, too; their jobs come back when

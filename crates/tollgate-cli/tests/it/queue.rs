@@ -220,7 +220,7 @@ fn a_second_signal_ends_the_commands_too() {
             break status;
         }
         assert!(begin.elapsed() < Duration::from_secs(30), "it goes on");
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10)); // tidy: sleep-ok between two signals
     };
     assert_eq!(status.code(), Some(128 + 15));
     wait_for(&ended);

@@ -1,288 +1,19 @@
-//! Queues in a file that the processes of one machine share.
-//!
-//! Each operation is one transaction of the file in which counts are kept, too: a rate is asked in
-//! the transaction that takes, so that neither can be without the other. What was answered survives
-//! the death of every process ([`tollgate_sqlite::Sync`] says what a power loss may undo).
+//! Each operation on a queue in a file, in one transaction: what [`crate::Model`] does, by rows.
 
 use core::time::Duration;
 
 use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
-use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
-use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
+use tollgate_sqlite::rusqlite;
 
-use crate::backend::Backend;
+use super::rows::{At, Known, Out, body, id, maybe, number, read_out};
 use crate::body::{Body, Fields};
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
-use crate::model::{Afterwards, Drain, Granted, LOOK, Offered, Stats};
+use crate::job::{Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::model::{Afterwards, Granted, LOOK, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, agree, micros};
 
-/// How often it is looked whether there is something.
-const POLL: Duration = Duration::from_millis(20);
-
-/// What made the tables, step by step.
-const STEPS: &[&str] = &["
-    -- What is known of a queue; `waiting`, `out` and `dead` are how many rows there are, and the
-    -- rest what there was.
-    CREATE TABLE queues (
-        id INTEGER PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE,
-        offering TEXT,
-        working TEXT,
-        counts_all INTEGER NOT NULL,
-        last_ms INTEGER NOT NULL,
-        last_number INTEGER NOT NULL,
-        drain_window INTEGER NOT NULL,
-        drain_now INTEGER NOT NULL,
-        drain_before INTEGER NOT NULL,
-        waiting INTEGER NOT NULL,
-        out INTEGER NOT NULL,
-        dead INTEGER NOT NULL,
-        accepted INTEGER NOT NULL,
-        refused INTEGER NOT NULL,
-        known INTEGER NOT NULL,
-        delivered INTEGER NOT NULL,
-        redelivered INTEGER NOT NULL,
-        done INTEGER NOT NULL,
-        too_old INTEGER NOT NULL,
-        died INTEGER NOT NULL
-    );
-    -- Jobs that wait, and those that are out: `due_us` says when these come back. A body of fields
-    -- is a JSON object, another a blob.
-    CREATE TABLE queue_jobs (
-        id INTEGER PRIMARY KEY,
-        queue INTEGER NOT NULL,
-        ms INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        due_us INTEGER,
-        until_us INTEGER,
-        deliveries INTEGER NOT NULL DEFAULT 0,
-        held INTEGER NOT NULL DEFAULT 0,
-        worker TEXT,
-        why TEXT,
-        body NOT NULL
-    );
-    CREATE UNIQUE INDEX queue_jobs_ids ON queue_jobs (queue, ms, number);
-    CREATE INDEX queue_jobs_due ON queue_jobs (queue, due_us, ms, number);
-    CREATE TABLE queue_dead (
-        id INTEGER PRIMARY KEY AUTOINCREMENT,
-        queue INTEGER NOT NULL,
-        ms INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        deliveries INTEGER NOT NULL,
-        why TEXT,
-        body NOT NULL
-    );
-    CREATE INDEX queue_dead_oldest ON queue_dead (queue, id);
-    -- Ids of jobs that said one, until when they are remembered.
-    CREATE TABLE queue_once (
-        queue INTEGER NOT NULL,
-        once TEXT NOT NULL,
-        ms INTEGER NOT NULL,
-        number INTEGER NOT NULL,
-        until_us INTEGER NOT NULL,
-        PRIMARY KEY (queue, once)
-    ) WITHOUT ROWID;
-    CREATE INDEX queue_once_until ON queue_once (queue, until_us);
-"];
-
-/// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
-/// processes that open the file.
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// use tollgate_queue::{Job, Offering, Queue, SqliteQueues};
-/// # let dir = tempfile::tempdir()?;
-/// # let path = dir.path().join("queues.db");
-/// let queues = SqliteQueues::open(path.to_str().expect("a path in UTF-8"))?;
-/// let mail = Queue::new(queues, "mail")?;
-/// mail.offering(Offering::new(10))?.offer(&Job::new().field("to", "ann")).await?;
-/// assert_eq!(mail.stats().await?.waiting, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// # })?;
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct SqliteQueues(SqliteStore);
-
-impl SqliteQueues {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a bare path. The file is created when it
-    /// does not exist; its directory must. It may have counts in it.
-    ///
-    /// # Errors
-    /// As [`SqliteStore::open`].
-    pub fn open(url_or_path: &str) -> Result<Self, Error> {
-        Self::open_with(Options::from_url(url_or_path)?)
-    }
-
-    /// Opens the file of `options`.
-    ///
-    /// # Errors
-    /// As [`SqliteStore::open`].
-    pub fn open_with(options: Options) -> Result<Self, Error> {
-        let store = SqliteStore::open_with(options)?;
-        store.furnish("queue", STEPS)?;
-        Ok(Self(store))
-    }
-
-    /// Changes a queue in one transaction; it is made when it is not there.
-    async fn at<T: Send + 'static>(
-        &self,
-        queue: &str,
-        work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Error> {
-        let name = queue.to_owned();
-        let work = move |tx: &Transaction<'_>| {
-            let mut at = match At::find(tx, &name)? {
-                Some(at) => at,
-                None => At::make(tx, &name)?,
-            };
-            let before = at.is.clone();
-            let answer = work(&mut at)?;
-            at.keep(&before)?;
-            Ok(answer)
-        };
-        self.0.transact(Access::Write, work).await
-    }
-}
-
-/// What is known of a queue.
-#[derive(Clone, PartialEq, Eq, Default)]
-struct Known {
-    id: i64,
-    offering: Option<String>,
-    working: Option<String>,
-    counts_all: bool,
-    last: JobId,
-    drain: Drain,
-    /// With what there is in it, but for the oldest.
-    totals: Stats,
-}
-
-/// A queue within a transaction.
-struct At<'a, 't> {
-    tx: &'a Transaction<'t>,
-    name: &'a str,
-    now_us: u64,
-    is: Known,
-}
-
-/// A job that is out.
-struct Out {
-    row: i64,
-    until_us: Option<u64>,
-    deliveries: u32,
-    is_held: bool,
-}
-
-fn number(row: &Row<'_>, place: usize) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(place)?.cast_unsigned())
-}
-
-fn maybe(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<u64>> {
-    Ok(row.get::<_, Option<i64>>(place)?.map(i64::cast_unsigned))
-}
-
-fn id(row: &Row<'_>, place: usize) -> rusqlite::Result<JobId> {
-    Ok(JobId::new(number(row, place)?, number(row, place + 1)?))
-}
-
-/// A body as it is written; the error of one that nobody here has written is told later.
-fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Body>> {
-    Ok(match row.get_ref(place)? {
-        ValueRef::Blob(bytes) => Some(Body::Bytes(bytes.into())),
-        ValueRef::Text(json) => Body::from_json(json).ok(),
-        _ => None,
-    })
-}
-
-const SELECT_KNOWN: &str = "
-    SELECT id, offering, working, counts_all, last_ms, last_number, drain_window, drain_now,
-           drain_before, waiting, out, dead, accepted, refused, known, delivered, redelivered, done,
-           too_old, died
-    FROM queues WHERE name = ?1";
-
-const UPDATE_KNOWN: &str = "
-    UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, last_ms = ?5, last_number = ?6,
-        drain_window = ?7, drain_now = ?8, drain_before = ?9, waiting = ?10, out = ?11, dead = ?12,
-        accepted = ?13, refused = ?14, known = ?15, delivered = ?16, redelivered = ?17, done = ?18,
-        too_old = ?19, died = ?20
-    WHERE id = ?1";
-
-impl<'a, 't> At<'a, 't> {
-    fn find(tx: &'a Transaction<'t>, name: &'a str) -> Result<Option<Self>, Error> {
-        let is = tx.first(SELECT_KNOWN, [name], |row| {
-            Ok(Known {
-                id: row.get(0)?,
-                offering: row.get(1)?,
-                working: row.get(2)?,
-                counts_all: row.get(3)?,
-                last: id(row, 4)?,
-                drain: Drain {
-                    window: number(row, 6)?,
-                    now: number(row, 7)?,
-                    before: number(row, 8)?,
-                },
-                totals: Stats {
-                    waiting: number(row, 9)?,
-                    in_flight: number(row, 10)?,
-                    dead: number(row, 11)?,
-                    oldest: None,
-                    accepted: number(row, 12)?,
-                    refused: number(row, 13)?,
-                    known: number(row, 14)?,
-                    delivered: number(row, 15)?,
-                    redelivered: number(row, 16)?,
-                    done: number(row, 17)?,
-                    too_old: number(row, 18)?,
-                    died: number(row, 19)?,
-                },
-            })
-        })?;
-        Ok(is.map(|is| Self { tx, name, now_us: tx.now().as_micros(), is }))
-    }
-
-    fn make(tx: &'a Transaction<'t>, name: &'a str) -> Result<Self, Error> {
-        let sql =
-            "INSERT INTO queues VALUES (NULL, ?1, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                              0, 0, 0, 0, 0, 0) RETURNING id";
-        let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
-        let is = Known { id, ..Known::default() };
-        Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
-    }
-
-    /// Writes down what is known, when it is not what it was.
-    fn keep(&self, before: &Known) -> Result<(), Error> {
-        if self.is == *before {
-            return Ok(());
-        }
-        let Known { id, offering, working, counts_all, last, drain, totals } = &self.is;
-        let numbers = [
-            last.ms(),
-            last.number(),
-            drain.window,
-            drain.now,
-            drain.before,
-            totals.waiting,
-            totals.in_flight,
-            totals.dead,
-            totals.accepted,
-            totals.refused,
-            totals.known,
-            totals.delivered,
-            totals.redelivered,
-            totals.done,
-            totals.too_old,
-            totals.died,
-        ]
-        .map(u64::cast_signed);
-        let mut params: Vec<&dyn rusqlite::ToSql> = vec![id, offering, working, counts_all];
-        params.extend(numbers.iter().map(|number| number as &dyn rusqlite::ToSql));
-        self.tx.execute(UPDATE_KNOWN, &params[..])?;
-        Ok(())
-    }
-
+impl At<'_, '_> {
     fn agree_on_offering(&mut self, offering: &Offering) -> Result<(), Error> {
         let said = offering.text();
         match &self.is.offering {
@@ -315,7 +46,7 @@ impl<'a, 't> At<'a, 't> {
         .into()
     }
 
-    fn offer(&mut self, offering: &Offering, job: &Job) -> Result<Offered, Error> {
+    pub(super) fn offer(&mut self, offering: &Offering, job: &Job) -> Result<Offered, Error> {
         self.agree_on_offering(offering)?;
         let queue = self.is.id;
         if let Some(once) = job.once_id() {
@@ -366,7 +97,12 @@ impl<'a, 't> At<'a, 't> {
         Ok(Offered::Accepted { id, depth: depth + 1 })
     }
 
-    fn take(&mut self, working: &Working, worker: &str, most: usize) -> Result<Taken, Error> {
+    pub(super) fn take(
+        &mut self,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> Result<Taken, Error> {
         self.agree_on_working(working)?;
         self.is.working.get_or_insert_with(|| working.text());
         let (back, more_back) = self.come_back(working, most)?;
@@ -533,7 +269,7 @@ impl<'a, 't> At<'a, 't> {
         Ok(())
     }
 
-    fn done(&mut self, ids: &[JobId]) -> Result<u64, Error> {
+    pub(super) fn done(&mut self, ids: &[JobId]) -> Result<u64, Error> {
         let mut done = 0;
         for id in ids {
             if let Some(out) = self.out(*id)? {
@@ -545,7 +281,7 @@ impl<'a, 't> At<'a, 't> {
         Ok(done)
     }
 
-    fn again(
+    pub(super) fn again(
         &mut self,
         working: &Working,
         held: Held,
@@ -565,7 +301,7 @@ impl<'a, 't> At<'a, 't> {
         Ok(Afterwards::Again)
     }
 
-    fn extend(&self, working: &Working, held: Held) -> Result<bool, Error> {
+    pub(super) fn extend(&self, working: &Working, held: Held) -> Result<bool, Error> {
         self.agree_on_working(working)?;
         let Some(out) = self.held(held)? else { return Ok(false) };
         let due_us = self.now_us.saturating_add(working.visibility_us()).cast_signed();
@@ -573,7 +309,7 @@ impl<'a, 't> At<'a, 't> {
         Ok(true)
     }
 
-    fn release(&self, held: Held) -> Result<bool, Error> {
+    pub(super) fn release(&self, held: Held) -> Result<bool, Error> {
         let Some(out) = self.held(held)? else { return Ok(false) };
         let sql = "UPDATE queue_jobs SET deliveries = deliveries - 1, held = 0, due_us = ?2
                    WHERE id = ?1";
@@ -581,12 +317,12 @@ impl<'a, 't> At<'a, 't> {
         Ok(true)
     }
 
-    fn settings(&self) -> Result<Settings, Error> {
+    pub(super) fn settings(&self) -> Result<Settings, Error> {
         let Known { offering, working, .. } = &self.is;
         Settings::read(self.name, offering.as_deref(), working.as_deref())
     }
 
-    fn change(&mut self, settings: &Settings) {
+    pub(super) fn change(&mut self, settings: &Settings) {
         if let Some(offering) = &settings.offering {
             self.offered_to(offering);
         }
@@ -595,7 +331,7 @@ impl<'a, 't> At<'a, 't> {
         }
     }
 
-    fn stats(&self) -> Result<Stats, Error> {
+    pub(super) fn stats(&self) -> Result<Stats, Error> {
         let sql = "SELECT ms FROM queue_jobs WHERE queue = ?1 AND due_us IS NULL
                    ORDER BY ms, number LIMIT 1";
         let oldest = self.tx.first(sql, [self.is.id], |row| number(row, 0))?;
@@ -604,7 +340,11 @@ impl<'a, 't> At<'a, 't> {
     }
 
     /// Dead jobs by a condition, the oldest first.
-    fn dead(&self, which: &str, params: impl rusqlite::Params) -> Result<Vec<(i64, Dead)>, Error> {
+    pub(super) fn dead(
+        &self,
+        which: &str,
+        params: impl rusqlite::Params,
+    ) -> Result<Vec<(i64, Dead)>, Error> {
         let sql = format!(
             "SELECT id, ms, number, deliveries, why, body FROM queue_dead WHERE queue = ?1 {which}"
         );
@@ -619,114 +359,12 @@ impl<'a, 't> At<'a, 't> {
         dead.collect()
     }
 
-    fn take_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {
+    pub(super) fn take_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {
         let place = (self.is.id, id.ms().cast_signed(), id.number().cast_signed());
         let found = self.dead("AND ms = ?2 AND number = ?3", place)?;
         let Some((row, dead)) = found.into_iter().next() else { return Ok(None) };
         self.tx.execute("DELETE FROM queue_dead WHERE id = ?1", [row])?;
         self.is.totals.dead -= 1;
         Ok(Some(dead))
-    }
-}
-
-/// A row of `id, until_us, deliveries, held`.
-fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
-    Ok(Out {
-        row: row.get(0)?,
-        until_us: maybe(row, 1)?,
-        deliveries: row.get(2)?,
-        is_held: row.get(3)?,
-    })
-}
-
-impl Backend for SqliteQueues {
-    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        let (offering, job) = (offering.clone(), job.clone());
-        self.at(queue, move |at| at.offer(&offering, &job)).await
-    }
-
-    async fn take(
-        &self,
-        queue: &str,
-        working: &Working,
-        worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
-        let (working, worker) = (working.clone(), worker.to_owned());
-        self.at(queue, move |at| at.take(&working, &worker, most)).await
-    }
-
-    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
-        let ids = ids.to_vec();
-        self.at(queue, move |at| at.done(&ids)).await
-    }
-
-    async fn again(
-        &self,
-        queue: &str,
-        working: &Working,
-        held: Held,
-        after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        let (working, why) = (working.clone(), why.to_owned());
-        self.at(queue, move |at| at.again(&working, held, after, &why)).await
-    }
-
-    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
-        let working = working.clone();
-        self.at(queue, move |at| at.extend(&working, held)).await
-    }
-
-    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        self.at(queue, move |at| at.release(held)).await
-    }
-
-    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        let queue = queue.to_owned();
-        let settings = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.settings(),
-            None => Ok(Settings::default()),
-        };
-        self.0.transact(Access::Read, settings).await
-    }
-
-    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
-        let settings = settings.clone();
-        let change = move |at: &mut At<'_, '_>| {
-            at.change(&settings);
-            Ok(())
-        };
-        self.at(queue, change).await
-    }
-
-    async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        let queue = queue.to_owned();
-        let stats = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.stats(),
-            None => Ok(Stats::default()),
-        };
-        self.0.transact(Access::Read, stats).await
-    }
-
-    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        let queue = queue.to_owned();
-        let dead = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => {
-                let dead =
-                    at.dead("ORDER BY id LIMIT ?2", (at.is.id, most.min(MAX_BATCH) as i64))?;
-                Ok(dead.into_iter().map(|(_, dead)| dead).collect())
-            }
-            None => Ok(Vec::new()),
-        };
-        self.0.transact(Access::Read, dead).await
-    }
-
-    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.at(queue, move |at| at.take_dead(id)).await
-    }
-
-    async fn wait(&self, _queue: &str, most: Duration) {
-        tokio::time::sleep(most.min(POLL)).await;
     }
 }

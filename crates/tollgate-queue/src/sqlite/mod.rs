@@ -1,0 +1,174 @@
+//! Queues in a file that the processes of one machine share.
+//!
+//! Each operation is one transaction of the file in which counts are kept, too: a rate is asked in
+//! the transaction that takes, so that neither can be without the other. What was answered survives
+//! the death of every process ([`tollgate_sqlite::Sync`] says what a power loss may undo).
+
+mod rows;
+mod steps;
+
+use core::time::Duration;
+
+use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::model::{Afterwards, Offered, Stats};
+use crate::settings::{Offering, Settings, Working};
+use rows::{At, STEPS};
+
+/// How often it is looked whether there is something.
+const POLL: Duration = Duration::from_millis(20);
+
+/// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
+/// processes that open the file.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use tollgate_queue::{Job, Offering, Queue, SqliteQueues};
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("queues.db");
+/// let queues = SqliteQueues::open(path.to_str().expect("a path in UTF-8"))?;
+/// let mail = Queue::new(queues, "mail")?;
+/// mail.offering(Offering::new(10))?.offer(&Job::new().field("to", "ann")).await?;
+/// assert_eq!(mail.stats().await?.waiting, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SqliteQueues(SqliteStore);
+
+impl SqliteQueues {
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a bare path. The file is created when it
+    /// does not exist; its directory must. It may have counts in it.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open(url_or_path: &str) -> Result<Self, Error> {
+        Self::open_with(Options::from_url(url_or_path)?)
+    }
+
+    /// Opens the file of `options`.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub fn open_with(options: Options) -> Result<Self, Error> {
+        let store = SqliteStore::open_with(options)?;
+        store.furnish("queue", STEPS)?;
+        Ok(Self(store))
+    }
+
+    /// Changes a queue in one transaction; it is made when it is not there.
+    async fn at<T: Send + 'static>(
+        &self,
+        queue: &str,
+        work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let name = queue.to_owned();
+        let work = move |tx: &Transaction<'_>| {
+            let mut at = match At::find(tx, &name)? {
+                Some(at) => at,
+                None => At::make(tx, &name)?,
+            };
+            let before = at.is.clone();
+            let answer = work(&mut at)?;
+            at.keep(&before)?;
+            Ok(answer)
+        };
+        self.0.transact(Access::Write, work).await
+    }
+}
+
+impl Backend for SqliteQueues {
+    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
+        let (offering, job) = (offering.clone(), job.clone());
+        self.at(queue, move |at| at.offer(&offering, &job)).await
+    }
+
+    async fn take(
+        &self,
+        queue: &str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> Result<Taken, Error> {
+        let (working, worker) = (working.clone(), worker.to_owned());
+        self.at(queue, move |at| at.take(&working, &worker, most)).await
+    }
+
+    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+        let ids = ids.to_vec();
+        self.at(queue, move |at| at.done(&ids)).await
+    }
+
+    async fn again(
+        &self,
+        queue: &str,
+        working: &Working,
+        held: Held,
+        after: Duration,
+        why: &str,
+    ) -> Result<Afterwards, Error> {
+        let (working, why) = (working.clone(), why.to_owned());
+        self.at(queue, move |at| at.again(&working, held, after, &why)).await
+    }
+
+    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
+        let working = working.clone();
+        self.at(queue, move |at| at.extend(&working, held)).await
+    }
+
+    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
+        self.at(queue, move |at| at.release(held)).await
+    }
+
+    async fn settings(&self, queue: &str) -> Result<Settings, Error> {
+        let queue = queue.to_owned();
+        let settings = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => at.settings(),
+            None => Ok(Settings::default()),
+        };
+        self.0.transact(Access::Read, settings).await
+    }
+
+    async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
+        let settings = settings.clone();
+        let change = move |at: &mut At<'_, '_>| {
+            at.change(&settings);
+            Ok(())
+        };
+        self.at(queue, change).await
+    }
+
+    async fn stats(&self, queue: &str) -> Result<Stats, Error> {
+        let queue = queue.to_owned();
+        let stats = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => at.stats(),
+            None => Ok(Stats::default()),
+        };
+        self.0.transact(Access::Read, stats).await
+    }
+
+    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
+        let queue = queue.to_owned();
+        let dead = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => {
+                let dead =
+                    at.dead("ORDER BY id LIMIT ?2", (at.is.id, most.min(MAX_BATCH) as i64))?;
+                Ok(dead.into_iter().map(|(_, dead)| dead).collect())
+            }
+            None => Ok(Vec::new()),
+        };
+        self.0.transact(Access::Read, dead).await
+    }
+
+    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.at(queue, move |at| at.take_dead(id)).await
+    }
+
+    async fn wait(&self, _queue: &str, most: Duration) {
+        tokio::time::sleep(most.min(POLL)).await;
+    }
+}

@@ -1,0 +1,222 @@
+//! The tables of queues in a file, and how their rows are read and written.
+
+use tollgate_sqlite::Transaction;
+use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
+
+use crate::body::Body;
+use crate::error::Error;
+use crate::job::JobId;
+use crate::model::{Drain, Stats};
+
+/// What made the tables, step by step.
+pub(super) const STEPS: &[&str] = &["
+    -- What is known of a queue; `waiting`, `out` and `dead` are how many rows there are, and the
+    -- rest what there was.
+    CREATE TABLE queues (
+        id INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        offering TEXT,
+        working TEXT,
+        counts_all INTEGER NOT NULL,
+        last_ms INTEGER NOT NULL,
+        last_number INTEGER NOT NULL,
+        drain_window INTEGER NOT NULL,
+        drain_now INTEGER NOT NULL,
+        drain_before INTEGER NOT NULL,
+        waiting INTEGER NOT NULL,
+        out INTEGER NOT NULL,
+        dead INTEGER NOT NULL,
+        accepted INTEGER NOT NULL,
+        refused INTEGER NOT NULL,
+        known INTEGER NOT NULL,
+        delivered INTEGER NOT NULL,
+        redelivered INTEGER NOT NULL,
+        done INTEGER NOT NULL,
+        too_old INTEGER NOT NULL,
+        died INTEGER NOT NULL
+    );
+    -- Jobs that wait, and those that are out: `due_us` says when these come back. A body of fields
+    -- is a JSON object, another a blob.
+    CREATE TABLE queue_jobs (
+        id INTEGER PRIMARY KEY,
+        queue INTEGER NOT NULL,
+        ms INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        due_us INTEGER,
+        until_us INTEGER,
+        deliveries INTEGER NOT NULL DEFAULT 0,
+        held INTEGER NOT NULL DEFAULT 0,
+        worker TEXT,
+        why TEXT,
+        body NOT NULL
+    );
+    CREATE UNIQUE INDEX queue_jobs_ids ON queue_jobs (queue, ms, number);
+    CREATE INDEX queue_jobs_due ON queue_jobs (queue, due_us, ms, number);
+    CREATE TABLE queue_dead (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        queue INTEGER NOT NULL,
+        ms INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        deliveries INTEGER NOT NULL,
+        why TEXT,
+        body NOT NULL
+    );
+    CREATE INDEX queue_dead_oldest ON queue_dead (queue, id);
+    -- Ids of jobs that said one, until when they are remembered.
+    CREATE TABLE queue_once (
+        queue INTEGER NOT NULL,
+        once TEXT NOT NULL,
+        ms INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        until_us INTEGER NOT NULL,
+        PRIMARY KEY (queue, once)
+    ) WITHOUT ROWID;
+    CREATE INDEX queue_once_until ON queue_once (queue, until_us);
+"];
+
+/// What is known of a queue.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub(super) struct Known {
+    pub(super) id: i64,
+    pub(super) offering: Option<String>,
+    pub(super) working: Option<String>,
+    pub(super) counts_all: bool,
+    pub(super) last: JobId,
+    pub(super) drain: Drain,
+    /// With what there is in it, but for the oldest.
+    pub(super) totals: Stats,
+}
+
+/// A queue within a transaction.
+pub(super) struct At<'a, 't> {
+    pub(super) tx: &'a Transaction<'t>,
+    pub(super) name: &'a str,
+    pub(super) now_us: u64,
+    pub(super) is: Known,
+}
+
+/// A job that is out.
+pub(super) struct Out {
+    pub(super) row: i64,
+    pub(super) until_us: Option<u64>,
+    pub(super) deliveries: u32,
+    pub(super) is_held: bool,
+}
+
+pub(super) fn number(row: &Row<'_>, place: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(place)?.cast_unsigned())
+}
+
+pub(super) fn maybe(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(place)?.map(i64::cast_unsigned))
+}
+
+pub(super) fn id(row: &Row<'_>, place: usize) -> rusqlite::Result<JobId> {
+    Ok(JobId::new(number(row, place)?, number(row, place + 1)?))
+}
+
+/// A body as it is written; the error of one that nobody here has written is told later.
+pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Body>> {
+    Ok(match row.get_ref(place)? {
+        ValueRef::Blob(bytes) => Some(Body::Bytes(bytes.into())),
+        ValueRef::Text(json) => Body::from_json(json).ok(),
+        _ => None,
+    })
+}
+
+/// A row of `id, until_us, deliveries, held`.
+pub(super) fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
+    Ok(Out {
+        row: row.get(0)?,
+        until_us: maybe(row, 1)?,
+        deliveries: row.get(2)?,
+        is_held: row.get(3)?,
+    })
+}
+
+const SELECT_KNOWN: &str = "
+    SELECT id, offering, working, counts_all, last_ms, last_number, drain_window, drain_now,
+           drain_before, waiting, out, dead, accepted, refused, known, delivered, redelivered, done,
+           too_old, died
+    FROM queues WHERE name = ?1";
+
+const UPDATE_KNOWN: &str = "
+    UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, last_ms = ?5, last_number = ?6,
+        drain_window = ?7, drain_now = ?8, drain_before = ?9, waiting = ?10, out = ?11, dead = ?12,
+        accepted = ?13, refused = ?14, known = ?15, delivered = ?16, redelivered = ?17, done = ?18,
+        too_old = ?19, died = ?20
+    WHERE id = ?1";
+
+impl<'a, 't> At<'a, 't> {
+    pub(super) fn find(tx: &'a Transaction<'t>, name: &'a str) -> Result<Option<Self>, Error> {
+        let is = tx.first(SELECT_KNOWN, [name], |row| {
+            Ok(Known {
+                id: row.get(0)?,
+                offering: row.get(1)?,
+                working: row.get(2)?,
+                counts_all: row.get(3)?,
+                last: id(row, 4)?,
+                drain: Drain {
+                    window: number(row, 6)?,
+                    now: number(row, 7)?,
+                    before: number(row, 8)?,
+                },
+                totals: Stats {
+                    waiting: number(row, 9)?,
+                    in_flight: number(row, 10)?,
+                    dead: number(row, 11)?,
+                    oldest: None,
+                    accepted: number(row, 12)?,
+                    refused: number(row, 13)?,
+                    known: number(row, 14)?,
+                    delivered: number(row, 15)?,
+                    redelivered: number(row, 16)?,
+                    done: number(row, 17)?,
+                    too_old: number(row, 18)?,
+                    died: number(row, 19)?,
+                },
+            })
+        })?;
+        Ok(is.map(|is| Self { tx, name, now_us: tx.now().as_micros(), is }))
+    }
+
+    pub(super) fn make(tx: &'a Transaction<'t>, name: &'a str) -> Result<Self, Error> {
+        let sql =
+            "INSERT INTO queues VALUES (NULL, ?1, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                              0, 0, 0, 0, 0, 0) RETURNING id";
+        let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
+        let is = Known { id, ..Known::default() };
+        Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
+    }
+
+    /// Writes down what is known, when it is not what it was.
+    pub(super) fn keep(&self, before: &Known) -> Result<(), Error> {
+        if self.is == *before {
+            return Ok(());
+        }
+        let Known { id, offering, working, counts_all, last, drain, totals } = &self.is;
+        let numbers = [
+            last.ms(),
+            last.number(),
+            drain.window,
+            drain.now,
+            drain.before,
+            totals.waiting,
+            totals.in_flight,
+            totals.dead,
+            totals.accepted,
+            totals.refused,
+            totals.known,
+            totals.delivered,
+            totals.redelivered,
+            totals.done,
+            totals.too_old,
+            totals.died,
+        ]
+        .map(u64::cast_signed);
+        let mut params: Vec<&dyn rusqlite::ToSql> = vec![id, offering, working, counts_all];
+        params.extend(numbers.iter().map(|number| number as &dyn rusqlite::ToSql));
+        self.tx.execute(UPDATE_KNOWN, &params[..])?;
+        Ok(())
+    }
+}
