@@ -33,6 +33,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
             key(Shape::Dashes, Ink::Text, format!("capacity: {} in {window}", capacity.units)),
         ],
         panels,
+        below: None,
     })
 }
 
