@@ -3,11 +3,11 @@
 use super::Chart;
 use super::axis::{Across, Unit};
 use super::columns::{COLUMNS, Timeline};
-use super::label::{list, name};
+use super::label::name;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
-use crate::experiment::results::{CaseResult, Latency, QueueBucket, QueueResult, Results};
-use crate::figure::{length, plural, real, span};
+use crate::experiment::results::{Bucket, CaseResult, Latency, QueueBucket, QueueResult, Results};
+use crate::figure::{length, real, span};
 
 type OfQueue<'r> = (&'r CaseResult, &'r QueueResult);
 
@@ -86,13 +86,13 @@ pub fn depth(results: &Results) -> Option<Chart> {
         Panel { name: case.name.clone(), note, rows: Vec::new(), marks }
     };
     let all = queues.iter().any(|(_, queue)| queue.counts == "all");
-    let what = if all { "waiting, or counted as such while in hand" } else { "waiting" };
+    let what = if all { "waiting, and in hand where the bound counts these" } else { "waiting" };
     let mut keys = vec![key(Shape::Area, Ink::Waiting, what)];
     if bound.is_some() {
         keys.push(key(Shape::Dashes, Ink::Text, "the bound"));
     }
     Some(Chart {
-        title: "How deep the queue was".into(),
+        title: "How many jobs wait".into(),
         says: says_depth(&queues),
         across: Across::Time { end_us: timeline.end_us },
         scale: Scale::Count {
@@ -144,21 +144,17 @@ fn area(ink: Ink, timeline: Timeline, values: Vec<u64>) -> Mark {
     Mark::Area { ink, series: Series { column_us: timeline.column_us, values } }
 }
 
-fn all_offers(bucket: &crate::experiment::results::Bucket) -> u64 {
+fn all_offers(bucket: &Bucket) -> u64 {
     bucket.admitted.saturating_add(bucket.denied)
 }
 
-/// The rates of the first and of the last.
 fn says_offers(queues: &[OfQueue<'_>]) -> String {
     let of = |(case, queue): &OfQueue<'_>| {
         let (accepted, refused) = (queue.accepted_per_s?, queue.refused_per_s?);
         let name = name(&case.name);
         Some(format!("{name}: {accepted:.1} a second accepted and {refused:.1} refused"))
     };
-    let said: Vec<String> = match queues {
-        [first, .., last] => [first, last].into_iter().filter_map(of).collect(),
-        _ => queues.iter().filter_map(of).collect(),
-    };
+    let said = first_and_last(queues, of);
     if said.is_empty() {
         return "It was stopped before it was steady.".into();
     }
@@ -166,28 +162,28 @@ fn says_offers(queues: &[OfQueue<'_>]) -> String {
 }
 
 fn says_depth(queues: &[OfQueue<'_>]) -> String {
-    let full: Vec<&str> = queues
-        .iter()
-        .filter(|(_, queue)| queue.depth_max >= queue.bound)
-        .map(|(case, _)| &*case.name)
-        .collect();
-    let empty: Vec<&str> = queues
-        .iter()
-        .filter(|(_, queue)| queue.depth_max == 0)
-        .map(|(case, _)| &*case.name)
-        .collect();
-    let mut said = Vec::new();
-    if !full.is_empty() {
-        said.push(format!("Full at times, and never deeper than that: {}.", list(&full)));
+    let of = |(case, queue): &OfQueue<'_>| {
+        let (name, mean) = (name(&case.name), queue.depth_mean?);
+        Some(if queue.depth_max == 0 {
+            format!("{name}: no job waits")
+        } else {
+            let (most, bound) = (queue.depth_max, queue.bound);
+            format!("{name}: {mean:.1} jobs on average, and at most {most} where {bound} may be")
+        })
+    };
+    let said = first_and_last(queues, of);
+    if said.is_empty() { String::new() } else { format!("{}.", said.join("; ")) }
+}
+
+/// What there is to say of the first and of the last.
+fn first_and_last(
+    queues: &[OfQueue<'_>],
+    of: impl Fn(&OfQueue<'_>) -> Option<String>,
+) -> Vec<String> {
+    match queues {
+        [first, .., last] => [first, last].into_iter().filter_map(of).collect(),
+        _ => queues.iter().filter_map(of).collect(),
     }
-    if !empty.is_empty() {
-        said.push(format!("No job waits: {}.", list(&empty)));
-    }
-    if said.is_empty() {
-        let most = queues.iter().map(|(_, queue)| queue.depth_max).max().unwrap_or(0);
-        said.push(format!("It was never full: at most {} waited.", plural(most, "job")));
-    }
-    said.join(" ")
 }
 
 fn says_waits(queues: &[OfQueue<'_>]) -> String {

@@ -187,7 +187,7 @@ fn queues(results: &Results) -> Markup {
                 @for case in &results.cases {
                     @if let Some(queue) = &case.queue {
                         dt { (name(&case.name)) }
-                        dd { (printable(queue_in_words(queue).as_bytes(), 1_000)) }
+                        dd { (queue_in_words(queue)) }
                     }
                 }
             }

@@ -186,19 +186,19 @@ static ALL: [Measure; 32] = [
     },
     Measure {
         id: "queue.waited_us.p50",
-        title: "waited p50",
+        title: "in queue p50",
         means: "From when a job was accepted to when a worker took it: half waited no longer.",
         value: |case| Value::Wait(waited(case, |it| it.p50)),
     },
     Measure {
         id: "queue.waited_us.p99",
-        title: "waited p99",
+        title: "in queue p99",
         means: "From when a job was accepted to when a worker took it: 99 of 100 waited no longer.",
         value: |case| Value::Wait(waited(case, |it| it.p99)),
     },
     Measure {
         id: "queue.waited_us.max",
-        title: "longest waited",
+        title: "longest in queue",
         means: "From when a job was accepted to when a worker took it: the longest.",
         value: |case| Value::Wait(waited(case, |it| it.max)),
     },

@@ -43,7 +43,8 @@ fn counts(limit: &LimitResult) -> String {
 /// What a queue was, in words.
 fn queue_in_words(queue: &QueueResult) -> String {
     let counts = if queue.counts == "all" { "wait or are in hand" } else { "wait" };
-    let rate = queue.rate.as_ref().map(|rate| format!(", no more than {rate}"));
+    let rate = queue.rate.as_ref().map(|rate| printable(rate.as_bytes(), 80));
+    let rate = rate.map(|rate| format!(", no more than {rate}"));
     format!(
         "at most {} {counts}; {} of {} a job{}",
         queue.bound,

@@ -295,3 +295,6 @@ fn at_once<T>(
         Poll::Pending => unreachable!("queues in memory answer at once"),
     }
 }
+
+#[cfg(test)]
+mod tests;
