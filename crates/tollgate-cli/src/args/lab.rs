@@ -50,6 +50,10 @@ pub(crate) enum Lab {
     #[command(
         after_help = "Example: tollgate lab queue --bound 10 --workers 1,2 --report queue.html"
     )]
+    // Queues run in simulated time and in memory: what says otherwise is an error that says so.
+    #[command(mut_arg("store", |arg| arg.hide(true)), mut_arg("live", |arg| arg.hide(true)))]
+    // And nothing in it is drawn by chance.
+    #[command(mut_arg("operation", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
     Queue {
         #[command(flatten)]
         queue: LabQueue,

@@ -53,6 +53,8 @@ pub struct Chart {
     panels: Vec<Panel>,
     /// Another one under it, in the same picture.
     below: Option<Box<Self>>,
+    /// Whether its panels are low: where several charts share a picture.
+    is_low: bool,
 }
 
 /// Every picture that there is of these results, with a name for its file.
@@ -73,10 +75,11 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
 }
 
 impl Chart {
-    /// The same picture with another one under it.
+    /// The same picture with another one under it, both with lower panels.
     #[must_use]
     pub fn above(self, below: Self) -> Self {
-        Self { below: Some(Box::new(below)), ..self }
+        let below = Self { is_low: true, ..below };
+        Self { below: Some(Box::new(below)), is_low: true, ..self }
     }
 
     /// What it is a picture of.

@@ -34,6 +34,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
         ],
         panels,
         below: None,
+        is_low: false,
     })
 }
 

@@ -29,6 +29,7 @@ pub fn over_time(results: &Results) -> Chart {
         keys: keys(results, &heights, level),
         panels,
         below: None,
+        is_low: false,
     }
 }
 

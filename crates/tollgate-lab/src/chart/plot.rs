@@ -33,6 +33,7 @@ pub(super) struct Plot<'a> {
     pub(super) left: f64,
     pub(super) width: f64,
     shape: Width,
+    is_low: bool,
 }
 
 impl<'a> Plot<'a> {
@@ -62,7 +63,16 @@ impl<'a> Plot<'a> {
         let room = |most: &u8| f64::from(*most) * (last + 12.0) <= width;
         let most = (2..=shape.pick(12, 6)).rev().find(room).unwrap_or(1);
         let marks = across.marks(most);
-        Self { scale: &chart.scale, across, marks, counts, left, width, shape }
+        Self {
+            scale: &chart.scale,
+            across,
+            marks,
+            counts,
+            left,
+            width,
+            shape,
+            is_low: chart.is_low,
+        }
     }
 
     fn x(&self, at_us: u64) -> f64 {
@@ -81,6 +91,7 @@ impl<'a> Plot<'a> {
     pub(super) fn panel(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let top = self.header(sheet, panel, top);
         let height = match self.scale {
+            Scale::Count { .. } | Scale::Time { .. } if self.is_low => 68.0,
             Scale::Count { .. } | Scale::Time { .. } => self.shape.pick(110.0, 100.0),
             Scale::Rows { .. } => (real_len(panel.rows.len()) * Self::row_height(panel)).max(16.0),
         };

@@ -62,6 +62,7 @@ pub fn offers(results: &Results) -> Option<Chart> {
         keys,
         panels: queues.iter().map(panel).collect(),
         below: None,
+        is_low: false,
     })
 }
 
@@ -80,9 +81,13 @@ pub fn depth(results: &Results) -> Option<Chart> {
         let depths = timeline.highest(&queue.buckets, |bucket| bucket.depth);
         let mut marks = vec![area(Ink::Waiting, timeline, depths)];
         marks.extend((queue.bound <= near).then(|| Mark::Level(real(queue.bound))));
-        let mean =
-            queue.depth_mean.map_or_else(String::new, |mean| format!(", {mean:.1} on average"));
-        let note = format!("at most {} of {}{mean}", queue.depth_max, queue.bound);
+        let note = match (queue.depth_max, queue.depth_mean) {
+            (0, _) => "no job waits".into(),
+            (most, None) => format!("at most {most} of {}", queue.bound),
+            (most, Some(mean)) => {
+                format!("at most {most} of {}, {mean:.1} on average", queue.bound)
+            }
+        };
         Panel { name: case.name.clone(), note, rows: Vec::new(), marks }
     };
     let all = queues.iter().any(|(_, queue)| queue.counts == "all");
@@ -102,6 +107,7 @@ pub fn depth(results: &Results) -> Option<Chart> {
         keys,
         panels: queues.iter().map(panel).collect(),
         below: None,
+        is_low: false,
     })
 }
 
@@ -137,6 +143,7 @@ pub fn waits(results: &Results) -> Option<Chart> {
         keys: vec![key(Shape::Area, Ink::Waiting, "from accepted to taken by a worker")],
         panels: queues.iter().map(panel).collect(),
         below: None,
+        is_low: false,
     })
 }
 
@@ -151,14 +158,13 @@ fn all_offers(bucket: &Bucket) -> u64 {
 fn says_offers(queues: &[OfQueue<'_>]) -> String {
     let of = |(case, queue): &OfQueue<'_>| {
         let (accepted, refused) = (queue.accepted_per_s?, queue.refused_per_s?);
-        let name = name(&case.name);
-        Some(format!("{name}: {accepted:.1} a second accepted and {refused:.1} refused"))
+        Some(format!("{} {accepted:.1} and {refused:.1}", name(&case.name)))
     };
     let said = first_and_last(queues, of);
     if said.is_empty() {
         return "It was stopped before it was steady.".into();
     }
-    format!("{}, in the second half of the time.", said.join("; "))
+    format!("Accepted and refused a second, once it is steady: {}.", said.join("; "))
 }
 
 fn says_depth(queues: &[OfQueue<'_>]) -> String {

@@ -35,6 +35,7 @@ pub fn raster(results: &Results) -> Chart {
         keys: vec![key(Shape::High, Ink::Admitted, admitted), key(Shape::Low, Ink::Denied, denied)],
         panels,
         below: None,
+        is_low: false,
     }
 }
 

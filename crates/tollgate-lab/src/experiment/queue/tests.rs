@@ -184,7 +184,7 @@ proptest! {
             let within = |at: &u64| (from..from + 100_000).contains(at);
             let longest = taken.iter().filter(|(_, it)| within(it)).map(|(at, it)| it - at).max();
             prop_assert_eq!(bucket.waited_us, longest.unwrap_or(0), "bucket {}", place);
-            prop_assert!(bucket.depth as usize >= slow.depth(from), "bucket {}", place);
+            prop_assert!(bucket.depth >= slow.depth(from) as u64, "bucket {}", place);
         }
         prop_assert_eq!(found.buckets.iter().map(|it| it.depth).max(), Some(found.depth_max));
     }
