@@ -43,7 +43,7 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: LabCommon,
     },
-    /// A bounded queue, whose workers set the pace: what is accepted, how deep it is, how long jobs wait
+    /// A bounded queue, whose workers set the pace: what it accepts, and how long jobs wait
     ///
     /// As many a second are accepted as the workers do, and the rest is refused, whatever is
     /// offered; twice the workers, twice as many. Each number of workers is a case.

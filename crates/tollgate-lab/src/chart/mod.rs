@@ -2,7 +2,8 @@
 //! and in real time how long answers took.
 //!
 //! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn, of queues
-//! [`offers`], [`depth`] and [`waits`], and [`all`] which of them there are; a [`Look`] says how. What is over time has one panel for each case, one under the other, on the same axes, so
+//! [`offers`], [`depth`] and [`waits`], and [`all`] which of them there are; a [`Look`] says how.
+//! What is over time has one panel for each case, one under the other, on the same axes, so
 //! that cases are compared by looking down. At most 600 columns of time are drawn: of a longer
 //! series the highest bucket of each column, so that a spike stays as high as it was.
 //!

@@ -189,8 +189,8 @@ pub struct LiveResult {
     pub operation_share: Option<f64>,
 }
 
-/// What a queue was, and what it did. Rates are those of the steady state: of the second half of the
-/// experiment.
+/// What a queue was, and what it did. Rates are those of the steady state: of the second half of
+/// the experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueResult {
