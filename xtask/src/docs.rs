@@ -4,8 +4,8 @@
 use anyhow::{Context, Result, bail};
 use tollgate::{LimitSet, Strategy};
 use tollgate_lab::InMemory;
-use tollgate_lab::chart::{Look, Theme, Width, over_time};
-use tollgate_lab::experiment::{self, Experiment, Results};
+use tollgate_lab::chart::{Chart, Look, Theme, Width, depth, offers, over_time};
+use tollgate_lab::experiment::{self, Experiment, Queueing, Results};
 
 use crate::tidy::STRATEGIES;
 use crate::tree::Tree;
@@ -82,12 +82,11 @@ fn parts(tree: &Tree) -> Result<Vec<Part>> {
         text = with_part(REDIS_PAGE, &text, &format!("<!-- generated: {file} -->"), &shown)?;
     }
     parts.push(Part { path: REDIS_PAGE.to_owned(), text });
-    let chart = over_time(&shown(tree)?);
-    for (path, theme) in
-        [("docs/picture.svg", Theme::Light), ("docs/picture-dark.svg", Theme::Dark)]
-    {
-        let text = chart.svg(Look::new(theme, Width::Wide));
-        parts.push(Part { path: path.to_owned(), text });
+    for (name, chart) in [("picture", over_time(&shown(tree)?)), ("queue", queue(&queues()?)?)] {
+        for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
+            let text = chart.svg(Look::new(theme, Width::Wide));
+            parts.push(Part { path: format!("docs/{name}{suffix}.svg"), text });
+        }
     }
     Ok(parts)
 }
@@ -131,9 +130,35 @@ fn shown(tree: &Tree) -> Result<Results> {
     Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
 }
 
+/// What `tollgate lab queue` shows: the answers of the queue itself.
+fn queues() -> Result<Results> {
+    let experiment = Queueing::default().experiment(1)?;
+    Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
+}
+
+/// The picture of queues: what they accepted and refused, and below it how many jobs waited.
+fn queue(results: &Results) -> Result<Chart> {
+    let (Some(offers), Some(depth)) = (offers(results), depth(results)) else {
+        bail!("the lab's queues are none")
+    };
+    Ok(offers.above(depth))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_picture_of_queues_shows_that_workers_set_the_pace() {
+        let results = queues().unwrap();
+        let queues: Vec<_> = results.cases.iter().filter_map(|it| it.queue.as_ref()).collect();
+        let [one, two] = &queues[..] else { panic!("{results:?}") };
+        assert_eq!((one.workers, two.workers), (1, 2));
+        // Producers twice as fast as a worker: half is accepted; with two workers all of it.
+        assert_eq!((one.accepted_per_s, one.refused_per_s), (Some(10.0), Some(10.0)));
+        assert_eq!((two.accepted_per_s, two.refused_per_s), (Some(20.0), Some(0.0)));
+        assert_eq!((one.depth_max, one.bound), (10, 10));
+    }
 
     #[test]
     fn the_picture_shows_the_worst_window_of_every_strategy() {

@@ -113,6 +113,14 @@ pub trait Decider {
     /// Some event got no decision; then the run ends.
     fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error>;
 
+    /// Whether to go on: called now and then while a case runs that others decide, as a queue does.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] when it was told to stop.
+    fn go_on(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// The bytes and the subjects that are held now, where the store can tell.
     fn held(&self) -> Option<(usize, usize)> {
         None

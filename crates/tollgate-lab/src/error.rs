@@ -101,6 +101,15 @@ pub enum Error {
     /// The store of a replay cannot be used.
     #[error(transparent)]
     Store(#[from] tollgate::StoreError),
+    /// The queue of an experiment gave no answer.
+    #[error("a queue gave no answer: {0}")]
+    Queue(#[from] tollgate_queue::Error),
+    /// A case that cannot run in real time.
+    #[error("`{case}` is a queue, and the lab runs queues in simulated time alone")]
+    NotLive {
+        /// What the case is called.
+        case: String,
+    },
     /// A chart could not be written as PNG.
     #[error("cannot write the chart as PNG: {why}; write it as SVG, which has no such bound")]
     Picture {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::experiment::results::{
     Bucket, Capacity, CaseResult, Group, GroupResult, Latency, LimitResult, LiveResult, LiveRun,
-    Raster, Results,
+    QueueBucket, QueueResult, Raster, Results,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -161,6 +161,7 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         burstiness: Some(3.251),
         bytes_per_subject: None,
         live: None,
+        queue: None,
         groups,
         buckets,
         raster,
@@ -185,9 +186,51 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
         burstiness: None,
         bytes_per_subject: None,
         live: None,
+        queue: None,
         groups: Vec::new(),
         buckets,
         raster: Raster::default(),
+    }
+}
+
+/// A queue that accepted what this case admitted; each next one is deeper by far.
+fn queue(case: &CaseResult, place: u64) -> QueueResult {
+    let scale = 40_u64.pow(u32::try_from(place).unwrap());
+    let buckets = case.buckets.iter().map(|bucket| QueueBucket {
+        delivered: bucket.admitted,
+        done: bucket.admitted,
+        depth: bucket.denied * scale,
+        waited_us: bucket.denied * scale * 70_001,
+    });
+    let buckets: Vec<_> = buckets.collect();
+    let depth_max = buckets.iter().map(|bucket| bucket.depth).max().unwrap_or(0);
+    let max = buckets.iter().map(|bucket| bucket.waited_us).max().unwrap_or(0);
+    QueueResult {
+        bound: depth_max.max(1),
+        counts: if place == 2 { "all" } else { "waiting" }.into(),
+        workers: 3,
+        work_us: 33_333,
+        rate: (place == 1).then(|| "30/s via uniform".into()),
+        accepted: case.admitted,
+        refused: case.denied,
+        delivered: case.admitted,
+        done: case.admitted,
+        left: 0,
+        steady_from_us: DURATION / 2,
+        accepted_per_s: Some(29.966_7),
+        refused_per_s: Some(12.5),
+        done_per_s: Some(30.0),
+        depth_mean: Some(4.251),
+        depth_max,
+        waited_us: Some(Latency {
+            mean: 2.5,
+            p50: max / 3,
+            p90: max / 2,
+            p99: max,
+            p99_9: max,
+            max,
+        }),
+        buckets,
     }
 }
 
@@ -256,6 +299,30 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
             us *= 47;
         }
     });
+    edge("a queue beside limits", &|results| {
+        results.cases[1].queue = Some(queue(&results.cases[1], 0));
+    });
+    edge("queues", &|results| {
+        results.capacity = None;
+        for (place, case) in results.cases.iter_mut().enumerate() {
+            case.limits.clear();
+            case.queue = Some(queue(case, place as u64));
+        }
+    });
+    edge("queues that did nothing", &|results| {
+        for case in &mut results.cases {
+            case.queue = Some(QueueResult {
+                depth_mean: None,
+                waited_us: None,
+                accepted_per_s: None,
+                refused_per_s: None,
+                done_per_s: None,
+                depth_max: 0,
+                buckets: Vec::new(),
+                ..queue(case, 0)
+            });
+        }
+    });
     edge("no numbers", &|results| {
         results.cases[0].used_share = Some(f64::NAN);
         results.cases[0].fairness = Some(f64::INFINITY);
@@ -265,6 +332,20 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
         results.bucket_us = u64::MAX;
         let most = Bucket { admitted: u64::MAX, denied: u64::MAX, occupancy: u64::MAX };
         results.cases = vec![bare("most", vec![most; 3])];
+        let (number, rate) = (u64::MAX, Some(1e19));
+        let bucket =
+            QueueBucket { delivered: number, done: number, depth: number, waited_us: number };
+        results.cases[0].queue = Some(QueueResult {
+            bound: number,
+            workers: u32::MAX,
+            work_us: 1,
+            accepted: number,
+            depth_max: number,
+            depth_mean: rate,
+            accepted_per_s: Some(1e15),
+            buckets: vec![bucket; 3],
+            ..queue(&bare("most", Vec::new()), 0)
+        });
         results.cases[0].raster = Raster {
             clients: vec!["c".into()],
             attempts: vec![(u32::MAX, 0, true), (0, u64::MAX, true)],
@@ -306,6 +387,7 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
             case.name = name.into();
             case.limits[0].limit = name.into();
             case.raster.clients[0] = name.into();
+            case.queue = Some(QueueResult { rate: Some(name.into()), ..queue(case, 1) });
         }
         results.name = HOSTILE[0].into();
         results.groups[0].name = HOSTILE[1].into();

@@ -14,7 +14,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
     ("tollgate-redis", &["tollgate"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
-    ("tollgate-lab", &["tollgate"]),
+    ("tollgate-lab", &["tollgate", "tollgate-queue"]),
     ("tollgate-policy", &["tollgate"]),
     (
         "tollgate-server",

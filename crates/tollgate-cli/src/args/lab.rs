@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use tollgate_lab::experiment::Rate;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {
@@ -39,6 +40,24 @@ pub(crate) enum Lab {
     /// The two sides of an hour: a limit used up just before its edge and again just after
     #[command(after_help = "Example: tollgate lab sides --report sides.html")]
     Sides {
+        #[command(flatten)]
+        common: LabCommon,
+    },
+    /// A bounded queue, whose workers set the pace: what it accepts, and how long jobs wait
+    ///
+    /// As many a second are accepted as the workers do, and the rest is refused, whatever is
+    /// offered; twice the workers, twice as many. Each number of workers is a case.
+    #[command(
+        after_help = "Example: tollgate lab queue --bound 10 --workers 1,2 --report queue.html"
+    )]
+    // Queues run in simulated time and in memory: what says otherwise is an error that says so.
+    #[command(mut_arg("store", |arg| arg.hide(true)), mut_arg("live", |arg| arg.hide(true)))]
+    // And nothing in it is drawn by chance.
+    #[command(mut_arg("operation", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
+    Queue {
+        #[command(flatten)]
+        queue: LabQueue,
+
         #[command(flatten)]
         common: LabCommon,
     },
@@ -89,6 +108,31 @@ pub(crate) struct LabCommon {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabQueue {
+    /// How many jobs may wait
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) bound: u64,
+
+    /// How many are offered, evenly: so many in so long
+    #[arg(long, value_name = "RATE", default_value = "20/s")]
+    pub(crate) offers: Rate,
+
+    /// How long a worker takes for a job
+    #[arg(long, value_name = "DURATION", default_value = "100ms")]
+    pub(crate) work: String,
+
+    /// How many work: a case for each of these
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2",
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) workers: Vec<u32>,
+
+    /// How long each case takes, of simulated time
+    #[arg(long = "for", value_name = "DURATION", default_value = "60s")]
+    pub(crate) duration: String,
 }
 
 #[derive(Debug, Args)]

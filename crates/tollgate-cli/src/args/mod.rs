@@ -12,7 +12,7 @@ mod lab;
 mod queue;
 mod serve;
 
-pub(crate) use lab::{Lab, LabCommon, LabRace};
+pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
     Count, OfferingArgs, Queue, QueueChange, QueueDead, QueuePush, QueueStats, QueueWork,
     WhichQueue, WorkingArgs,

@@ -96,6 +96,83 @@ fn the_sides_and_the_race_are_counted() {
 }
 
 #[test]
+fn a_queue_takes_what_its_workers_do() {
+    let place = Place::new();
+    let (code, out, error) = place.run(&["lab", "queue"]);
+    assert_eq!(code, 0, "{error}");
+    // As it is read, whatever the width.
+    let read = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "- 1 worker: 20.0 a second are offered; 1 worker of 100 ms a job does 10.0 a second at most: \
+         10.0 a second are accepted, 10.0 refused, and 10.0 done.",
+        "1 worker: at most 10 of 10 wait, 9.9 on average; half of the jobs wait no longer than 1 s",
+        "20.0 a second are accepted, 0.0 refused, and 20.0 done.",
+        "- 2 workers: 2.00 times the workers, 2.00 times as many accepted.",
+        "accepted a second 10.0/s 20.0/s",
+        "highest depth 10 0",
+        "Depth of the queue: a column is the most of 1 s; ┄ is the bound, 10",
+        "2400 attempts decided in memory in",
+    ] {
+        assert!(read.contains(says), "{says}: {out}");
+    }
+    let queue = |args: &[&str]| {
+        let json = place.json(&[&["lab", "queue", "--json"], args].concat());
+        json["cases"].as_array().unwrap().iter().map(|it| it["queue"].clone()).collect::<Vec<_>>()
+    };
+    let rates = |args: &[&str]| -> Vec<[f64; 2]> {
+        let rate = |it: &Value, of: &str| it[of].as_f64().unwrap();
+        let both = |it: &Value| ["accepted_per_s", "refused_per_s"].map(|of| rate(it, of));
+        queue(args).iter().map(both).collect()
+    };
+    assert_eq!(rates(&[]), [[10.0, 10.0], [20.0, 0.0]]);
+    let more = ["--offers", "300/10s", "--work", "50ms", "--workers", "1,2,1000", "--for", "20s"];
+    assert_eq!(rates(&more), [[20.0, 10.0], [30.0, 0.0], [30.0, 0.0]]);
+    let deep = &queue(&["--bound", "3", "--for", "10s"])[0];
+    assert_eq!((&deep["depth_max"], &deep["bound"]), (&3.into(), &3.into()));
+    assert_eq!(deep["waited_us"]["max"], 300_000);
+}
+
+#[test]
+fn what_a_queue_cannot_do_is_told_before_anything_runs() {
+    let place = Place::new();
+    let both =
+        format!("{EXPERIMENT}[[case]]\nname = \"q\"\nqueue = {{ bound = 5, work = \"1s\" }}\n");
+    let file = write(&place, "both.toml", &both);
+    let broken = write(&place, "broken.toml", &both.replace("bound = 5", "bound = 0"));
+    let report = place.path().join("never.html");
+    for (args, says) in [
+        (
+            &["run", &file, "--live"][..],
+            "`q` is a queue, and the lab runs queues in simulated time",
+        ),
+        (&["run", &file, "--store", "redis://127.0.0.1:1"], "a queue in memory does the same"),
+        (&["run", &broken], "broken.toml:35: q: `bound` is 1 to 10000000 jobs, not 0"),
+        (&["queue", "--live"], "leave out --live"),
+        (&["queue", "--store", "redis://127.0.0.1:1"], "`1 worker` is a queue, and on Redis"),
+        (&["queue", "--bound", "0"], "1..=10000000"),
+        (&["queue", "--offers", "many"], "`rate` is so many in so long, as 10/s"),
+        (&["queue", "--work", "0"], "--work: this is no time at all"),
+        (&["queue", "--work", "soon"], "--work"),
+        (&["queue", "--work", "24h"], "`work` is less than a day"),
+        (&["queue", "--for", "0"], "--for: this is no time at all"),
+        (&["queue", "--workers", "1,0"], "1..=100000"),
+        (&["queue", "--workers", "2,2"], "`workers` has 2 twice"),
+    ] {
+        let args = [&["lab"], args, &["--report", report.to_str().unwrap()]].concat();
+        let (code, out, error) = place.run(&args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+    assert!(!report.exists());
+    // Memory by name is memory.
+    let (code, out, error) = place.run(&["lab", "run", &file, "--store", "memory://", "--json"]);
+    assert_eq!(code, 0, "{error}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let last = json["cases"].as_array().unwrap().last().unwrap();
+    assert!(last["queue"]["accepted"].as_u64().unwrap() > 10, "{last}");
+}
+
+#[test]
 fn the_race_on_a_real_server_leaves_nothing_behind() {
     let place = Place::new();
     let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
@@ -158,11 +235,21 @@ fn what_is_wrong_is_told_before_anything_is_written() {
 
 #[test]
 fn ctrl_c_ends_a_long_run_with_what_was_measured() {
+    for case in [
+        "limits = [{ per = \"client\", limit = \"5/s via gcra\" }]",
+        "queue = { bound = 10, work = \"1ms\" }",
+    ] {
+        is_ended_by_ctrl_c(case);
+    }
+}
+
+fn is_ended_by_ctrl_c(case: &str) {
     let place = Place::new();
-    let endless = "version = 1\nduration = \"365d\"\n\
-                   workload = [{ arrivals = \"steady\", rate = \"1000/s\" }]\n\
-                   case = [{ limits = [{ per = \"client\", limit = \"5/s via gcra\" }] }]\n";
-    let file = write(&place, "endless.toml", endless);
+    let endless = format!(
+        "version = 1\nduration = \"365d\"\n\
+         workload = [{{ arrivals = \"steady\", rate = \"1000/s\" }}]\ncase = [{{ {case} }}]\n"
+    );
+    let file = write(&place, "endless.toml", &endless);
     let report = place.path().join("cut.html");
     let mut command = place.std(&["lab", "run", &file, "--json", "--report"]);
     command.arg(&report).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -276,6 +363,12 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     let file = write(&place, "short.toml", &short);
     let counts = ["requests", "attempts", "admitted", "denied", "retries", "peak", "live.failed"];
     shows(&place, &["run", &file, "--live", "--operation", "5ms"], 4, &counts);
+    let both = format!("{EXPERIMENT}[[case]]\nqueue = {{ bound = 5, work = \"190ms\" }}\n");
+    let file = write(&place, "both.toml", &both);
+    let counts = ["requests", "admitted", "denied", "peak"];
+    shows(&place, &["run", &file], 5, &counts);
+    let counts = ["admitted", "denied", "queue.done", "queue.depth_max"];
+    shows(&place, &["queue", "--offers", "19/s", "--for", "30s"], 4, &counts);
 }
 
 /// Runs an experiment, and looks at its report in a browser: these pictures and counts are there.

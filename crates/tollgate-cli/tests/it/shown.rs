@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::Place;
 
-const COMMANDS: [&[&str]; 17] = [
+const COMMANDS: [&[&str]; 18] = [
     &["check"],
     &["peek"],
     &["run"],
@@ -17,6 +17,7 @@ const COMMANDS: [&[&str]; 17] = [
     &["lab", "run"],
     &["lab", "zoo"],
     &["lab", "sides"],
+    &["lab", "queue"],
     &["lab", "race"],
     &["doctor"],
     &["bench", "memory"],

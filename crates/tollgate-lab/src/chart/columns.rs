@@ -1,6 +1,6 @@
 //! Series over time, brought down to what a picture has room for.
 
-use crate::experiment::results::{Bucket, Results};
+use crate::experiment::results::Results;
 
 /// The most columns of a picture. Finer ones would be narrower than a pixel of most screens.
 pub(crate) const COLUMNS: usize = 600;
@@ -39,8 +39,8 @@ impl Timeline {
     }
 
     /// The highest value of each column: a spike stays as high as it was.
-    pub(crate) fn highest(self, buckets: &[Bucket], value: impl Fn(&Bucket) -> u64) -> Vec<u64> {
-        let highest = |column: &[Bucket]| column.iter().map(&value).max().unwrap_or(0);
+    pub(crate) fn highest<B>(self, buckets: &[B], value: impl Fn(&B) -> u64) -> Vec<u64> {
+        let highest = |column: &[B]| column.iter().map(&value).max().unwrap_or(0);
         buckets.chunks(self.per_column).map(highest).collect()
     }
 }

@@ -15,25 +15,40 @@ use super::sheet::{At, Path, Rect, Sheet};
 pub(super) fn svg(chart: &Chart, look: Look) -> String {
     let scene = scene(chart, look);
     let size = format!("0 0 {} {}", scene.width, scene.height);
-    let label = html! { (chart.title()) ": " (chart.says()) }.into_string();
+    let mut label = html! { (chart.title()) ": " (chart.says()) }.into_string();
+    let mut chart = chart;
+    while let Some(below) = &chart.below {
+        label += &html! { " " (below.title()) ": " (below.says()) }.into_string();
+        chart = below;
+    }
     let start = format!("<svg viewBox=\"{size}\" role=\"img\" aria-label=\"{label}\" ");
     SvgBackend::new().render_scene(&scene).replacen("<svg ", &start, 1)
 }
 
 pub(super) fn scene(chart: &Chart, look: Look) -> Scene {
     let mut sheet = Sheet::new(look.width.pixels(), look.theme);
-    let mut y = MARGIN;
-    if look.heading {
-        y = heading(&mut sheet, chart, look.width, y);
+    let mut y = one(&mut sheet, chart, look, MARGIN);
+    let mut chart = chart;
+    while let Some(below) = &chart.below {
+        y = one(&mut sheet, below, look, y + MARGIN);
+        chart = below;
     }
-    y = legend(&mut sheet, &chart.keys, y);
+    sheet.finish(y + MARGIN)
+}
+
+/// Draws a chart from `y` down; returns where it ends.
+fn one(sheet: &mut Sheet, chart: &Chart, look: Look, mut y: f64) -> f64 {
+    if look.heading {
+        y = heading(sheet, chart, look.width, y);
+    }
+    y = legend(sheet, &chart.keys, y);
     let plot = Plot::new(chart, look.width);
     // Above the axis and level: upright text is hard to read.
     let unit = TICKS.fit(chart.scale.unit(), sheet.width() - 2.0 * MARGIN);
     y += 18.0;
     sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (TICKS, Ink::Muted), unit);
     for panel in &chart.panels {
-        y = plot.panel(&mut sheet, panel, y + 12.0);
+        y = plot.panel(sheet, panel, y + 12.0);
     }
     y += 16.0;
     let (text, x) = if chart.panels.is_empty() {
@@ -42,7 +57,7 @@ pub(super) fn scene(chart: &Chart, look: Look) -> Scene {
         (chart.across.name(), plot.left + plot.width / 2.0)
     };
     sheet.text(At { x, y }, TextAnchor::Middle, (TICKS, Ink::Muted), text.into());
-    sheet.finish(y + MARGIN)
+    y
 }
 
 /// Title and sentence, in as many lines as they take.

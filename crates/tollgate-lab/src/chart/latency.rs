@@ -29,6 +29,8 @@ pub fn latency(results: &Results) -> Option<Chart> {
         ],
         // As many rows as have room for their names.
         panels: answered.chunks(NAMED_ROWS).map(panel).collect(),
+        below: None,
+        is_low: false,
     })
 }
 

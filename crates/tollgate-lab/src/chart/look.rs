@@ -85,10 +85,11 @@ pub(super) enum Ink {
     Admitted,
     Denied,
     Over,
+    Waiting,
 }
 
 impl Ink {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Paper,
         Self::Text,
         Self::Muted,
@@ -96,6 +97,7 @@ impl Ink {
         Self::Admitted,
         Self::Denied,
         Self::Over,
+        Self::Waiting,
     ];
 
     pub(super) fn colour(self, theme: Theme) -> Color {
@@ -115,6 +117,7 @@ impl Ink {
             Self::Admitted => "#0072b2",
             Self::Denied => "#d55e00",
             Self::Over => "#e69f00",
+            Self::Waiting => "#009e73",
         }
     }
 
@@ -127,6 +130,7 @@ impl Ink {
             Self::Admitted => "#56b4e9",
             Self::Denied => "#d55e00",
             Self::Over => "#e69f00",
+            Self::Waiting => "#009e73",
         }
     }
 
@@ -139,6 +143,7 @@ impl Ink {
             Self::Admitted => "var(--admitted)",
             Self::Denied => "var(--denied)",
             Self::Over => "var(--over)",
+            Self::Waiting => "var(--waiting)",
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Pictures of an experiment: what got through over time, how full the window was, who got through,
 //! and in real time how long answers took.
 //!
-//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn; a [`Look`] says
-//! how. What is over time has one panel for each case, one under the other, on the same axes, so
+//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn, of queues
+//! [`offers`], [`depth`] and [`waits`], and [`all`] which of them there are; a [`Look`] says how.
+//! What is over time has one panel for each case, one under the other, on the same axes, so
 //! that cases are compared by looking down. At most 600 columns of time are drawn: of a longer
 //! series the highest bucket of each column, so that a spike stays as high as it was.
 //!
@@ -19,6 +20,7 @@ mod occupancy;
 mod over_time;
 mod panel;
 mod plot;
+mod queue;
 mod raster;
 mod sheet;
 
@@ -28,9 +30,11 @@ pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
+pub use queue::{depth, offers, waits};
 pub use raster::raster;
 
 use crate::error::Error;
+use crate::experiment::results::Results;
 use axis::Across;
 use panel::{Key, Panel, Scale};
 
@@ -48,9 +52,37 @@ pub struct Chart {
     scale: Scale,
     keys: Vec<Key>,
     panels: Vec<Panel>,
+    /// Another one under it, in the same picture.
+    below: Option<Box<Self>>,
+    /// Whether its panels are low: where several charts share a picture.
+    is_low: bool,
+}
+
+/// Every picture that there is of these results, with a name for its file.
+#[must_use]
+pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
+    let is_all_queues = offers(results).is_some_and(|it| it.panels.len() == results.cases.len());
+    let charts = [
+        // Where all are queues, the offers say the same and more.
+        ("over-time", (!is_all_queues).then(|| over_time(results))),
+        ("offers", offers(results).filter(|_| is_all_queues)),
+        ("occupancy", occupancy(results)),
+        ("depth", depth(results)),
+        ("waits", waits(results)),
+        ("raster", Some(raster(results))),
+        ("latency", latency(results)),
+    ];
+    charts.into_iter().filter_map(|(name, chart)| Some((name, chart?))).collect()
 }
 
 impl Chart {
+    /// The same picture with another one under it, both with lower panels.
+    #[must_use]
+    pub fn above(self, below: Self) -> Self {
+        let below = Self { is_low: true, ..below };
+        Self { below: Some(Box::new(below)), is_low: true, ..self }
+    }
+
     /// What it is a picture of.
     #[must_use]
     pub fn title(&self) -> &str {

@@ -33,6 +33,8 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
             key(Shape::Dashes, Ink::Text, format!("capacity: {} in {window}", capacity.units)),
         ],
         panels,
+        below: None,
+        is_low: false,
     })
 }
 

@@ -28,6 +28,8 @@ pub fn over_time(results: &Results) -> Chart {
         scale: Scale::Count { unit: unit(results, timeline), top: heights.top },
         keys: keys(results, &heights, level),
         panels,
+        below: None,
+        is_low: false,
     }
 }
 

@@ -7,6 +7,8 @@ use super::look::Ink;
 pub(super) enum Scale {
     /// A count from 0 to `top`.
     Count { unit: String, top: u64 },
+    /// A time from 0 to `top_us`.
+    Time { unit: String, top_us: u64 },
     /// A row for each of [`Panel::rows`].
     Rows { unit: String },
 }
@@ -14,7 +16,7 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn unit(&self) -> &str {
         match self {
-            Self::Count { unit, .. } | Self::Rows { unit } => unit,
+            Self::Count { unit, .. } | Self::Time { unit, .. } | Self::Rows { unit } => unit,
         }
     }
 }

@@ -3,7 +3,7 @@
 use kuva::render::render::TextAnchor;
 
 use super::Chart;
-use super::axis::{self, Across};
+use super::axis::{self, Across, Unit};
 use super::label::Font;
 use super::look::{Ink, Width};
 use super::panel::{Mark, Panel, Scale, Series, Shape};
@@ -28,23 +28,27 @@ pub(super) struct Plot<'a> {
     across: Across,
     /// The marks of the horizontal axis.
     marks: Vec<(u64, String)>,
-    /// The marks of the vertical axis; the last is its top.
-    counts: Vec<u64>,
+    /// The marks of the vertical axis, and what they say; the last is its top.
+    counts: Vec<(u64, String)>,
     pub(super) left: f64,
     pub(super) width: f64,
     shape: Width,
+    is_low: bool,
 }
 
 impl<'a> Plot<'a> {
     pub(super) fn new(chart: &'a Chart, shape: Width) -> Self {
         let across = chart.across;
+        let upwards = |top: u64, one: u64| {
+            let ticks = axis::ticks(top.div_ceil(one).max(1), shape.pick(4, 3)).into_iter();
+            let counts = ticks.map(|count| (count.saturating_mul(one), count.to_string()));
+            let counts: Vec<_> = counts.collect();
+            let widest = counts.iter().map(|(_, says)| TICKS.width(says)).fold(0.0, f64::max);
+            (counts, widest)
+        };
         let (counts, labels) = match &chart.scale {
-            Scale::Count { top, .. } => {
-                let counts = axis::ticks((*top).max(1), shape.pick(4, 3));
-                let widths = counts.iter().map(|count| TICKS.width(&count.to_string()));
-                let widest = widths.fold(0.0, f64::max);
-                (counts, widest)
-            }
+            Scale::Count { top, .. } => upwards(*top, 1),
+            Scale::Time { top_us, .. } => upwards(*top_us, Unit::of(*top_us).us),
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
                 let widest = rows.map(|row| TICKS.width(row)).fold(0.0, f64::max);
@@ -59,7 +63,16 @@ impl<'a> Plot<'a> {
         let room = |most: &u8| f64::from(*most) * (last + 12.0) <= width;
         let most = (2..=shape.pick(12, 6)).rev().find(room).unwrap_or(1);
         let marks = across.marks(most);
-        Self { scale: &chart.scale, across, marks, counts, left, width, shape }
+        Self {
+            scale: &chart.scale,
+            across,
+            marks,
+            counts,
+            left,
+            width,
+            shape,
+            is_low: chart.is_low,
+        }
     }
 
     fn x(&self, at_us: u64) -> f64 {
@@ -78,7 +91,8 @@ impl<'a> Plot<'a> {
     pub(super) fn panel(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let top = self.header(sheet, panel, top);
         let height = match self.scale {
-            Scale::Count { .. } => self.shape.pick(110.0, 100.0),
+            Scale::Count { .. } | Scale::Time { .. } if self.is_low => 68.0,
+            Scale::Count { .. } | Scale::Time { .. } => self.shape.pick(110.0, 100.0),
             Scale::Rows { .. } => (real_len(panel.rows.len()) * Self::row_height(panel)).max(16.0),
         };
         let field = Rect { at: At { x: self.left, y: top }, width: self.width, height };
@@ -128,9 +142,9 @@ impl<'a> Plot<'a> {
         let level = |y: f64| Rect { at: At { y, ..field.at }, height: 1.0, ..field };
         let mut labels = Vec::new();
         match self.scale {
-            Scale::Count { .. } => {
-                for count in &self.counts {
-                    labels.push((self.y(real(*count), field), count.to_string()));
+            Scale::Count { .. } | Scale::Time { .. } => {
+                for (count, says) in &self.counts {
+                    labels.push((self.y(real(*count), field), says.clone()));
                 }
                 sheet.boxes(Ink::Grid, labels.iter().map(|(y, _)| level(*y)));
             }
@@ -154,7 +168,7 @@ impl<'a> Plot<'a> {
 
     /// Where a count is.
     fn y(&self, count: f64, field: Rect) -> f64 {
-        let top = self.counts.last().copied().map_or(1.0, real).max(1.0);
+        let top = self.counts.last().map_or(1.0, |(top, _)| real(*top)).max(1.0);
         field.at.y + field.height * (1.0 - (count / top).min(1.0))
     }
 

@@ -26,16 +26,16 @@ pub fn raster(results: &Results) -> Chart {
     let end_us = results.cases.iter().filter_map(latest).fold(end_us, u64::max);
     let panels = results.cases.iter().map(|case| panel(case, end_us)).collect();
     let key = |shape, ink, text: &str| Key { shape, ink, text: text.into() };
+    let [admitted, denied] = results.words();
     Chart {
         title: "Who got through, and when".into(),
         says: says(results),
         across: Across::Time { end_us },
         scale: Scale::Rows { unit: "client".into() },
-        keys: vec![
-            key(Shape::High, Ink::Admitted, "admitted"),
-            key(Shape::Low, Ink::Denied, "denied"),
-        ],
+        keys: vec![key(Shape::High, Ink::Admitted, admitted), key(Shape::Low, Ink::Denied, denied)],
         panels,
+        below: None,
+        is_low: false,
     }
 }
 

@@ -12,10 +12,8 @@ const LOOKS: [Look; 4] = [
 ];
 
 fn charts(results: &Results) -> Vec<Chart> {
-    [Some(over_time(results)), occupancy(results), Some(raster(results)), latency(results)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let both = offers(results).zip(depth(results)).map(|(one, other)| one.above(other));
+    all(results).into_iter().map(|(_, chart)| chart).chain(both).collect()
 }
 
 /// All text of a picture.
@@ -81,6 +79,41 @@ fn latencies_have_a_row_for_each_case_and_simulated_time_has_none() {
     let words = words(&chart.svg(LOOKS[0]));
     for word in ["sliding_log", "100 us", "1 s", "case"] {
         assert!(words.iter().any(|it| it == word), "{word}: {words:?}");
+    }
+}
+
+#[test]
+fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
+    let of = |wanted: &str| edges().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let names = |results: &Results| all(results).iter().map(|(name, _)| *name).collect::<Vec<_>>();
+    assert_eq!(names(&results()), ["over-time", "occupancy", "raster"]);
+    assert_eq!(names(&of("queues")), ["offers", "depth", "waits", "raster"]);
+    let mixed = of("a queue beside limits");
+    assert_eq!(names(&mixed), ["over-time", "occupancy", "depth", "waits", "raster"]);
+    // What is no queue has no depth.
+    assert_eq!(depth(&mixed).unwrap().panels.len(), 1);
+    let (queue, says) = (&mixed.cases[1], depth(&mixed).unwrap().says);
+    let most = queue.queue.as_ref().unwrap().depth_max;
+    assert_eq!(
+        says,
+        format!("uniform: 4.3 jobs on average, and at most {most} where {most} may be.")
+    );
+    let all = of("queues");
+    let offers = offers(&all).unwrap();
+    let panel::Mark::Area { ink: look::Ink::Denied, series } = &offers.panels[0].marks[0] else {
+        panic!("{:?}", offers.panels[0].marks)
+    };
+    let bucket =
+        |place: usize| all.cases[0].buckets[place].admitted + all.cases[0].buckets[place].denied;
+    assert_eq!(series.values[40], bucket(40), "what is refused is above what is accepted");
+    let words = words(&offers.svg(LOOKS[0]));
+    for word in ["accepted", "refused", "offers per 1 s"] {
+        assert!(words.iter().any(|it| it == word), "{word}: {words:?}");
+    }
+    // One above the other is one picture, and both are told.
+    let svg = offers.clone().above(depth(&all).unwrap()).svg(LOOKS[0]);
+    for part in [offers.title(), depth(&all).unwrap().title()] {
+        assert!(svg.contains(&format!(">{part}</tspan>")) && svg.contains(&format!("{part}: ")));
     }
 }
 

@@ -7,7 +7,8 @@ use crate::mix::Mix;
 use crate::order;
 use crate::read::Traffic;
 
-use super::Retry;
+use super::file::rate;
+use super::{Invalid, Retry};
 
 /// Clients that behave alike, and when they ask.
 #[derive(Clone, Debug)]
@@ -96,6 +97,15 @@ pub struct Rate {
 
 /// How long before an edge an attack on it begins, where nothing else is said.
 pub(super) const BEFORE_EDGE_US: u64 = 1_000;
+
+impl core::str::FromStr for Rate {
+    type Err = Invalid;
+
+    /// So many in so long, as `10/s`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        rate(text).map_err(Invalid)
+    }
+}
 
 impl Rate {
     /// So many in so many microseconds, of which there is at least one each.

@@ -10,7 +10,10 @@ use tollgate::{LimitSet, Strategy};
 use toml::Spanned;
 
 use super::arrivals::BEFORE_EDGE_US;
-use super::{Arrivals, Capacity, Case, Experiment, Rate, Retry, START_US, Workload, bucket_of};
+use super::queue::RawQueue;
+use super::{
+    Arrivals, Capacity, Case, Experiment, QueueCase, Rate, Retry, START_US, Workload, bucket_of,
+};
 use crate::decide::{Part, Per};
 use crate::parse::By;
 use crate::read::Reading;
@@ -94,8 +97,9 @@ struct RawWorkload {
 #[serde(deny_unknown_fields)]
 struct RawCase {
     name: Option<String>,
-    limits: Vec<RawPart>,
+    limits: Option<Vec<RawPart>>,
     strategies: Option<OneOrMany>,
+    queue: Option<Spanned<RawQueue>>,
 }
 
 #[derive(Deserialize)]
@@ -218,7 +222,8 @@ impl Reader<'_> {
         }
         if raw.case.is_empty() {
             let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
-                        \"client\", limit = \"10/10s\" }]";
+                        \"client\", limit = \"10/10s\" }], or queue = { bound = 10, work = \
+                        \"100ms\" }";
             return Err(self.whole(what));
         }
         let spanned = |text: &Option<Spanned<String>>| match text {
@@ -285,13 +290,20 @@ impl Reader<'_> {
         };
         let mut cases = Vec::new();
         for table in &raw.case {
+            let all: Vec<usize> = (0..workloads.len()).collect();
+            if let Some(queue) = &table.get_ref().queue {
+                let (name, queue) = self.queue(table, queue)?;
+                cases.push(Case { name, parts: Vec::new(), queue: Some(queue), workloads: all });
+                continue;
+            }
             let (of, more) =
                 cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
             notes.extend(more);
             cases.extend(of.into_iter().map(|(name, parts)| Case {
                 name,
                 parts,
-                workloads: (0..workloads.len()).collect(),
+                queue: None,
+                workloads: all.clone(),
             }));
         }
         let name = raw.name.unwrap_or_else(|| self.file.clone());
@@ -410,6 +422,26 @@ impl Reader<'_> {
         Ok(Workload { name, clients, arrivals, from_us, until_us, retry, zipf: raw.zipf })
     }
 
+    /// A case that is a queue.
+    fn queue(
+        &self,
+        case: &Spanned<RawCase>,
+        raw: &Spanned<RawQueue>,
+    ) -> Result<(String, QueueCase), FileError> {
+        let RawCase { name, limits, strategies, .. } = case.get_ref();
+        let name = name.clone().unwrap_or_else(|| "queue".to_owned());
+        let wrong = |span, what: String| self.at(span, format!("{name}: {what}"));
+        let beside = [("limits", limits.is_some()), ("strategies", strategies.is_some())];
+        if let Some((key, _)) = beside.iter().find(|(_, is_said)| *is_said) {
+            let what = format!("a case has `limits` or a `queue`: leave `{key}` out");
+            return Err(wrong(case.span(), what));
+        }
+        let queue = raw.get_ref().read();
+        let queue =
+            queue.map_err(|(span, what)| wrong(span.unwrap_or_else(|| raw.span()), what))?;
+        Ok((name, queue))
+    }
+
     fn log(&self, raw: &RawWorkload) -> Checked<crate::read::Traffic> {
         let named = raw.log.clone().unwrap_or_default();
         let path = match &self.folder {
@@ -481,8 +513,13 @@ type Named = (String, Vec<Part>);
 
 /// The cases of one table, and notes on what it asks for and cannot have.
 fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
+    let Some(limits) = &raw.limits else {
+        return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
+                    `queue`, as { bound = 10, work = \"100ms\" }"
+            .to_owned());
+    };
     let mut texts: Vec<(Per, Vec<&str>)> = Vec::new();
-    for part in &raw.limits {
+    for part in limits {
         let named = |per: &&Per| per.name() == part.per;
         let per = *Per::ALL
             .iter()
@@ -561,7 +598,7 @@ fn has_via(text: &str) -> bool {
 }
 
 /// A duration in microseconds: `10s`, `1h 30m`, `500ms`.
-fn duration(text: &str) -> Checked<u64> {
+pub(super) fn duration(text: &str) -> Checked<u64> {
     // A day has 24 hours here; a month has no length.
     let read = text.parse::<Span>().and_then(|span| span.to_duration(DAYS_ARE_24_HOURS));
     let micros = read.ok().and_then(|duration| u64::try_from(duration.as_micros()).ok());
@@ -585,7 +622,7 @@ fn quota(text: &str, what: &str) -> Checked<(u64, u64)> {
     }
 }
 
-fn rate(text: &str) -> Checked<Rate> {
+pub(super) fn rate(text: &str) -> Checked<Rate> {
     let (units, period_us) = quota(text, "`rate` is so many in so long, as 10/s")?;
     Ok(Rate::new(units, period_us))
 }

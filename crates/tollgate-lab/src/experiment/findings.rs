@@ -1,6 +1,6 @@
 //! What results say, in sentences: computed from the numbers, never written by hand.
 
-use super::results::{CaseResult, Results};
+use super::results::{CaseResult, QueueResult, Results};
 use crate::figure;
 
 /// A sentence for each thing to see.
@@ -56,7 +56,69 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             names(&unfair)
         ));
     }
+    findings.extend(of_queues(cases));
     findings.extend(of_real_time(results, cases));
+    findings
+}
+
+/// What queues did, and what more workers did to it.
+fn of_queues(cases: &[CaseResult]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let queues: Vec<_> =
+        cases.iter().filter_map(|case| Some((&case.name, case.queue.as_ref()?))).collect();
+    for (name, queue) in &queues {
+        let (Some(accepted), Some(refused), Some(done)) =
+            (queue.accepted_per_s, queue.refused_per_s, queue.done_per_s)
+        else {
+            continue;
+        };
+        let workers = figure::plural(u64::from(queue.workers), "worker");
+        let does = if queue.workers == 1 { "does" } else { "do" };
+        let most = f64::from(queue.workers) * 1e6 / queue.work_us as f64;
+        let rate = queue.rate.as_ref().map(|rate| format!(", and no more than {rate}"));
+        findings.push(format!(
+            "{name}: {:.1} a second are offered; {workers} of {} a job {does} {most:.1} a second \
+             at most{}: {accepted:.1} a second are accepted, {refused:.1} refused, and {done:.1} \
+             done.",
+            accepted + refused,
+            figure::length(queue.work_us),
+            rate.unwrap_or_default()
+        ));
+        let Some(waited) = &queue.waited_us else { continue };
+        findings.push(if queue.depth_max == 0 {
+            format!("{name}: no job waits.")
+        } else {
+            format!(
+                "{name}: at most {} of {} {}, {:.1} on average; half of the jobs wait no longer \
+                 than {}, 99 of 100 no longer than {}.",
+                queue.depth_max,
+                queue.bound,
+                if queue.counts == "all" { "wait or are in hand" } else { "wait" },
+                queue.depth_mean.unwrap_or(0.0),
+                figure::span(waited.p50),
+                figure::span(waited.p99)
+            )
+        });
+    }
+    // Queues that differ in nothing else.
+    let alike = |one: &QueueResult, other: &QueueResult| {
+        let of = |it: &QueueResult| (it.bound, it.counts.clone(), it.work_us, it.rate.clone());
+        of(one) == of(other)
+    };
+    for two in queues.windows(2) {
+        let [(_, few), (name, many)] = two else { continue };
+        if let (true, Some(before @ 0.1..), Some(after)) = (
+            alike(few, many) && few.workers < many.workers,
+            few.accepted_per_s,
+            many.accepted_per_s,
+        ) {
+            findings.push(format!(
+                "{name}: {:.2} times the workers, {:.2} times as many accepted.",
+                f64::from(many.workers) / f64::from(few.workers),
+                after / before
+            ));
+        }
+    }
     findings
 }
 

@@ -126,8 +126,11 @@ impl<'e> Live<'e> {
     /// A case of an experiment, with its first requests made.
     ///
     /// # Errors
-    /// Too many clients; a log that cannot be read again.
+    /// Too many clients; a log that cannot be read again; a queue, which has no real time here.
     pub fn new(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
+        if case.queue.is_some() {
+            return Err(Error::NotLive { case: case.name.clone() });
+        }
         let mut run = Run::new(experiment, case, BATCH)?;
         run.peek()?;
         Ok(Self {

@@ -107,13 +107,23 @@ struct Use {
 
 impl Use {
     fn count(&mut self, at_us: u64, is_admitted: bool) {
+        self.pass(at_us);
+        self.asked += 1;
+        self.admitted += u64::from(is_admitted);
+    }
+
+    /// What was asked for before goes through now.
+    fn deliver(&mut self, at_us: u64) {
+        self.pass(at_us);
+        self.admitted += 1;
+    }
+
+    fn pass(&mut self, at_us: u64) {
         let window = at_us / self.window_us;
         if window != self.window {
             self.close();
             self.window = window;
         }
-        self.asked += 1;
-        self.admitted += u64::from(is_admitted);
     }
 
     fn close(&mut self) {
@@ -153,6 +163,9 @@ pub(super) struct Measures {
     begun: usize,
     failed: u64,
     bytes_per_subject: Option<f64>,
+    /// Of a queue, how many were delivered in each bucket: what comes behind it feels these, and
+    /// not what it accepts.
+    delivered: Option<Vec<u64>>,
 }
 
 impl Measures {
@@ -216,6 +229,7 @@ impl Measures {
             begun: 0,
             failed: 0,
             bytes_per_subject: None,
+            delivered: case.queue.as_ref().map(|_| vec![0; buckets]),
         }
     }
 
@@ -231,11 +245,13 @@ impl Measures {
             window.see(decided_us, asked.client, is_admitted);
         }
         let mut occupancy = 0;
+        // What a queue accepts goes through later.
+        let goes_through = is_admitted && self.delivered.is_none();
         if let Some((window, used)) = &mut self.capacity {
-            window.see(decided_us, asked.client, is_admitted);
+            window.see(decided_us, asked.client, goes_through);
             occupancy = window.admitted.len() as u64;
             // The windows of the clock, as those of a fixed window.
-            used.count(decided_us, is_admitted);
+            used.count(decided_us, goes_through);
         }
         let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
         let last = self.buckets.len() - 1;
@@ -259,6 +275,23 @@ impl Measures {
             }
         }
         self.draw(asked, at, is_admitted);
+    }
+
+    /// Counts a job of a queue that is delivered, in the order of time.
+    pub(super) fn deliver(&mut self, now_us: u64) {
+        let at = now_us.saturating_sub(self.start_us);
+        self.begin(at);
+        let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
+        if let Some(count) = self.delivered.as_mut().and_then(|counts| counts.get_mut(place)) {
+            *count += 1;
+        }
+        if let Some((window, used)) = &mut self.capacity {
+            window.see(now_us, 0, true);
+            used.deliver(now_us);
+            if let Some(bucket) = self.buckets.get_mut(place) {
+                bucket.occupancy = bucket.occupancy.max(window.admitted.len() as u64);
+            }
+        }
     }
 
     /// Counts an attempt that got no answer: it was neither admitted nor denied.
@@ -345,6 +378,9 @@ impl Measures {
             Some((window, used)) => (Some(window.most), used.share()),
             None => (None, None),
         };
+        let admitted_of = |bucket: &Bucket| bucket.admitted;
+        let through =
+            self.delivered.unwrap_or_else(|| self.buckets.iter().map(admitted_of).collect());
         CaseResult {
             name: case.name.clone(),
             limits: limits.collect(),
@@ -358,9 +394,10 @@ impl Measures {
             used_share: used_share.map(rounded),
             fairness: fairness(&self.clients).map(rounded),
             longest_wait_us: self.groups.iter().filter_map(|group| group.longest_wait_us).max(),
-            burstiness: burstiness(&self.buckets).map(rounded),
+            burstiness: burstiness(&through).map(rounded),
             bytes_per_subject: self.bytes_per_subject.map(rounded),
             live: None,
+            queue: None,
             groups: self.groups,
             buckets: self.buckets,
             raster: self.raster,
@@ -407,13 +444,13 @@ fn fairness(clients: &[(u32, u32)]) -> Option<f64> {
 }
 
 /// The most in a bucket over the mean, from the first admitted to the last.
-fn burstiness(buckets: &[Bucket]) -> Option<f64> {
-    let first = buckets.iter().position(|bucket| bucket.admitted > 0)?;
-    let last = buckets.iter().rposition(|bucket| bucket.admitted > 0)?;
+fn burstiness(buckets: &[u64]) -> Option<f64> {
+    let first = buckets.iter().position(|count| *count > 0)?;
+    let last = buckets.iter().rposition(|count| *count > 0)?;
     let span = buckets.get(first..=last)?;
-    let most = span.iter().map(|bucket| bucket.admitted).max()?;
-    let sum: u64 = span.iter().map(|bucket| bucket.admitted).sum();
-    Some(most as f64 * span.len() as f64 / sum as f64)
+    let most = span.iter().max()?;
+    let sum: u64 = span.iter().sum();
+    Some(*most as f64 * span.len() as f64 / sum as f64)
 }
 
 #[cfg(test)]
@@ -483,12 +520,9 @@ mod tests {
 
     #[test]
     fn burstiness_is_the_peak_over_the_mean_while_something_comes() {
-        let buckets = |counts: &[u64]| -> Vec<Bucket> {
-            counts.iter().map(|n| Bucket { admitted: *n, ..Bucket::default() }).collect()
-        };
-        assert_eq!(burstiness(&buckets(&[0, 0])), None);
-        assert_eq!(burstiness(&buckets(&[0, 3, 3, 3, 0])), Some(1.0));
-        assert_eq!(burstiness(&buckets(&[6, 0, 0])), Some(1.0));
-        assert_eq!(burstiness(&buckets(&[6, 0, 3])), Some(2.0));
+        assert_eq!(burstiness(&[0, 0]), None);
+        assert_eq!(burstiness(&[0, 3, 3, 3, 0]), Some(1.0));
+        assert_eq!(burstiness(&[6, 0, 0]), Some(1.0));
+        assert_eq!(burstiness(&[6, 0, 3]), Some(2.0));
     }
 }

@@ -37,6 +37,7 @@ mod file;
 mod findings;
 pub mod live;
 mod measure;
+mod queue;
 mod race;
 pub mod results;
 mod retry;
@@ -46,8 +47,9 @@ mod simulate;
 use crate::decide::Part;
 
 pub use self::arrivals::{Arrivals, Rate, Workload};
-pub use self::builtin::{sides, zoo};
+pub use self::builtin::{Queueing, sides, zoo};
 pub use self::file::FileError;
+pub use self::queue::QueueCase;
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
 pub use self::retry::Retry;
@@ -89,11 +91,18 @@ pub struct Experiment {
 pub struct Case {
     /// What it is called.
     pub name: String,
-    /// What an attempt has to pass, all or nothing.
+    /// What an attempt has to pass, all or nothing. None of a queue.
     pub parts: Vec<Part>,
+    /// The queue that it is offered to in place of limits.
+    pub queue: Option<QueueCase>,
     /// Whose traffic it sees: indexes into [`Experiment::workloads`].
     pub workloads: Vec<usize>,
 }
+
+/// A setting that is not as it may be: what is wrong, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(String);
 
 /// Midnight of 15 November 2023, in microseconds: windows of a day and of all that divides one
 /// begin here.

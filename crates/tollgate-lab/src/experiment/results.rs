@@ -56,6 +56,13 @@ impl Results {
         }
     }
 
+    /// What attempts became, in words: `admitted` and `denied`; `accepted` and `refused` where all
+    /// cases are queues.
+    pub(crate) fn words(&self) -> [&'static str; 2] {
+        let is_all = !self.cases.is_empty() && self.cases.iter().all(|case| case.queue.is_some());
+        if is_all { ["accepted", "refused"] } else { ["admitted", "denied"] }
+    }
+
     /// Says what there is to see in them, when the last case has run.
     pub fn conclude(&mut self, experiment: &Experiment) {
         self.findings = experiment.notes.clone();
@@ -140,6 +147,11 @@ pub struct CaseResult {
     /// What it took, of an experiment in real time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveResult>,
+    /// What the queue was and did, of a case that is one. Then `admitted` are offers that it
+    /// accepted, and `denied` those that it refused; but `peak`, `used_share`, `burstiness` and the
+    /// occupancy are of jobs when they were delivered, for that is what comes behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<QueueResult>,
     /// The groups, in the order of [`Results::groups`].
     pub groups: Vec<GroupResult>,
     /// The series over time, from the start on, one bucket after the other.
@@ -177,7 +189,64 @@ pub struct LiveResult {
     pub operation_share: Option<f64>,
 }
 
-/// How long something took, in microseconds, to three digits.
+/// What a queue was, and what it did. Rates are those of the steady state: of the second half of
+/// the experiment.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct QueueResult {
+    /// How many jobs it holds.
+    pub bound: u64,
+    /// Which of them the bound counts: `waiting`, or `all` that are not done.
+    pub counts: String,
+    /// How many worked on it.
+    pub workers: u32,
+    /// Microseconds that a job took.
+    pub work_us: u64,
+    /// The limits of all deliveries together.
+    pub rate: Option<String>,
+    /// Offers that were accepted.
+    pub accepted: u64,
+    /// Offers that were refused, since it was full.
+    pub refused: u64,
+    /// Jobs that were taken.
+    pub delivered: u64,
+    /// Jobs that were done.
+    pub done: u64,
+    /// Jobs that waited or were in hand at the end: `accepted` and not `done`.
+    pub left: u64,
+    /// When the steady state begins, in microseconds from the start.
+    pub steady_from_us: u64,
+    /// Offers that were accepted a second.
+    pub accepted_per_s: Option<f64>,
+    /// Offers that were refused a second.
+    pub refused_per_s: Option<f64>,
+    /// Jobs that were done a second.
+    pub done_per_s: Option<f64>,
+    /// How many jobs the bound counted, on average over all time.
+    pub depth_mean: Option<f64>,
+    /// The most that it counted for any time.
+    pub depth_max: u64,
+    /// How long jobs waited, from when they were accepted to when they were taken.
+    pub waited_us: Option<Latency>,
+    /// The series over time, one bucket after the other as [`CaseResult::buckets`].
+    pub buckets: Vec<QueueBucket>,
+}
+
+/// What a queue did in one bucket of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct QueueBucket {
+    /// Jobs that were taken.
+    pub delivered: u64,
+    /// Jobs that were done.
+    pub done: u64,
+    /// The most that the bound counted.
+    pub depth: u64,
+    /// The longest that a job had waited that was taken now, in microseconds.
+    pub waited_us: u64,
+}
+
+/// How long something took, in microseconds: answers to three digits.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Latency {

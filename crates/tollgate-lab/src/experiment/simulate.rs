@@ -3,15 +3,15 @@
 use std::time::{Duration, Instant};
 
 use super::measure::{Asked, Became};
-use super::results::Results;
+use super::results::{CaseResult, Results};
 use super::run::Run;
-use super::{Case, Experiment};
+use super::{Case, Experiment, queue};
 use crate::decide::Decider;
 use crate::error::Error;
 use crate::event::{ClientId, Event};
 
 /// How many requests are made before they are decided.
-const BATCH: usize = 8_192;
+pub(super) const BATCH: usize = 8_192;
 
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +44,7 @@ pub struct Took {
 }
 
 /// Runs every case over its traffic, by the time of its attempts, and measures what gets through.
+/// A case that is a queue runs in memory, whatever decides the others.
 ///
 /// `progress` is called every few thousand attempts and at the end of each case.
 ///
@@ -61,9 +62,7 @@ pub fn run(
     let mut results = Results::new(experiment);
     let (mut attempts, mut took) = (0, Took::default());
     for (place, case) in experiment.cases.iter().enumerate() {
-        decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
-        let mut at_work = Simulated::new(experiment, case)?;
-        let ran = at_work.all(decider, |now, run_attempts, run_took| {
+        let progress = |now: u64, run_attempts, run_took| {
             progress(Progress {
                 case: place,
                 cases: experiment.cases.len(),
@@ -72,15 +71,25 @@ pub fn run(
                 attempts: attempts + run_attempts,
                 took: took + run_took,
             });
-        });
-        match ran {
+        };
+        let ran = match &case.queue {
+            Some(setting) => queue::run(experiment, case, setting, decider, progress)?,
+            None => {
+                decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
+                let mut at_work = Simulated::new(experiment, case)?;
+                let ended = at_work.all(decider, progress);
+                let (attempts, took) = (at_work.attempts, at_work.took);
+                Ran { result: at_work.run.measures.finish(case), attempts, took, ended }
+            }
+        };
+        match ran.ended {
             Ok(()) => {}
             Err(Error::Stopped) => results.complete = false,
             Err(error) => return Err(error),
         }
-        attempts += at_work.attempts;
-        took = took + at_work.took;
-        results.cases.push(at_work.run.measures.finish(case));
+        attempts += ran.attempts;
+        took = took + ran.took;
+        results.cases.push(ran.result);
         if !results.complete {
             break;
         }
@@ -99,6 +108,15 @@ impl core::ops::Add for Took {
             measuring: self.measuring + other.measuring,
         }
     }
+}
+
+/// What became of a case.
+pub(super) struct Ran {
+    pub(super) result: CaseResult,
+    pub(super) attempts: u64,
+    pub(super) took: Took,
+    /// An error where it was not run to its end.
+    pub(super) ended: Result<(), Error>,
 }
 
 /// One case whose time is that of its attempts.

@@ -13,31 +13,67 @@ const LINES: u32 = 4;
 /// A block from empty to full, in eighths.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How full the window of the capacity was or, without a capacity, what was admitted.
+/// How full the window of the capacity was or, without a capacity, what was admitted; and how deep
+/// queues were.
 pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
-    if results.cases.is_empty() {
-        return;
-    }
     let level = results.capacity.as_ref().map(|capacity| capacity.units);
     let value = |bucket: &Bucket| if level.is_some() { bucket.occupancy } else { bucket.admitted };
-    let buckets = results.cases.iter().flat_map(|case| &case.buckets);
-    let scale = Scale::new(buckets.map(value).max().unwrap_or(0), level);
+    let series = results.cases.iter().map(|case| {
+        let values = case.buckets.iter().map(value).collect();
+        (case.name.as_str(), values)
+    });
+    let [admitted, _] = results.words();
+    let what = match &results.capacity {
+        Some(capacity) => format!("Admitted in the last {}", span(capacity.window_us)),
+        None if admitted == "accepted" => format!("Accepted per {}", span(results.bucket_us)),
+        None => format!("Admitted per {}", span(results.bucket_us)),
+    };
+    let level = level.map(|level| (level, "capacity"));
+    bars(out, results, width, Bars { what, level, series: series.collect() });
+
+    let queues = results.cases.iter().filter_map(|case| Some((case, case.queue.as_ref()?)));
+    let series = queues.clone().map(|(case, queue)| {
+        let values = queue.buckets.iter().map(|bucket| bucket.depth).collect();
+        (case.name.as_str(), values)
+    });
+    // A bound that is never near would press the rest flat.
+    let deepest = queues.clone().map(|(_, queue)| queue.depth_max).max().unwrap_or(0);
+    let mut bounds = queues.map(|(_, queue)| queue.bound);
+    let first = bounds.next().filter(|bound| *bound <= deepest.saturating_mul(4));
+    let level = first.filter(|first| bounds.all(|bound| bound == *first));
+    let level = level.map(|level| (level, "bound"));
+    let what = "Depth of the queue".to_owned();
+    bars(out, results, width, Bars { what, level, series: series.collect() });
+}
+
+/// Charts on one scale.
+struct Bars<'r> {
+    what: String,
+    /// A level that is marked, and what it is.
+    level: Option<(u64, &'static str)>,
+    /// Of each case, its name and a value for each bucket.
+    series: Vec<(&'r str, Vec<u64>)>,
+}
+
+fn bars(out: &mut String, results: &Results, width: usize, bars: Bars<'_>) {
+    let Bars { what, level, series } = bars;
+    if series.is_empty() {
+        return;
+    }
+    let highest = series.iter().flat_map(|(_, values)| values).max().copied();
+    let scale = Scale::new(highest.unwrap_or(0), level.map(|(level, _)| level));
     let labels: Vec<_> = (0..LINES).rev().map(|line| scale.label(line)).collect();
     let side = labels.iter().map(String::len).max().unwrap_or(0);
     let timeline = Timeline::new(results, width.saturating_sub(side + 3));
 
-    let what = match &results.capacity {
-        Some(capacity) => format!("Admitted in the last {}", span(capacity.window_us)),
-        None => format!("Admitted per {}", span(results.bucket_us)),
-    };
-    let mark = level.map_or_else(String::new, |level| format!("; ┄ is the capacity, {level}"));
+    let mark = level.map_or_else(String::new, |(level, is)| format!("; ┄ is the {is}, {level}"));
     let column = span(timeline.column_us);
     out.push('\n');
     paragraph(out, width, "", &format!("{what}: a column is the most of {column}{mark}"));
-    for case in &results.cases {
-        let columns = timeline.highest(&case.buckets, value);
+    for (name, values) in &series {
+        let columns = timeline.highest(values, |value| *value);
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "\n{}", printable(case.name.as_bytes(), width.saturating_sub(3)));
+        let _ = writeln!(out, "\n{}", printable(name.as_bytes(), width.saturating_sub(3)));
         for (line, label) in (0..LINES).rev().zip(&labels) {
             let blocks = scale.blocks(&columns, line);
             let _ = writeln!(out, "{label:>side$} │{}", blocks.trim_end());

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measure::{self, Measure};
-use super::{counts, stopped, summary};
+use super::{counts, queue_in_words, stopped, summary};
 use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, Results};
 use crate::figure::{length, plural, span};
@@ -30,12 +30,7 @@ const NAME: usize = 120;
 /// ```
 #[must_use]
 pub fn html(results: &Results) -> String {
-    let charts = [
-        Some(chart::over_time(results)),
-        chart::occupancy(results),
-        Some(chart::raster(results)),
-        chart::latency(results),
-    ];
+    let charts = chart::all(results);
     let style = page_colours() + include_str!("page.css");
     html! {
         (DOCTYPE)
@@ -54,8 +49,9 @@ pub fn html(results: &Results) -> String {
                     @if let Some(stopped) = stopped(results) { p class="stopped" { (stopped) } }
                     (findings(&results.findings))
                     (measures(results))
-                    @for chart in charts.iter().flatten() { (figure(chart)) }
+                    @for (_, chart) in &charts { (figure(chart)) }
                     (limits(results))
+                    (queues(results))
                     (groups(results))
                     (made(results))
                 }
@@ -183,8 +179,25 @@ fn limits(results: &Results) -> Markup {
     }
 }
 
+fn queues(results: &Results) -> Markup {
+    html! {
+        @if results.cases.iter().any(|case| case.queue.is_some()) {
+            h2 { "Queues" }
+            dl {
+                @for case in &results.cases {
+                    @if let Some(queue) = &case.queue {
+                        dt { (name(&case.name)) }
+                        dd { (queue_in_words(queue)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// What each group got, where there are groups to tell apart.
 fn groups(results: &Results) -> Markup {
+    let [admitted, _] = results.words();
     html! {
         @if results.groups.len() > 1 && !results.cases.is_empty() {
             h2 { "Groups of clients" }
@@ -195,7 +208,7 @@ fn groups(results: &Results) -> Markup {
                         th scope="col" class="words" { "group" }
                         th scope="col" { "requests" }
                         th scope="col" { "attempts" }
-                        th scope="col" { "admitted" }
+                        th scope="col" { (admitted) }
                         th scope="col" { "never served" }
                         th scope="col" { "longest wait" }
                     } }

@@ -1,6 +1,6 @@
 //! The measures of a case, in the order in which reports show them.
 
-use crate::experiment::results::{CaseResult, Latency, LiveResult, Results};
+use crate::experiment::results::{CaseResult, Latency, LiveResult, QueueResult, Results};
 use crate::figure::{share, span};
 
 /// A column of the table.
@@ -28,6 +28,8 @@ pub(super) enum Value {
     Micros(Option<f64>),
     /// How many on average.
     Mean(Option<f64>),
+    /// How many a second.
+    Rate(Option<f64>),
 }
 
 impl Value {
@@ -42,6 +44,7 @@ impl Value {
             Self::Bytes(bytes) => finite(bytes).map(|bytes| format!("{bytes:.0} B")),
             Self::Micros(us) => finite(us).map(|us| format!("{us:.1} us")),
             Self::Mean(mean) => finite(mean).map(|mean| format!("{mean:.2}")),
+            Self::Rate(rate) => finite(rate).map(|rate| format!("{rate:.1}/s")),
         };
         text.unwrap_or_else(|| "-".into())
     }
@@ -55,7 +58,8 @@ impl Value {
             | Self::Times(real)
             | Self::Bytes(real)
             | Self::Micros(real)
-            | Self::Mean(real) => serde_json::to_string(&real),
+            | Self::Mean(real)
+            | Self::Rate(real) => serde_json::to_string(&real),
         };
         // A number cannot fail to be written.
         text.unwrap_or_default()
@@ -71,7 +75,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 23] = [
+static ALL: [Measure; 32] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -145,6 +149,60 @@ static ALL: [Measure; 23] = [
         value: |case| Value::Bytes(case.bytes_per_subject),
     },
     Measure {
+        id: "queue.done",
+        title: "done",
+        means: "Jobs that the workers of a queue had done at the end.",
+        value: |case| Value::Count(queue(case, |queue| Some(queue.done))),
+    },
+    Measure {
+        id: "queue.accepted_per_s",
+        title: "accepted a second",
+        means: "Offers that a queue accepted, in the second half of the time.",
+        value: |case| Value::Rate(queue(case, |queue| queue.accepted_per_s)),
+    },
+    Measure {
+        id: "queue.refused_per_s",
+        title: "refused a second",
+        means: "Offers that a queue refused since it was full, in the second half of the time.",
+        value: |case| Value::Rate(queue(case, |queue| queue.refused_per_s)),
+    },
+    Measure {
+        id: "queue.done_per_s",
+        title: "done a second",
+        means: "Jobs that the workers of a queue had done, in the second half of the time.",
+        value: |case| Value::Rate(queue(case, |queue| queue.done_per_s)),
+    },
+    Measure {
+        id: "queue.depth_mean",
+        title: "mean depth",
+        means: "How many jobs the bound of a queue counted, on average over all time.",
+        value: |case| Value::Mean(queue(case, |queue| queue.depth_mean)),
+    },
+    Measure {
+        id: "queue.depth_max",
+        title: "highest depth",
+        means: "The most that the bound of a queue counted for any time.",
+        value: |case| Value::Count(queue(case, |queue| Some(queue.depth_max))),
+    },
+    Measure {
+        id: "queue.waited_us.p50",
+        title: "in queue p50",
+        means: "From when a job was accepted to when a worker took it: half waited no longer.",
+        value: |case| Value::Wait(waited(case, |it| it.p50)),
+    },
+    Measure {
+        id: "queue.waited_us.p99",
+        title: "in queue p99",
+        means: "From when a job was accepted to when a worker took it: 99 of 100 waited no longer.",
+        value: |case| Value::Wait(waited(case, |it| it.p99)),
+    },
+    Measure {
+        id: "queue.waited_us.max",
+        title: "longest in queue",
+        means: "From when a job was accepted to when a worker took it: the longest.",
+        value: |case| Value::Wait(waited(case, |it| it.max)),
+    },
+    Measure {
         id: "live.failed",
         title: "failed",
         means: "Attempts that got no answer: neither admitted nor denied.",
@@ -212,6 +270,30 @@ static ALL: [Measure; 23] = [
     },
 ];
 
+/// What `admitted` and `denied` are called where all cases are queues.
+static OF_QUEUES: [Measure; 2] = [
+    Measure {
+        id: "admitted",
+        title: "accepted",
+        means: "Offers that the queue accepted.",
+        value: |case| Value::Count(Some(case.admitted)),
+    },
+    Measure {
+        id: "denied",
+        title: "refused",
+        means: "Offers that it refused, since it was full.",
+        value: |case| Value::Count(Some(case.denied)),
+    },
+];
+
+fn queue<T>(case: &CaseResult, of: fn(&QueueResult) -> Option<T>) -> Option<T> {
+    case.queue.as_ref().and_then(of)
+}
+
+fn waited<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
+    case.queue.as_ref()?.waited_us.as_ref().map(of)
+}
+
 fn live<T>(case: &CaseResult, of: fn(&LiveResult) -> Option<T>) -> Option<T> {
     case.live.as_ref().and_then(of)
 }
@@ -224,7 +306,13 @@ fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
 pub(super) fn of(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
-    ALL.iter().filter(has_some).collect()
+    let [admitted, _] = results.words();
+    let is_all_queues = OF_QUEUES.iter().any(|measure| measure.title == admitted);
+    let named = |measure: &'static Measure| {
+        let other = OF_QUEUES.iter().find(|other| is_all_queues && other.id == measure.id);
+        other.unwrap_or(measure)
+    };
+    ALL.iter().filter(has_some).map(named).collect()
 }
 
 #[cfg(test)]
@@ -244,6 +332,7 @@ mod tests {
             (Value::Bytes(Some(48.0)), "48 B", "48.0"),
             (Value::Micros(Some(10.94)), "10.9 us", "10.94"),
             (Value::Mean(Some(1.0)), "1.00", "1.0"),
+            (Value::Rate(Some(9.966_7)), "10.0/s", "9.9667"),
         ] {
             assert_eq!((value.shown().as_str(), value.exact().as_str()), (shown, exact));
         }

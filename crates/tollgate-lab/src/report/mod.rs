@@ -8,7 +8,7 @@ mod text;
 pub use html::html;
 pub use text::text;
 
-use crate::experiment::results::{LimitResult, Results};
+use crate::experiment::results::{LimitResult, QueueResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 
@@ -38,6 +38,20 @@ fn counts(limit: &LimitResult) -> String {
         "resource" => "all clients together".into(),
         per => format!("each {} by itself", printable(per.as_bytes(), 40)),
     }
+}
+
+/// What a queue was, in words.
+fn queue_in_words(queue: &QueueResult) -> String {
+    let counts = if queue.counts == "all" { "wait or are in hand" } else { "wait" };
+    let rate = queue.rate.as_ref().map(|rate| printable(rate.as_bytes(), 80));
+    let rate = rate.map(|rate| format!(", no more than {rate}"));
+    format!(
+        "at most {} {counts}; {} of {} a job{}",
+        queue.bound,
+        plural(u64::from(queue.workers), "worker"),
+        length(queue.work_us),
+        rate.unwrap_or_default()
+    )
 }
 
 /// What to say of results that are not all of them.

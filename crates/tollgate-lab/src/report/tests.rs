@@ -149,6 +149,28 @@ fn text_has_every_measure_of_every_case() {
 }
 
 #[test]
+fn a_queue_is_told_in_words_and_all_queues_in_words_of_their_own() {
+    let of = |wanted: &str| edges().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let (mixed, queues) = (of("a queue beside limits"), of("queues"));
+    let says = "3 workers of 33333 us a job";
+    for results in [&mixed, &queues] {
+        let (text, page) = (text(results, 100), html(results));
+        assert!(text.contains(says) && page.contains(says), "{text}");
+        assert!(text.contains("Depth of the queue: a column is the most of"), "{text}");
+        let cells = cells(&page);
+        let cell = cells.iter().find(|it| it[0] == "uniform" && it[1] == "queue.accepted_per_s");
+        assert_eq!(cell.unwrap()[2..], ["29.9667", "30.0/s"]);
+    }
+    let has = |results: &Results, title: &str| {
+        text(results, 100).lines().any(|line| line.trim_start().starts_with(title))
+    };
+    assert!(has(&mixed, "admitted  ") && !has(&mixed, "accepted  "));
+    assert!(has(&queues, "accepted  ") && has(&queues, "refused  ") && !has(&queues, "admitted  "));
+    assert!(text(&queues, 100).contains("no more than 30/s via uniform"));
+    assert!(html(&queues).contains("wait or are in hand"));
+}
+
+#[test]
 fn bars_show_the_spike_and_the_limit() {
     let mut results = results();
     results.bucket_us = 600;

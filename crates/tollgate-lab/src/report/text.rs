@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, TableStyle};
 
 use super::measure::{self, Measure};
-use super::{bars, counts, stopped, summary};
+use super::{bars, counts, queue_in_words, stopped, summary};
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
 
@@ -103,10 +103,14 @@ fn short(case: &CaseResult) -> String {
 }
 
 fn limits(out: &mut String, results: &Results, width: usize) {
-    if results.cases.iter().any(|case| !case.limits.is_empty()) {
+    if results.cases.iter().any(|case| !case.limits.is_empty() || case.queue.is_some()) {
         out.push('\n');
     }
     for case in &results.cases {
+        if let Some(queue) = &case.queue {
+            let line = format!("{}: a queue: {}", short(case), queue_in_words(queue));
+            paragraph(out, width, "- ", &line);
+        }
         for limit in &case.limits {
             let held = if limit.holds { "holds" } else { "DOES NOT HOLD" };
             let (name, text) = (short(case), printable(limit.limit.as_bytes(), 80));

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use indicatif::ProgressBar;
-use tollgate_lab::experiment::{self, Experiment, Progress, Results, Took};
+use tollgate_lab::experiment::{self, Experiment, Progress, Queueing, Results, Took};
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
 
-use crate::args::{Lab, LabCommon};
+use crate::args::{Lab, LabCommon, LabQueue};
 use crate::input;
 use crate::on_redis::{OnRedis, redis};
 use crate::show::{self, Output};
@@ -31,8 +31,45 @@ pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
             perform(experiment, common, out)
         }
         Lab::Sides { common } => perform(experiment::sides(1)?, common, out),
+        Lab::Queue { queue, common } => perform(queueing(queue)?.experiment(1)?, common, out),
         Lab::Race(args) => race::race(args, out),
     }
+}
+
+/// The queues of `lab queue`.
+fn queueing(args: &LabQueue) -> Result<Queueing> {
+    let micros = |text: &str, option: &'static str| {
+        let length = input::wait(text).context(option)?;
+        let us = u64::try_from(length.as_micros())?;
+        ensure!(us > 0, "{option}: this is no time at all, write it as in `100ms`");
+        Ok(us)
+    };
+    Ok(Queueing {
+        bound: args.bound,
+        offers: args.offers,
+        work_us: micros(&args.work, "--work")?,
+        workers: args.workers.clone(),
+        duration_us: micros(&args.duration, "--for")?,
+    })
+}
+
+/// That nothing is asked of a queue that it cannot do, before anything runs.
+fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Result<()> {
+    let Some(case) = experiment.cases.iter().find(|case| case.queue.is_some()) else {
+        return Ok(());
+    };
+    ensure!(
+        !common.live,
+        "`{}` is a queue, and the lab runs queues in simulated time alone: leave out --live",
+        case.name
+    );
+    ensure!(
+        !is_redis,
+        "`{}` is a queue, and on Redis a queue goes by the server's clock, which cannot be \
+         simulated: leave out --store, for a queue in memory does the same",
+        case.name
+    );
+    Ok(())
 }
 
 /// Runs an experiment, and says and writes what it showed.
@@ -46,6 +83,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     }
     let experiment = &experiment;
     let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
+    can_run(experiment, common, options.is_some())?;
     // Before anything runs: after an hour it is too late to hear that a file cannot be written.
     let files = Files::open(common)?;
     let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
@@ -166,6 +204,10 @@ impl Decider for Stoppable {
             return Err(Error::Stopped);
         }
         self.memory.decide(events, verdicts)
+    }
+
+    fn go_on(&mut self) -> Result<(), Error> {
+        if self.stop.is_asked() { Err(Error::Stopped) } else { Ok(()) }
     }
 
     fn held(&self) -> Option<(usize, usize)> {

@@ -42,14 +42,7 @@ impl Files {
             written.push(path.display().to_string());
         }
         let Some(folder) = self.pictures else { return Ok(()) };
-        let charts = [
-            ("over-time", Some(chart::over_time(results))),
-            ("occupancy", chart::occupancy(results)),
-            ("raster", Some(chart::raster(results))),
-            ("latency", chart::latency(results)),
-        ];
-        for (name, chart) in charts.iter().filter_map(|(name, it)| it.as_ref().map(|it| (name, it)))
-        {
+        for (name, chart) in &chart::all(results) {
             for (theme, suffix) in [(Theme::Light, ""), (Theme::Dark, "-dark")] {
                 let look = Look::new(theme, Width::Wide);
                 let svg = folder.join(format!("{name}{suffix}.svg"));

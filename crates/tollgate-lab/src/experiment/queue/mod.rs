@@ -1,0 +1,300 @@
+//! A queue in place of limits: each attempt is an offer, and workers take one job after the other.
+//!
+//! The queue is the real one in memory, by a clock that is set to the time of each event. At one
+//! moment workers are done first, for that makes room; then who asks again offers, then who asks
+//! first; and whoever has no job takes one after each of these, the worker of the lowest number
+//! first.
+
+mod file;
+mod measure;
+
+use core::cmp::Reverse;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::time::Instant;
+
+use tollgate::{LimitSet, ManualClock, Time};
+use tollgate_queue::{
+    Consumer, Counts, Job, JobId, MAX_BOUND, MemoryQueues, Offered, Offering, Producer, Queue,
+    Working,
+};
+
+use super::measure::{Asked, Became};
+use super::results::CaseResult;
+use super::run::Run;
+use super::simulate::{BATCH, Ran, Took};
+use super::{Case, Experiment};
+use crate::decide::{Decider, Verdict};
+use crate::error::Error;
+use measure::QueueMeasures;
+
+pub(super) use file::RawQueue;
+
+/// The most workers of a queue: each takes a few bytes.
+pub(super) const MAX_WORKERS: u32 = 100_000;
+
+/// How long who takes a job has for it: the longest that a queue knows. Real workers begin it anew
+/// while they work; here none dies, so that nothing comes back when all work is shorter.
+const VISIBILITY_US: u64 = 86_400_000_000;
+
+/// What the queue of a case is called. Each has one of its own.
+const NAME: &str = "lab";
+
+/// A queue in place of limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QueueCase {
+    /// How many jobs it holds.
+    pub bound: u64,
+    /// Which of them the bound counts.
+    pub counts: Counts,
+    /// How many work on it, each on one job at a time.
+    pub workers: u32,
+    /// Microseconds that a job takes.
+    pub work_us: u64,
+    /// Limits that all deliveries together have to pass.
+    pub rate: Option<LimitSet>,
+}
+
+impl QueueCase {
+    /// Whether it is as it may be; else the key that is wrong, and what would be right.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        let Self { bound, workers, work_us, .. } = *self;
+        if bound == 0 || bound > MAX_BOUND {
+            return Err(("bound", format!("`bound` is 1 to {MAX_BOUND} jobs, not {bound}")));
+        }
+        if workers == 0 || workers > MAX_WORKERS {
+            return Err(("workers", format!("`workers` is 1 to {MAX_WORKERS}, not {workers}")));
+        }
+        if work_us == 0 {
+            return Err(("work", "`work` is more than 0: a job takes some time".to_owned()));
+        }
+        if work_us >= VISIBILITY_US {
+            return Err(("work", "`work` is less than a day".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Runs a case that is a queue. `progress` is told the time, the attempts and what they took.
+pub(super) fn run(
+    experiment: &Experiment,
+    case: &Case,
+    setting: &QueueCase,
+    decider: &mut impl Decider,
+    progress: impl FnMut(u64, u64, Took),
+) -> Result<Ran, Error> {
+    let mut at_work = AtWork::new(experiment, case, setting)?;
+    let ended = at_work.all(decider, progress);
+    let (attempts, took) = (at_work.attempts, at_work.took);
+    Ok(Ran { result: at_work.finish(case)?, attempts, took, ended })
+}
+
+/// A case at work.
+struct AtWork<'e> {
+    experiment: &'e Experiment,
+    setting: &'e QueueCase,
+    run: Run<'e>,
+    clock: ManualClock,
+    queue: Queue<MemoryQueues>,
+    door: Producer<MemoryQueues>,
+    hands: Consumer<MemoryQueues>,
+    job: Job,
+    names: Vec<String>,
+    /// Until when each of those works that have a job, in microseconds from the start.
+    busy: BinaryHeap<Reverse<(u64, usize, JobId)>>,
+    idle: BTreeSet<usize>,
+    /// When the rate lets another job go, while it holds one back.
+    wake_us: Option<u64>,
+    /// When each that waits was accepted.
+    accepted: HashMap<JobId, u64>,
+    now_us: u64,
+    measures: QueueMeasures,
+    attempts: u64,
+    took: Took,
+}
+
+impl<'e> AtWork<'e> {
+    fn new(experiment: &'e Experiment, case: &Case, setting: &'e QueueCase) -> Result<Self, Error> {
+        let clock = ManualClock::at_micros(experiment.start_us);
+        let queue = Queue::new(MemoryQueues::with_clock(clock.clone()), NAME)?;
+        let door = queue.offering(Offering::new(setting.bound).counts(setting.counts))?;
+        let working = Working::new().visibility(Duration::from_micros(VISIBILITY_US));
+        let working = match &setting.rate {
+            Some(rate) => working.rate(rate.clone()),
+            None => working,
+        };
+        let hands = queue.working(working)?;
+        let workers = setting.workers as usize;
+        Ok(Self {
+            experiment,
+            setting,
+            run: Run::new(experiment, case, BATCH)?,
+            clock,
+            queue,
+            door,
+            hands,
+            job: Job::new(),
+            names: (1..=workers).map(|number| format!("worker-{number}")).collect(),
+            busy: BinaryHeap::new(),
+            idle: (0..workers).collect(),
+            wake_us: None,
+            accepted: HashMap::new(),
+            now_us: 0,
+            measures: QueueMeasures::new(experiment),
+            attempts: 0,
+            took: Took::default(),
+        })
+    }
+
+    /// Lets time pass from one event to the next, up to the end of the experiment: what waits or is
+    /// in hand then stays so.
+    fn all(
+        &mut self,
+        decider: &mut impl Decider,
+        mut progress: impl FnMut(u64, u64, Took),
+    ) -> Result<(), Error> {
+        let mut since = 0;
+        loop {
+            if since % BATCH == 0 {
+                progress(self.now_us, self.attempts, self.took);
+                decider.go_on()?;
+            }
+            since += 1;
+            let start = Instant::now();
+            let due = self.run.peek()?;
+            self.took.making += start.elapsed();
+            let done = self.busy.peek().map(|Reverse((until, ..))| *until);
+            let next = due.into_iter().chain(done).chain(self.wake_us).min();
+            let Some(now_us) = next.filter(|next| *next < self.experiment.duration_us) else {
+                break;
+            };
+            self.set(now_us);
+            self.work()?;
+            if due == Some(now_us)
+                && let Some(asked) = self.run.pop()?
+            {
+                self.offer(&asked)?;
+            }
+        }
+        self.now_us = self.experiment.duration_us;
+        progress(self.now_us, self.attempts, self.took);
+        Ok(())
+    }
+
+    /// Now it is so late.
+    fn set(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        self.measures.pass(now_us);
+        self.clock.set(Time::from_micros(self.experiment.start_us.saturating_add(now_us)));
+    }
+
+    /// Those are done whose time has come, and all who have no job take one.
+    fn work(&mut self) -> Result<(), Error> {
+        let start = Instant::now();
+        let now_us = self.now_us;
+        while let Some(Reverse((until_us, worker, id))) = self.busy.peek().copied() {
+            if until_us > now_us {
+                break;
+            }
+            self.busy.pop();
+            self.idle.insert(worker);
+            let done = at_once(self.hands.done(&[id]))?;
+            self.measures.done(now_us, done);
+        }
+        self.take()?;
+        self.took.deciding += start.elapsed();
+        Ok(())
+    }
+
+    /// All who have no job take one, until nothing is to be had.
+    fn take(&mut self) -> Result<(), Error> {
+        self.wake_us = None;
+        let now_us = self.now_us;
+        while let Some(worker) = self.idle.first().copied()
+            && !self.accepted.is_empty()
+        {
+            let Some(name) = self.names.get(worker) else { break };
+            let mut taken = at_once(self.hands.take(name, 1))?;
+            let Some(job) = taken.jobs.pop() else {
+                // Rounded up, and never this moment again: that would be without end.
+                let after = taken.next.map(|next| next.as_nanos().div_ceil(1_000).max(1));
+                let after = after.map(|us| u64::try_from(us).unwrap_or(u64::MAX));
+                self.wake_us = after.map(|us| now_us.saturating_add(us));
+                break;
+            };
+            self.idle.remove(&worker);
+            self.busy.push(Reverse((now_us.saturating_add(self.setting.work_us), worker, job.id)));
+            if let Some(at_us) = self.accepted.remove(&job.id) {
+                self.measures.delivered(now_us, now_us - at_us);
+                self.run.measures.deliver(self.experiment.start_us.saturating_add(now_us));
+            }
+        }
+        self.depth()
+    }
+
+    /// What the bound counts now, as the queue itself says it.
+    fn depth(&mut self) -> Result<(), Error> {
+        let stats = at_once(self.queue.stats())?;
+        let out = if self.setting.counts == Counts::All { stats.in_flight } else { 0 };
+        self.measures.depth(stats.waiting + out);
+        Ok(())
+    }
+
+    /// An attempt is an offer.
+    fn offer(&mut self, asked: &Asked) -> Result<(), Error> {
+        let now_us = self.now_us;
+        let start = Instant::now();
+        let offered = at_once(self.door.offer(&self.job))?;
+        let verdict = match offered {
+            Offered::Accepted { id, .. } => {
+                self.accepted.insert(id, now_us);
+                self.take()?;
+                Verdict::new(true, None)
+            }
+            Offered::Full { retry_after, .. } => {
+                let after = retry_after.and_then(|it| u64::try_from(it.as_micros()).ok());
+                Verdict::new(false, after)
+            }
+            // No job here says an id of its own.
+            _ => Verdict::new(false, None),
+        };
+        let decided = Instant::now();
+        self.took.deciding += decided - start;
+        let is_last = !self.run.try_again(asked, verdict, now_us);
+        let became = Became {
+            decided_us: self.experiment.start_us.saturating_add(now_us),
+            waited_us: now_us - asked.first_us,
+            is_admitted: verdict.is_admitted,
+            is_last,
+        };
+        self.attempts += 1;
+        self.measures.offered(now_us, verdict.is_admitted);
+        self.run.measures.count(asked, became);
+        self.took.measuring += decided.elapsed();
+        Ok(())
+    }
+
+    fn finish(mut self, case: &Case) -> Result<CaseResult, Error> {
+        self.measures.pass(self.now_us);
+        let stats = at_once(self.queue.stats())?;
+        let queue = self.measures.finish(self.now_us, self.setting, &stats);
+        Ok(CaseResult { queue: Some(queue), ..self.run.measures.finish(case) })
+    }
+}
+
+/// What a queue in memory answers: it never waits for anything.
+fn at_once<T>(
+    answer: impl Future<Output = Result<T, tollgate_queue::Error>>,
+) -> Result<T, tollgate_queue::Error> {
+    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => unreachable!("queues in memory answer at once"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
