@@ -42,6 +42,26 @@ fn a_job_goes_from_push_to_work() {
     );
 }
 
+/// What the README shows, pasted into a shell.
+#[test]
+fn the_readme_works_when_pasted() {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, section) = readme.split_once("tollgate queue push").unwrap();
+    let (lines, rest) = section.split_once("\n```\n```text\n").unwrap();
+    let (_, shown) = rest.split_once(", 1 now\n").unwrap();
+    let (shown, _) = shown.split_once("\n```").unwrap();
+    let place = Place::new();
+    let program = assert_cmd::cargo::cargo_bin!("tollgate");
+    let script =
+        format!("tollgate() {{ '{}' \"$@\"; }}; tollgate queue push{lines}", program.display());
+    let output = crate::scripts::sh(&place, &format!("exec 2>&1; {script}"));
+    let out = String::from_utf8(output.stdout).unwrap();
+    let (accepted, rest) = out.split_once('\n').unwrap();
+    assert!(accepted.starts_with("accepted: ") && accepted.ends_with("-0, 1 now"), "{out}");
+    assert_eq!((output.status.code(), rest.trim_end()), (Some(0), shown), "{out}");
+}
+
 #[test]
 fn the_commands_code_decides_and_dead_jobs_can_be_had_again() {
     let place = Place::new();
