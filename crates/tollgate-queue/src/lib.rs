@@ -46,6 +46,6 @@ pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
-pub use redis::RedisQueues;
+pub use redis::{Form, RedisQueues};
 pub use settings::{Counts, MAX_BOUND, Offering, Working};
 pub use worker::{Failure, Ran, Worker};

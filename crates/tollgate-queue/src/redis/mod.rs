@@ -1,8 +1,15 @@
-//! Queues on Redis and Valkey, as streams with a consumer group.
+//! Queues on Redis and Valkey, as streams with a consumer group or as lists.
 //!
-//! Each operation is one call of one script, by the server's clock. The jobs of a queue lie in a
-//! stream under `tgq1:{queue:NAME}:jobs`, so that `XINFO` and `XPENDING` show them, and what else
-//! is known of them beside it (`common.lua`). Nothing expires by itself but remembered ids.
+//! Each operation is one call of one script, by the server's clock. All keys of a queue begin with
+//! `tgq1:{queue:NAME}:`. Its jobs lie in a stream, so that `XINFO` and `XPENDING` show them, or in a
+//! list (`stream.lua`, `list.lua`: the shelf); what else is known of them lies beside it
+//! (`common.lua`), the same for both. Nothing expires by itself but remembered ids.
+//!
+//! A list has no list of each worker's own, into which jobs would move while they are in hand: the
+//! names of workers are not known before, and a script can only touch keys that were declared; and
+//! to take one job out of such a list is to walk through it. `out` has the jobs in hand of all
+//! workers, in the order in which they come back, so that whoever takes next finds those that
+//! another left behind; `bodies` has the name of who took each.
 
 use core::fmt;
 use core::time::Duration;
@@ -31,12 +38,63 @@ const POLL: Duration = Duration::from_millis(20);
 const BYTES: &str = "@bytes";
 const NOTHING: &str = "@";
 
+/// In what the jobs of a queue lie on a Redis. All that a queue promises is the same in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Form {
+    /// A stream with a consumer group, which any tool that knows streams can look into.
+    #[default]
+    Stream,
+    /// A list, which uses less of the server for each job.
+    List,
+}
+
+impl Form {
+    /// How scripts call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::List => "list",
+        }
+    }
+
+    fn shelf(self) -> &'static str {
+        match self {
+            Self::Stream => include_str!("stream.lua"),
+            Self::List => include_str!("list.lua"),
+        }
+    }
+
+    /// The names of the keys, in the order in which scripts take them: first those that an offer
+    /// needs, then those that `done` needs.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Stream => &["jobs", "out", "meta", "untils", "tries", "dead", "graves"],
+            Self::List => {
+                &["waiting", "out", "meta", "untils", "tries", "bodies", "dead", "graves"]
+            }
+        }
+    }
+
+    /// How many of the keys `done` needs.
+    fn done_keys(self) -> usize {
+        match self {
+            Self::Stream => 5,
+            Self::List => 6,
+        }
+    }
+}
+
+/// How many of the keys an offer needs.
+const OFFER_KEYS: usize = 4;
+
 /// Queues on one Redis. Cheap to clone: clones share the connections.
 #[derive(Clone)]
 pub struct RedisQueues(Arc<Shared>);
 
 struct Shared {
     caller: Caller,
+    form: Form,
     given: Option<Box<dyn Clock>>,
     offer: Script,
     done: Script,
@@ -57,29 +115,47 @@ impl fmt::Debug for RedisQueues {
 }
 
 impl RedisQueues {
-    /// Connects.
+    /// Connects; queues are streams.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses user, password or database.
     pub async fn connect(options: Options) -> Result<Self, Error> {
-        Self::new(options, None).await
+        Self::connect_as(options, Form::default()).await
+    }
+
+    /// Connects; queues are of this form. A queue stays in the form it was made in: asked for in
+    /// another, it is an [`Error::Settings`].
+    ///
+    /// # Errors
+    /// As [`RedisQueues::connect`].
+    pub async fn connect_as(options: Options, form: Form) -> Result<Self, Error> {
+        Self::new(options, form, None).await
     }
 
     /// The same by another clock than the server's: for tests.
     #[doc(hidden)]
-    pub async fn with_clock(options: Options, clock: impl Clock + 'static) -> Result<Self, Error> {
-        Self::new(options, Some(Box::new(clock))).await
+    pub async fn with_clock(
+        options: Options,
+        form: Form,
+        clock: impl Clock + 'static,
+    ) -> Result<Self, Error> {
+        Self::new(options, form, Some(Box::new(clock))).await
     }
 
-    async fn new(options: Options, given: Option<Box<dyn Clock>>) -> Result<Self, Error> {
+    async fn new(
+        options: Options,
+        form: Form,
+        given: Option<Box<dyn Clock>>,
+    ) -> Result<Self, Error> {
         let caller = Caller::connect(options).await?;
-        let offer = script("", "", include_str!("offer.lua"), given.is_some());
-        let script = |body: &str| script(ALWAYS, "", body, given.is_some());
-        let (held, done) = (script(include_str!("held.lua")), script(include_str!("done.lua")));
-        let look = script(include_str!("look.lua"));
-        let take = script(&include_str!("take.lua").replace("$GRANT", ""));
+        let script = |flags: &str, body: &str| script(form, flags, "", body, given.is_some());
+        let offer = script("", include_str!("offer.lua"));
+        let done = script(ALWAYS, include_str!("done.lua"));
+        let held = script(ALWAYS, include_str!("held.lua"));
+        let look = script(ALWAYS, include_str!("look.lua"));
+        let take = script(ALWAYS, &include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
-        Ok(Self(Arc::new(Shared { caller, given, offer, done, held, look, take, takes })))
+        Ok(Self(Arc::new(Shared { caller, form, given, offer, done, held, look, take, takes })))
     }
 
     /// The script that takes under these limits.
@@ -99,10 +175,13 @@ impl RedisQueues {
             Error::invalid(format!("`{text}` has no form in Lua, so a queue has no such rate"))
         })?;
         let grant = include_str!("grant.lua")
+            .replace("$AFTER", &(self.0.form.keys().len() + 1).to_string())
             .replace("$LIMITS", &limits.limits().len().to_string())
             .replace("$GIVEN", if self.0.given.is_some() { ", ARGV[#ARGV]" } else { "" });
         let body = include_str!("take.lua").replace("$GRANT", &grant);
-        let rated = Arc::new(script(ALWAYS, &rate.function("rate"), &body, self.0.given.is_some()));
+        let rate = rate.function("rate");
+        let rated = script(self.0.form, ALWAYS, &rate, &body, self.0.given.is_some());
+        let rated = Arc::new(rated);
         if takes.len() >= MAX_TAKES {
             takes.clear();
         }
@@ -110,33 +189,42 @@ impl RedisQueues {
         Ok(rated)
     }
 
-    async fn call(
-        &self,
-        script: &Script,
-        keys: &[String],
-        mut words: Vec<Vec<u8>>,
-    ) -> Result<Vec<Word>, Error> {
+    async fn call(&self, script: &Script, mut ask: Question<'_>) -> Result<Vec<Word>, Error> {
         if let Some(clock) = &self.0.given {
-            words.push(clock.now().as_micros().to_string().into_bytes());
+            ask.words.push(clock.now().as_micros().to_string().into_bytes());
         }
-        Ok(self.0.caller.call(script, keys, words).await?)
+        let answer = self.0.caller.call(script, &ask.keys, &ask.words).await?;
+        agreed(self.0.form, &ask, &answer)?;
+        Ok(answer)
     }
 }
 
 /// The flags of what takes, and says what became of it: a server that is full must be drained.
 const ALWAYS: &str = " flags=allow-oom";
 
-/// A script of a queue: its flags, what it needs before, then what all share, and what it does.
-fn script(flags: &str, before: &str, body: &str, is_given: bool) -> Script {
-    let (now, tail, px) = if is_given {
-        ("local now = tonumber(ARGV[#ARGV])", "1", "3600000")
+/// A script of a queue: its flags, what it needs before, then what it does with the functions that
+/// it calls.
+fn script(form: Form, flags: &str, before: &str, body: &str, is_given: bool) -> Script {
+    let (now, tail, px, id) = if is_given {
+        ("tonumber(ARGV[#ARGV])", "1", "3600000", "given_id()")
     } else {
-        let now = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]";
-        (now, "0", "math.ceil(tonumber(ARGV[5]) / 1000)")
+        ("time[1] * 1000000 + time[2]", "0", "math.ceil(tonumber(ARGV[5]) / 1000)", "'*'")
     };
-    let common = include_str!("common.lua").replace("$NOW", now);
     let body = body.replace("$TAIL", tail).replace("$PX", px);
-    Script::new(format!("#!lua{flags}\n{before}{common}{body}"))
+    let mut parts = vec![body];
+    // Each call of a script makes all of its functions anew, so it has no others than it needs.
+    let library = [include_str!("begin.lua"), form.shelf(), include_str!("common.lua")].join("\n");
+    for part in library.replace("$NOW", now).replace("$ID", id).rsplit("\n\n") {
+        let name =
+            part.lines().find_map(|line| line.strip_prefix("local function ")?.split('(').next());
+        let is_called = |name: &str| parts.iter().any(|part| part.contains(&format!("{name}(")));
+        if name.is_none_or(is_called) {
+            parts.push(part.to_owned());
+        }
+    }
+    parts.push(format!("#!lua{flags}\n{before}"));
+    parts.reverse();
+    Script::new(parts.join("\n\n"))
 }
 
 /// The subject whose count a queue's rate is, and whose tag its keys have.
@@ -144,11 +232,10 @@ fn subject(queue: &str) -> Result<Subject, Error> {
     Subject::of("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The keys of a queue, in the order in which scripts take them.
-fn keys(queue: &str) -> Vec<String> {
-    ["jobs", "out", "tries", "untils", "meta", "dead", "graves"]
-        .map(|of| format!("{PREFIX}:{{queue:{queue}}}:{of}"))
-        .into()
+/// The first so many keys of a queue.
+fn keys(form: Form, queue: &str, most: usize) -> Vec<String> {
+    let key = |of: &&str| format!("{PREFIX}:{{queue:{queue}}}:{of}");
+    form.keys().iter().take(most).map(key).collect()
 }
 
 fn words<const N: usize>(words: [String; N]) -> Vec<Vec<u8>> {
@@ -193,22 +280,47 @@ fn wait(word: &Word) -> Result<Option<Duration>, Error> {
     Ok(u64::try_from(us).ok().map(Duration::from_micros))
 }
 
-/// Whether the answer says that the queue was made with other settings.
-fn agreed(queue: &str, asked: &str, answer: &[Word]) -> Result<(), Error> {
-    match answer {
-        [Word::Bytes(what), made] if what == b"settings" => Err(Error::Settings {
-            queue: queue.to_owned(),
-            made: text(made)?,
-            asked: asked.to_owned(),
-        }),
-        _ => Ok(()),
-    }
+/// What a script is called with.
+struct Question<'s> {
+    queue: &'s str,
+    /// Where settings are said.
+    settings: String,
+    keys: Vec<String>,
+    words: Vec<Vec<u8>>,
 }
 
-fn body_words(body: &Body, words: &mut Vec<Vec<u8>>) {
+/// Whether the answer says that the queue was made with other settings, or in another form.
+fn agreed(form: Form, question: &Question<'_>, answer: &[Word]) -> Result<(), Error> {
+    let (made, asked) = match answer {
+        [Word::Bytes(what), made] if what == b"settings" => {
+            (text(made)?, question.settings.clone())
+        }
+        [Word::Bytes(what), made] if what == b"form" => {
+            let lie = |form: &str| format!("its jobs in a {form}");
+            (lie(&text(made)?), lie(form.name()))
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Settings { queue: question.queue.to_owned(), made, asked })
+}
+
+/// The words of a job: one after the other, or within one that no script looks into, each with its
+/// length before and a comma behind it.
+fn body_words(form: Form, body: &Body, words: &mut Vec<Vec<u8>>) -> usize {
+    let before = words.len();
+    let mut packed = Vec::new();
+    let mut word = |word: &[u8]| match form {
+        Form::Stream => words.push(word.to_vec()),
+        Form::List => {
+            packed.extend(word.len().to_string().into_bytes());
+            packed.push(b':');
+            packed.extend(word);
+            packed.push(b',');
+        }
+    };
     let mut field = |name: &str, value: &[u8]| {
-        words.push(name.as_bytes().to_vec());
-        words.push(value.to_vec());
+        word(name.as_bytes());
+        word(value);
     };
     match body {
         Body::Bytes(bytes) => field(BYTES, bytes),
@@ -219,24 +331,52 @@ fn body_words(body: &Body, words: &mut Vec<Vec<u8>>) {
             }
         }
     }
+    if form == Form::List {
+        words.push(packed);
+    }
+    words.len() - before
 }
 
+/// The job of these words.
 fn body(word: &Word) -> Result<Body, Error> {
-    let Word::List(words) = word else { return Err(garbled()) };
-    if let [Word::Bytes(name), Word::Bytes(bytes)] = &words[..]
+    let bytes = |word: &Word| match word {
+        Word::Bytes(bytes) => Ok(bytes.clone()),
+        Word::Int(number) => Ok(number.to_string().into_bytes()),
+        _ => Err(garbled()),
+    };
+    let words: Vec<Vec<u8>> = match word {
+        Word::List(words) => words.iter().map(bytes).collect::<Result<_, _>>()?,
+        Word::Bytes(packed) => unpacked(packed).ok_or_else(garbled)?,
+        _ => return Err(garbled()),
+    };
+    if let [name, bytes] = &words[..]
         && name == BYTES.as_bytes()
     {
         return Ok(Body::Bytes(bytes.as_slice().into()));
     }
+    let text = |word: &Vec<u8>| String::from_utf8(word.clone()).map_err(|_| garbled());
     let mut fields = Vec::with_capacity(words.len() / 2);
     for pair in words.chunks_exact(2) {
         let [name, value] = pair else { return Err(garbled()) };
-        let name = text(name)?;
-        if name != NOTHING {
-            fields.push((name, text(value)?));
+        if name != NOTHING.as_bytes() {
+            fields.push((text(name)?, text(value)?));
         }
     }
     Ok(Body::Fields(fields.into()))
+}
+
+/// The words that [`body_words`] put into one.
+fn unpacked(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    while !packed.is_empty() {
+        let colon = packed.iter().position(|byte| *byte == b':')?;
+        let (length, rest) = packed.split_at_checked(colon)?;
+        let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+        let (word, rest) = rest.get(1..)?.split_at_checked(length)?;
+        words.push(word.to_vec());
+        packed = rest.strip_prefix(b",")?;
+    }
+    Some(words)
 }
 
 fn dead(word: &Word) -> Result<Dead, Error> {
@@ -253,35 +393,34 @@ fn dead(word: &Word) -> Result<Dead, Error> {
 
 impl Backend for RedisQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        let mut keys = keys(queue);
-        if let Some(once) = job.once_id() {
-            keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
+        let offered = self.offer_all(queue, offering, std::slice::from_ref(job)).await?;
+        offered.first().copied().ok_or_else(garbled)
+    }
+
+    async fn offer_all(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> Result<Vec<Offered>, Error> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
         }
-        let settings = offering.to_string();
-        let all = if offering.counts_all() { "1" } else { "0" };
-        let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
-        let mut words = words([
-            settings.clone(),
-            offering.bound().to_string(),
-            all.to_owned(),
-            offering.remember_us().to_string(),
-            deadline,
-        ]);
-        body_words(job.body(), &mut words);
-        let answer = self.call(&self.0.offer, &keys, words).await?;
-        agreed(queue, &settings, &answer)?;
-        match &answer[..] {
-            [Word::Bytes(what), the_id, depth] if what == b"accepted" => {
-                Ok(Offered::Accepted { id: id(the_id)?, depth: whole(depth)? })
-            }
-            [Word::Bytes(what), the_id] if what == b"known" => {
-                Ok(Offered::Known { id: id(the_id)? })
-            }
-            [Word::Bytes(what), depth, after] if what == b"full" => {
-                Ok(Offered::Full { depth: whole(depth)?, retry_after: wait(after)? })
-            }
-            _ => Err(garbled()),
-        }
+        let question = self.to_offer(queue, offering, jobs);
+        let answer = self.call(&self.0.offer, question).await?;
+        let Some((after, rest)) = answer.split_first() else { return Err(garbled()) };
+        let retry_after = wait(after)?;
+        let offered = |one: &[Word]| {
+            let [the_id, depth] = one else { return Err(garbled()) };
+            let depth = whole(depth)?;
+            Ok(match the_id {
+                Word::Bytes(none) if none.is_empty() => Offered::Full { depth, retry_after },
+                the_id if depth == 0 => Offered::Known { id: id(the_id)? },
+                the_id => Offered::Accepted { id: id(the_id)?, depth },
+            })
+        };
+        let offered = rest.chunks(2).map(offered).collect::<Result<Vec<_>, _>>()?;
+        if offered.len() == jobs.len() { Ok(offered) } else { Err(garbled()) }
     }
 
     async fn take(
@@ -291,26 +430,16 @@ impl Backend for RedisQueues {
         worker: &str,
         most: usize,
     ) -> Result<Taken, Error> {
-        let settings = working.to_string();
-        let words = words([
-            settings.clone(),
-            working.visibility_us().to_string(),
-            working.most_deliveries().to_string(),
-            working.kept_dead().to_string(),
-            worker.to_owned(),
-            most.to_string(),
-        ]);
-        let mut keys = keys(queue);
+        let mut question = self.to_take(queue, working, worker, most);
         let answer = match working.limits() {
-            None => self.call(&self.0.take, &keys, words).await?,
+            None => self.call(&self.0.take, question).await?,
             Some(limits) => {
                 let rated = self.rated(limits)?;
                 let state = Keys::new().state(&subject(queue)?, limits);
-                keys.extend(Keys::of_check(&state, limits));
-                self.call(&rated, &keys, words).await?
+                question.keys.extend(Keys::of_check(&state, limits));
+                self.call(&rated, question).await?
             }
         };
-        agreed(queue, &settings, &answer)?;
         let [Word::Bytes(what), next, rest @ ..] = &answer[..] else { return Err(garbled()) };
         if what != b"jobs" {
             return Err(garbled());
@@ -328,8 +457,7 @@ impl Backend for RedisQueues {
         if ids.is_empty() {
             return Ok(0);
         }
-        let words = ids.iter().map(|id| id.to_string().into_bytes()).collect();
-        match &self.call(&self.0.done, &keys(queue), words).await?[..] {
+        match &self.call(&self.0.done, self.of_done(queue, ids)).await?[..] {
             [done] => whole(done),
             _ => Err(garbled()),
         }
@@ -362,7 +490,7 @@ impl Backend for RedisQueues {
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        let answer = self.call(&self.0.look, &keys(queue), words(["stats".to_owned()])).await?;
+        let answer = self.look(queue, words(["stats".to_owned()])).await?;
         let [waiting, in_flight, dead, oldest, totals @ ..] = &answer[..] else {
             return Err(garbled());
         };
@@ -389,13 +517,13 @@ impl Backend for RedisQueues {
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
         let words = words(["dead".to_owned(), most.min(MAX_BATCH).to_string()]);
-        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let answer = self.look(queue, words).await?;
         answer.iter().map(dead).collect()
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
         let words = words(["take".to_owned(), id.to_string()]);
-        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let answer = self.look(queue, words).await?;
         answer.first().map(dead).transpose()
     }
 
@@ -404,7 +532,71 @@ impl Backend for RedisQueues {
     }
 }
 
+/// What each operation asks.
 impl RedisQueues {
+    fn to_offer<'s>(&self, queue: &'s str, offering: &Offering, jobs: &[Job]) -> Question<'s> {
+        let form = self.0.form;
+        let mut keys = keys(form, queue, OFFER_KEYS);
+        // With the form, so that who offers to one of the other form does not find its own.
+        let settings = format!("{offering}, in a {}", form.name());
+        let all = if offering.counts_all() { "1" } else { "0" };
+        let mut words = words([
+            settings.clone(),
+            offering.bound().to_string(),
+            all.to_owned(),
+            offering.remember_us().to_string(),
+        ]);
+        for job in jobs {
+            let head = words.len();
+            words.push(Vec::new());
+            let mut says = body_words(form, job.body(), &mut words).to_string();
+            if job.once_id().is_some() || job.deadline_us().is_some() {
+                let mut key = 0;
+                if let Some(once) = job.once_id() {
+                    keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
+                    key = keys.len() - OFFER_KEYS;
+                }
+                let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
+                says = format!("{says} {key} {deadline}");
+            }
+            if let Some(word) = words.get_mut(head) {
+                *word = says.into_bytes();
+            }
+        }
+        Question { queue, settings, keys, words }
+    }
+
+    fn to_take<'s>(
+        &self,
+        queue: &'s str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> Question<'s> {
+        let settings = working.to_string();
+        let words = words([
+            settings.clone(),
+            working.visibility_us().to_string(),
+            working.most_deliveries().to_string(),
+            working.kept_dead().to_string(),
+            worker.to_owned(),
+            most.to_string(),
+        ]);
+        Question { queue, settings, keys: keys(self.0.form, queue, usize::MAX), words }
+    }
+
+    fn of_done<'s>(&self, queue: &'s str, ids: &[JobId]) -> Question<'s> {
+        let form = self.0.form;
+        let words = ids.iter().map(|id| id.to_string().into_bytes()).collect();
+        let keys = keys(form, queue, form.done_keys());
+        Question { queue, settings: String::new(), keys, words }
+    }
+
+    async fn look(&self, queue: &str, words: Vec<Vec<u8>>) -> Result<Vec<Word>, Error> {
+        let keys = keys(self.0.form, queue, usize::MAX);
+        self.call(&self.0.look, Question { queue, settings: String::new(), keys, words }).await
+    }
+
     async fn held(
         &self,
         queue: &str,
@@ -428,8 +620,9 @@ impl RedisQueues {
             dead.to_string(),
             why.to_owned(),
         ]);
-        let answer = self.call(&self.0.held, &keys(queue), words).await?;
-        agreed(queue, &settings, &answer)?;
+        let keys = keys(self.0.form, queue, usize::MAX);
+        let question = Question { queue, settings, keys, words };
+        let answer = self.call(&self.0.held, question).await?;
         match answer.into_iter().next() {
             Some(Word::Bytes(what)) => Ok(what),
             _ => Err(garbled()),
