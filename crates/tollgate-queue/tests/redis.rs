@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Backend, Counts, Error, Form, Held, Job, MemoryQueues, Offered, Offering, Queue, RedisQueues,
-    TakenJob, Worker, Working,
+    Backend, Counts, Dead, Error, Form, Held, Job, MAX_FIELDS, MAX_JOB_BYTES, MemoryQueues,
+    Offered, Offering, Queue, RedisQueues, TakenJob, Worker, Working,
 };
 use tollgate_redis::Options;
 
@@ -567,5 +567,37 @@ async fn many_are_offered_in_one_step() {
         let taken = queue.working(Working::new()).unwrap().take("w", 1_000).await.unwrap();
         let n: Vec<_> = taken.jobs.iter().map(|job| job.text("n").unwrap().to_owned()).collect();
         assert_eq!(n, (0..999).map(|n: u64| n.to_string()).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn the_largest_jobs_come_as_they_went() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let queue = Queue::new(queues(server, form).await, name()).unwrap();
+        let sizes = [0, 1, 31, 32, 255, 256, 65_535, MAX_JOB_BYTES];
+        let bytes = sizes.map(|size| Job::of_bytes(&vec![b','; size]));
+        let fields = [1, 2, 7, 8, MAX_FIELDS].map(|fields| {
+            Job::of_fields((0..fields).map(|n| (format!("{n}:"), "x".repeat(1_000))))
+        });
+        let jobs = [&bytes[..], &fields].concat();
+        let door = queue.offering(Offering::new(99)).unwrap();
+        door.offer_all(&jobs).await.unwrap();
+        // Once, and once more; then they are dead.
+        let hands = queue.working(Working::new().deliveries(2)).unwrap();
+        for delivery in [1, 2] {
+            let taken = hands.take("w", 99).await.unwrap().jobs;
+            assert_eq!(taken.len(), jobs.len());
+            for (taken, job) in taken.iter().zip(&jobs) {
+                let same = match taken.bytes() {
+                    Some(bytes) => Job::of_bytes(bytes),
+                    None => Job::of_fields(taken.fields().to_vec()),
+                };
+                assert_eq!((taken.delivery, &same), (delivery, job));
+                hands.again(taken.held(), Duration::ZERO, "no").await.unwrap();
+            }
+        }
+        let dead: Vec<_> = queue.dead(99).await.unwrap().iter().map(Dead::job).collect();
+        assert_eq!(dead, jobs);
     }
 }

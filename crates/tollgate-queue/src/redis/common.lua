@@ -27,11 +27,17 @@ local function drain(now, at, left, before)
   return at, left, before
 end
 
--- Says that so many left.
-local function gone(now, count)
-  local is = call('HMGET', meta, 'window', 'left', 'before')
-  local at, left, before = drain(now, is[1], is[2], is[3])
-  call('HSET', meta, 'window', at, 'left', left + count, 'before', before)
+-- What `meta` is to have when so many more left.
+local function note_left(notes, count, now, was_at, was_left, was_before)
+  local at, left, before = drain(now, was_at, was_left, was_before)
+  notes[#notes + 1] = 'left'
+  notes[#notes + 1] = left + count
+  if at ~= tonumber(was_at) then
+    notes[#notes + 1] = 'window'
+    notes[#notes + 1] = at
+    notes[#notes + 1] = 'before'
+    notes[#notes + 1] = before
+  end
 end
 
 local function count(what, by)

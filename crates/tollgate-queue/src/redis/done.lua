@@ -19,12 +19,10 @@ end
 if #ids > 0 then
   erase(ids)
   forget(ids)
-  local done = tonumber(was[3] or 0) + #ids
+  local notes = {'done', tonumber(was[3] or 0) + #ids}
   if was[2] == '1' then
-    local at, left, before = drain(clock(), was[4], was[5], was[6])
-    call('HSET', meta, 'done', done, 'window', at, 'left', left + #ids, 'before', before)
-  else
-    call('HSET', meta, 'done', done)
+    note_left(notes, #ids, clock(), was[4], was[5], was[6])
   end
+  call('HSET', meta, unpack(notes))
 end
 return {nonce, #ids}

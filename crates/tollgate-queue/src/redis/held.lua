@@ -1,7 +1,7 @@
 -- What became of a delivery: nonce, settings or '', 'again', 'extend' or 'release', the id, which
 -- delivery, us until it comes back, most deliveries, how many dead are kept, why.
 local what, id, delivery = ARGV[3], ARGV[4], tonumber(ARGV[5])
-local was = call('HMGET', meta, 'form', 'working', 'all')
+local was = call('HMGET', meta, 'form', 'working', 'all', 'window', 'left', 'before')
 local other = other_form(was[1])
 if other then
   return other
@@ -20,7 +20,9 @@ if what == 'again' then
   if number >= tonumber(ARGV[7]) then
     bury(id, number, why, tonumber(ARGV[8]))
     if was[3] == '1' then
-      gone(now, 1)
+      local notes = {}
+      note_left(notes, 1, now, was[4], was[5], was[6])
+      call('HSET', meta, unpack(notes))
     end
     return {nonce, 'dead'}
   end

@@ -78,7 +78,8 @@ local function deliver(worker, many)
     local space = string.find(is, ' ', 1, true)
     local id, fields = string.sub(is, 1, space - 1), string.sub(is, space + 1)
     entries[place] = {id, fields}
-    taken[2 * place - 1], taken[2 * place] = id, by .. fields
+    taken[2 * place - 1] = id
+    taken[2 * place] = by .. fields
   end
   if #taken > 0 then
     call('HSET', bodies, unpack(taken))

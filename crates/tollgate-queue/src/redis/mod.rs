@@ -11,6 +11,8 @@
 //! workers, in the order in which they come back, so that whoever takes next finds those that
 //! another left behind; `bodies` has the name of who took each.
 
+mod body;
+
 use core::fmt;
 use core::time::Duration;
 use std::collections::HashMap;
@@ -24,7 +26,7 @@ use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Body, Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Working, micros};
 
@@ -33,10 +35,6 @@ const PREFIX: &str = "tgq1";
 
 /// How often it is looked whether there is something.
 const POLL: Duration = Duration::from_millis(20);
-
-/// The field that has bytes, and the one of a job that has nothing.
-const BYTES: &str = "@bytes";
-const NOTHING: &str = "@";
 
 /// In what the jobs of a queue lie on a Redis. All that a queue promises is the same in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -270,10 +268,6 @@ fn text(word: &Word) -> Result<String, Error> {
     }
 }
 
-fn id(word: &Word) -> Result<JobId, Error> {
-    text(word)?.parse().map_err(|_| garbled())
-}
-
 /// A time to wait: -1 for none that is known.
 fn wait(word: &Word) -> Result<Option<Duration>, Error> {
     let us = int(word)?;
@@ -304,90 +298,15 @@ fn agreed(form: Form, question: &Question<'_>, answer: &[Word]) -> Result<(), Er
     Err(Error::Settings { queue: question.queue.to_owned(), made, asked })
 }
 
-/// The words of a job: one after the other, or within one that no script looks into, each with its
-/// length before and a comma behind it.
-fn body_words(form: Form, body: &Body, words: &mut Vec<Vec<u8>>) -> usize {
-    let before = words.len();
-    let mut packed = Vec::new();
-    let mut word = |word: &[u8]| match form {
-        Form::Stream => words.push(word.to_vec()),
-        Form::List => {
-            packed.extend(word.len().to_string().into_bytes());
-            packed.push(b':');
-            packed.extend(word);
-            packed.push(b',');
-        }
-    };
-    let mut field = |name: &str, value: &[u8]| {
-        word(name.as_bytes());
-        word(value);
-    };
-    match body {
-        Body::Bytes(bytes) => field(BYTES, bytes),
-        Body::Fields(fields) if fields.is_empty() => field(NOTHING, b""),
-        Body::Fields(fields) => {
-            for (name, value) in fields.iter() {
-                field(name, value.as_bytes());
-            }
-        }
-    }
-    if form == Form::List {
-        words.push(packed);
-    }
-    words.len() - before
-}
-
-/// The job of these words.
-fn body(word: &Word) -> Result<Body, Error> {
-    let bytes = |word: &Word| match word {
-        Word::Bytes(bytes) => Ok(bytes.clone()),
-        Word::Int(number) => Ok(number.to_string().into_bytes()),
-        _ => Err(garbled()),
-    };
-    let words: Vec<Vec<u8>> = match word {
-        Word::List(words) => words.iter().map(bytes).collect::<Result<_, _>>()?,
-        Word::Bytes(packed) => unpacked(packed).ok_or_else(garbled)?,
-        _ => return Err(garbled()),
-    };
-    if let [name, bytes] = &words[..]
-        && name == BYTES.as_bytes()
-    {
-        return Ok(Body::Bytes(bytes.as_slice().into()));
-    }
-    let text = |word: &Vec<u8>| String::from_utf8(word.clone()).map_err(|_| garbled());
-    let mut fields = Vec::with_capacity(words.len() / 2);
-    for pair in words.chunks_exact(2) {
-        let [name, value] = pair else { return Err(garbled()) };
-        if name != NOTHING.as_bytes() {
-            fields.push((text(name)?, text(value)?));
-        }
-    }
-    Ok(Body::Fields(fields.into()))
-}
-
-/// The words that [`body_words`] put into one.
-fn unpacked(mut packed: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let mut words = Vec::new();
-    while !packed.is_empty() {
-        let colon = packed.iter().position(|byte| *byte == b':')?;
-        let (length, rest) = packed.split_at_checked(colon)?;
-        let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-        let (word, rest) = rest.get(1..)?.split_at_checked(length)?;
-        words.push(word.to_vec());
-        packed = rest.strip_prefix(b",")?;
-    }
-    Some(words)
-}
-
 fn dead(word: &Word) -> Result<Dead, Error> {
     let Word::List(words) = word else { return Err(garbled()) };
     let [the_id, deliveries, why, fields] = &words[..] else { return Err(garbled()) };
     let why = text(why)?;
     Ok(Dead {
-        id: id(the_id)?,
+        id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
         why: (!why.is_empty()).then_some(why),
-        body: body(fields)?,
+        body: body::body(fields)?,
     })
 }
 
@@ -408,18 +327,20 @@ impl Backend for RedisQueues {
         }
         let question = self.to_offer(queue, offering, jobs);
         let answer = self.call(&self.0.offer, question).await?;
-        let Some((after, rest)) = answer.split_first() else { return Err(garbled()) };
-        let retry_after = wait(after)?;
-        let offered = |one: &[Word]| {
-            let [the_id, depth] = one else { return Err(garbled()) };
-            let depth = whole(depth)?;
-            Ok(match the_id {
-                Word::Bytes(none) if none.is_empty() => Offered::Full { depth, retry_after },
-                the_id if depth == 0 => Offered::Known { id: id(the_id)? },
-                the_id => Offered::Accepted { id: id(the_id)?, depth },
-            })
-        };
-        let offered = rest.chunks(2).map(offered).collect::<Result<Vec<_>, _>>()?;
+        let [after, depth, ids @ ..] = &answer[..] else { return Err(garbled()) };
+        let (retry_after, mut depth) = (wait(after)?, whole(depth)?);
+        let mut offered = Vec::with_capacity(ids.len());
+        for the_id in ids {
+            let the_id = text(the_id)?;
+            offered.push(if the_id.is_empty() {
+                Offered::Full { depth, retry_after }
+            } else if let Some(known) = the_id.strip_prefix('=') {
+                Offered::Known { id: known.parse().map_err(|_| garbled())? }
+            } else {
+                depth += 1;
+                Offered::Accepted { id: the_id.parse().map_err(|_| garbled())?, depth }
+            });
+        }
         if offered.len() == jobs.len() { Ok(offered) } else { Err(garbled()) }
     }
 
@@ -440,16 +361,13 @@ impl Backend for RedisQueues {
                 self.call(&rated, question).await?
             }
         };
-        let [Word::Bytes(what), next, rest @ ..] = &answer[..] else { return Err(garbled()) };
-        if what != b"jobs" {
-            return Err(garbled());
-        }
-        let mut jobs = Vec::with_capacity(rest.len() / 3);
-        for job in rest.chunks_exact(3) {
-            let [the_id, delivery, fields] = job else { return Err(garbled()) };
-            let delivery = u32::try_from(int(delivery)?).map_err(|_| garbled())?;
-            jobs.push(TakenJob { id: id(the_id)?, delivery, body: body(fields)? });
-        }
+        let (next, jobs) = match &answer[..] {
+            [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
+            [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
+                (next, body::taken(packed)?)
+            }
+            _ => return Err(garbled()),
+        };
         Ok(Taken { jobs, next: wait(next)? })
     }
 
@@ -532,6 +450,55 @@ impl Backend for RedisQueues {
     }
 }
 
+/// For who measures what goes over the wire, without a client in between: the text of a script, and
+/// the words that call it once it is loaded.
+#[doc(hidden)]
+impl RedisQueues {
+    #[must_use]
+    pub fn spoken_offer(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.offer, self.to_offer(queue, offering, jobs))
+    }
+
+    #[must_use]
+    pub fn spoken_take(
+        &self,
+        queue: &str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.take, self.to_take(queue, working, worker, most))
+    }
+
+    /// The ids in what a take was answered with.
+    ///
+    /// # Errors
+    /// It is no such answer.
+    pub fn heard_taken(packed: &[u8]) -> Result<Vec<JobId>, Error> {
+        Ok(body::taken(packed)?.iter().map(|job| job.id).collect())
+    }
+
+    #[must_use]
+    pub fn spoken_done(&self, queue: &str, ids: &[JobId]) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.done, self.of_done(queue, ids))
+    }
+}
+
+fn spoken(script: &Script, ask: Question<'_>) -> (String, Vec<Vec<u8>>) {
+    let keys = ask.keys.len().to_string();
+    // As long as the nonces of a client.
+    let nonce = "1125899906842624".to_owned();
+    let mut words = words(["EVALSHA".to_owned(), script.sha().to_owned(), keys]);
+    words.extend(ask.keys.into_iter().chain([nonce]).map(String::into_bytes));
+    words.extend(ask.words);
+    (script.text().to_owned(), words)
+}
+
 /// What each operation asks.
 impl RedisQueues {
     fn to_offer<'s>(&self, queue: &'s str, offering: &Offering, jobs: &[Job]) -> Question<'s> {
@@ -549,7 +516,7 @@ impl RedisQueues {
         for job in jobs {
             let head = words.len();
             words.push(Vec::new());
-            let mut says = body_words(form, job.body(), &mut words).to_string();
+            let mut says = body::say(form, job.body(), &mut words).to_string();
             if job.once_id().is_some() || job.deadline_us().is_some() {
                 let mut key = 0;
                 if let Some(once) = job.once_id() {

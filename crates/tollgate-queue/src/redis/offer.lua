@@ -2,8 +2,8 @@
 -- remembering; then of each job how many words it has, and these. A job that is to be accepted
 -- once, or has a deadline, says `WORDS KEY US`: which of the keys after the fourth it is remembered
 -- at, or 0; us of the deadline, or nothing.
--- Answers how long to wait where it is full, or -1; then of each job its id and the depth: no id
--- where it is full, no depth where it is known.
+-- Answers how long to wait where it is full, or -1, and the depth there was before; then of each job
+-- its id, `=ID` where it is known, or nothing where it is full.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local made = made_with()
 if made ~= settings then
@@ -14,7 +14,7 @@ if made ~= settings then
   call('HSET', meta, 'form', FORM, 'offering', settings, 'all', ARGV[4])
 end
 local depth = depth(all)
-local answer = {nonce, -1}
+local answer, place = {nonce, -1, depth}, 3
 local added, refused, known = 0, 0, 0
 local at, last = 6, #ARGV - $TAIL
 while at <= last do
@@ -32,14 +32,13 @@ while at <= last do
   end
   if id then
     known = known + 1
-    answer[#answer + 1], answer[#answer + 2] = id, 0
-  elseif depth >= bound then
+    id = '=' .. id
+  elseif depth + added >= bound then
     refused = refused + 1
-    answer[#answer + 1], answer[#answer + 2] = '', depth
+    id = ''
   else
     id = put(at + 1, at + words)
-    added, depth = added + 1, depth + 1
-    answer[#answer + 1], answer[#answer + 2] = id, depth
+    added = added + 1
     if deadline and deadline ~= '' then
       call('HSET', untils, id, string.format('%.0f', now + deadline))
     end
@@ -48,7 +47,8 @@ while at <= last do
       call('SET', key, id .. ' ' .. until_us, 'PX', $PX)
     end
   end
-  at = at + words + 1
+  place, at = place + 1, at + words + 1
+  answer[place] = id
 end
 if added > 0 then
   put_last()

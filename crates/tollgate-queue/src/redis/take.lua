@@ -1,5 +1,8 @@
 -- Takes jobs: nonce, settings, us of visibility, most deliveries, how many dead are kept, the
 -- worker, how many. The keys of the rate follow those of the queue.
+-- Answers us until there may be more, or -1; then, when there are any, the jobs as MessagePack: of
+-- each its id, its fields, and which delivery it is when it is not the first. A Redis is much
+-- slower at making an answer of lists within lists than at packing them.
 local visibility, enough, keep = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local worker, most = ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
@@ -26,10 +29,7 @@ end
 local left = 0
 local function settle(notes)
   if left > 0 then
-    local at, so_far, before = drain(now, was[5], was[6], was[7])
-    for _, it in ipairs({'window', at, 'left', so_far + left, 'before', before}) do
-      notes[#notes + 1] = it
-    end
+    note_left(notes, left, now, was[5], was[6], was[7])
   end
   if #notes > 0 then
     call('HSET', meta, unpack(notes))
@@ -98,62 +98,62 @@ local there = #back + fresh
 local granted, wait = there, -1
 $GRANT
 
-local answer = {nonce, 'jobs', 0}
-local due = string.format('%.0f', now + visibility)
-local scores = {}
-local function hand(id, number, fields)
-  scores[#scores + 1], scores[#scores + 2] = due, id
-  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, number, fields
+local due, scores = string.format('%.0f', now + visibility), {}
+local handed, marks, delivered = {}, {}, 0
+for place = 1, math.min(granted, #back) do
+  local id, number, why = unpack(back[place])
+  local fields = redeliver(worker, id, number + 1)
+  if fields then
+    delivered = delivered + 1
+    handed[delivered] = {id, fields, number + 1}
+    marks[#marks + 1] = id
+    marks[#marks + 1] = number + 1 .. 'h' .. why
+  else
+    -- Somebody has removed it from where it lay.
+    remove(id)
+    left = left + (all and 1 or 0)
+  end
 end
-local delivered = 0
-if #back > 0 then
-  local marks = {}
-  for place = 1, math.min(granted, #back) do
-    local id, number, why = unpack(back[place])
-    local fields = redeliver(worker, id, number + 1)
-    if fields then
-      hand(id, number + 1, fields)
-      marks[#marks + 1], marks[#marks + 2] = id, number + 1 .. 'h' .. why
-      delivered = delivered + 1
-    else
-      -- Somebody has removed it from where it lay.
-      remove(id)
-      left = left + (all and 1 or 0)
-    end
-  end
-  if delivered > 0 then
-    call('HSET', tries, unpack(marks))
-    count('redelivered', delivered)
-  end
+if delivered > 0 then
+  call('HSET', tries, unpack(marks))
+  count('redelivered', delivered)
 end
 local notes = {}
 if granted > delivered then
   local entries = deliver(worker, granted - delivered)
-  for _, entry in ipairs(entries) do
-    hand(entry[1], 1, entry[2])
+  local many = #entries
+  if many > 0 then
+    notes = {'last', entries[many][1], 'delivered', tonumber(was[4] or 0) + many}
+    left = left + (all and 0 or many)
   end
-  if #entries > 0 then
-    notes = {'last', entries[#entries][1], 'delivered', tonumber(was[4] or 0) + #entries}
-    left = left + (all and 0 or #entries)
-    delivered = delivered + #entries
+  if delivered == 0 then
+    handed = entries
+  else
+    for place = 1, many do
+      handed[delivered + place] = entries[place]
+    end
   end
+  delivered = delivered + many
 end
 settle(notes)
-if #scores > 0 then
+if delivered > 0 then
+  for place = 1, delivered do
+    scores[2 * place - 1] = due
+    scores[2 * place] = handed[place][1]
+  end
   call('ZADD', out, unpack(scores))
 end
+local after = 0
 if delivered == most then
-  answer[3] = 0
+  after = 0
 elseif granted < there then
-  answer[3] = wait
-elseif is_cut then
-  answer[3] = 0
-else
+  after = wait
+elseif not is_cut then
   if soonest and soonest <= now then
     soonest = tonumber(call('ZRANGE', out, 0, 0, 'WITHSCORES')[2])
   elseif delivered > 0 then
     soonest = math.min(soonest or math.huge, now + visibility)
   end
-  answer[3] = soonest and math.max(0, soonest - now) or -1
+  after = soonest and math.max(0, soonest - now) or -1
 end
-return answer
+return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}
