@@ -68,8 +68,8 @@ end
 -- Removes a job that is out.
 local function remove(id)
   put_down({id})
-  erase({id})
   forget({id})
+  erase({id})
 end
 
 local function bury(id, number, why, keep)

@@ -17,8 +17,8 @@ if put_down(ids) < #ids then
   ids = {unpack(found)}
 end
 if #ids > 0 then
-  erase(ids)
   forget(ids)
+  erase(ids)
   local notes = {'done', tonumber(was[3] or 0) + #ids}
   if was[2] == '1' then
     note_left(notes, #ids, clock(), was[4], was[5], was[6])

@@ -48,7 +48,7 @@ end
 -- The id of the first that was never delivered.
 local function first()
   local from = '(' .. (call('HGET', meta, 'last') or '0-0')
-  local entry = call('XRANGE', jobs, from, '+', 'COUNT', 1)[1]
+  local entry = call('XRANGE', jobs, from, '+', 'COUNT', '1')[1]
   return entry and entry[1]
 end
 
@@ -93,7 +93,7 @@ end
 -- With FORCE, for the group may have been made anew since.
 local function redeliver(worker, id, number)
   local entries =
-    grouped('XCLAIM', jobs, 'workers', worker, 0, id, 'RETRYCOUNT', number, 'FORCE')
+    grouped('XCLAIM', jobs, 'workers', worker, '0', id, 'RETRYCOUNT', number, 'FORCE')
   return entries[1] and entries[1][2]
 end
 
@@ -108,7 +108,26 @@ local function put_down(ids)
   return call('XACK', jobs, 'workers', unpack(ids))
 end
 
--- Removes those that are out no more.
+-- Cuts off all that come before those that are out, or wait when none is; how many these were. None
+-- where the group does not know of all that are out, as when it was made anew: it would cut them
+-- off, too.
+local function cut()
+  local pending = redis.pcall('XPENDING', jobs, 'workers')
+  if pending.err or pending[1] ~= call('ZCARD', out) then
+    return 0
+  end
+  local from = pending[2]
+  if not from then
+    local ms, number = string.match(call('HGET', meta, 'last') or '', '^(%d+)-(%d+)$')
+    from = ms and string.format('%s-%.0f', ms, number + 1)
+  end
+  return from and call('XTRIM', jobs, 'MINID', '=', from) or 0
+end
+
+-- Removes those that are out no more. XDEL walks to each of them anew; where jobs are done in about
+-- the order in which they came, to cut them off removes most at once.
 local function erase(ids)
-  call('XDEL', jobs, unpack(ids))
+  if #ids == 1 or cut() < #ids then
+    call('XDEL', jobs, unpack(ids))
+  end
 end

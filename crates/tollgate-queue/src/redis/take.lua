@@ -3,8 +3,7 @@
 -- Answers us until there may be more, or -1; then, when there are any, the jobs as MessagePack: of
 -- each its id, its fields, and which delivery it is when it is not the first. A Redis is much
 -- slower at making an answer of lists within lists than at packing them.
-local visibility, enough, keep = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local worker, most = ARGV[6], tonumber(ARGV[7])
+local visibility, worker, most = tonumber(ARGV[3]), ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
 local was =
   call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before')
@@ -38,7 +37,7 @@ end
 
 -- Those that come back; and whether there is more that was not looked at.
 local back, is_cut = {}, false
-local soonest = tonumber(call('ZRANGE', out, 0, 0, 'WITHSCORES')[2])
+local soonest = tonumber(call('ZRANGE', out, '0', '0', 'WITHSCORES')[2])
 if soonest and soonest <= now then
   local due = call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, most + LOOK, 'WITHSCORES')
   local order = {}
@@ -55,6 +54,7 @@ if soonest and soonest <= now then
     return false
   end)
   is_cut = #order == most + LOOK
+  local enough, keep = tonumber(ARGV[4]), tonumber(ARGV[5])
   for _, found in ipairs(order) do
     if #back == most then
       break
@@ -150,7 +150,7 @@ elseif granted < there then
   after = wait
 elseif not is_cut then
   if soonest and soonest <= now then
-    soonest = tonumber(call('ZRANGE', out, 0, 0, 'WITHSCORES')[2])
+    soonest = tonumber(call('ZRANGE', out, '0', '0', 'WITHSCORES')[2])
   elseif delivered > 0 then
     soonest = math.min(soonest or math.huge, now + visibility)
   end
