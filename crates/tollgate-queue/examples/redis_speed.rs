@@ -56,14 +56,16 @@ fn main() -> Outcome<()> {
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     for batch in [1, 64] {
+        let queue = |queues, form, many, is_held| Side::Queue { queues, form, many, is_held };
         let sides = [
             Side::BareStream,
             Side::BoundedStream,
             Side::BareList,
-            Side::Queue { queues: &stream, form: "stream", many: 1 },
-            Side::Queue { queues: &stream, form: "stream", many: MANY },
-            Side::Queue { queues: &list, form: "list", many: 1 },
-            Side::Queue { queues: &list, form: "list", many: MANY },
+            queue(&stream, "stream", 1, false),
+            queue(&stream, "stream", MANY, false),
+            queue(&stream, "stream", MANY, true),
+            queue(&list, "list", 1, false),
+            queue(&list, "list", MANY, false),
         ];
         pipelined(&server, &sides, batch)?;
     }
@@ -89,6 +91,9 @@ enum Side<'a> {
         form: &'static str,
         /// How many are offered in one call.
         many: usize,
+        /// Whether the very first job stays in hand all the time, so that no others can be cut off
+        /// from the begin of a stream.
+        is_held: bool,
     },
 }
 
@@ -102,8 +107,12 @@ impl Side<'_> {
             Self::BareStream => "XADD, XREADGROUP, XACK, XDEL".to_owned(),
             Self::BoundedStream => "the same, bounded by a script".to_owned(),
             Self::BareList => "RPUSH, LPOP".to_owned(),
-            Self::Queue { form, many: 1, .. } => format!("queue in a {form}"),
-            Self::Queue { form, many, .. } => format!("queue in a {form}, {many} offered at once"),
+            Self::Queue { form, many, is_held, .. } => {
+                let offered =
+                    if *many == 1 { String::new() } else { format!(", {many} offered at once") };
+                let held = if *is_held { ", the first job in hand" } else { "" };
+                format!("queue in a {form}{offered}{held}")
+            }
         }
     }
 
@@ -127,13 +136,17 @@ impl Side<'_> {
             Self::BareList => {
                 vec![request(&[b"RPUSH", b"bare", &fields.join(&b":"[..])]); JOBS]
             }
-            Self::Queue { queues, many, .. } => {
+            Self::Queue { queues, many, is_held, .. } => {
                 let jobs = vec![Job::of_fields(FIELDS); *many];
                 let offer = queues.spoken_offer("q", &Offering::new(1_000_000), &jobs);
                 let take = queues.spoken_take("q", &Working::new(), "w", 1);
                 let done = queues.spoken_done("q", &[]);
                 for (text, _) in [&offer, &take, &done] {
                     line.ask(&[b"SCRIPT", b"LOAD", text.as_bytes()])?;
+                }
+                if *is_held {
+                    let one = queues.spoken_offer("q", &Offering::new(1_000_000), &[Job::new()]);
+                    line.pipelined(&[words(&one.1), words(&take.1)])?;
                 }
                 vec![words(&offer.1); JOBS / many]
             }

@@ -3,9 +3,9 @@
 --          script looks into
 -- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
-local waiting, out, meta, untils, tries, bodies, dead, graves = unpack(KEYS, 1, 8)
+local waiting, bodies, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8]
 local FORM = 'list'
-local last_ms, last_number, were = 0, 0, 0
+local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 
 -- What the queue was made with by who offered first.
 local function made_with()
@@ -25,11 +25,12 @@ end
 local function put(from)
   local ms = math.floor(clock() / 1000)
   if ms > last_ms then
-    last_ms, last_number = ms, 0
+    last_ms, last_number, ms_text = ms, 0, nil
   else
     last_number = last_number + 1
   end
-  local id = string.format('%.0f-%.0f', last_ms, last_number)
+  ms_text = ms_text or string.format('%.0f', last_ms)
+  local id = string.format('%s-%.0f', ms_text, last_number)
   call('RPUSH', waiting, id .. ' ' .. ARGV[from])
   were = were + 1
   return id
@@ -37,7 +38,7 @@ end
 
 -- Says what was put.
 local function put_last()
-  call('HSET', meta, 'ms', string.format('%.0f', last_ms), 'number', last_number, 'accepted', were)
+  call('HSET', meta, 'ms', ms_text, 'number', last_number, 'accepted', were)
 end
 
 -- How many were added, ever.

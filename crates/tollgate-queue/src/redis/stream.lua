@@ -1,6 +1,6 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
-local jobs, out, meta, untils, tries, dead, graves = unpack(KEYS, 1, 7)
+local jobs, dead, graves = KEYS[1], KEYS[6], KEYS[7]
 local FORM = 'stream'
 
 -- What the queue was made with by who offered first.
