@@ -41,6 +41,15 @@ impl Backend for AnyQueues {
         of!(self, it => it.offer(queue, offering, job).await)
     }
 
+    async fn offer_all(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> Result<Vec<Offered>, Error> {
+        of!(self, it => it.offer_all(queue, offering, jobs).await)
+    }
+
     async fn take(
         &self,
         queue: &str,

@@ -19,6 +19,22 @@ pub trait Backend: Send + Sync {
         job: &Job,
     ) -> impl Future<Output = Result<Offered, Error>> + Send;
 
+    /// Adds jobs, each in turn as if it came alone: one after the other unless one step does all.
+    fn offer_all(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> impl Future<Output = Result<Vec<Offered>, Error>> + Send {
+        async move {
+            let mut offered = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                offered.push(self.offer(queue, offering, job).await?);
+            }
+            Ok(offered)
+        }
+    }
+
     /// Takes at most so many jobs for this worker.
     fn take(
         &self,

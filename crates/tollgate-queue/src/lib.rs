@@ -51,7 +51,7 @@ pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
-pub use redis::RedisQueues;
+pub use redis::{Form, RedisQueues};
 pub use settings::{Counts, MAX_BOUND, Offering, Settings, Working};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;

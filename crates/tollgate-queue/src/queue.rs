@@ -174,6 +174,24 @@ impl<B: Backend> Producer<B> {
         let Named { name, backend } = &*self.queue.0;
         backend.offer(name, &self.offering, job).await
     }
+
+    /// Offers jobs, at most 1,000, each in turn as if it came alone: what became of each. On a
+    /// Redis this is one call, in one step, and takes far less of the server than as many offers.
+    ///
+    /// # Errors
+    /// As [`Producer::offer`], and more than 1,000. When it is ambiguous, all or some may be in;
+    /// when one is not as a job may be, none is.
+    pub async fn offer_all(&self, jobs: &[Job]) -> Result<Vec<Offered>, Error> {
+        if jobs.len() > MAX_BATCH {
+            let what = format!("{} jobs offered at once: at most {MAX_BATCH}", jobs.len());
+            return Err(Error::invalid(what));
+        }
+        for job in jobs {
+            job.check()?;
+        }
+        let Named { name, backend } = &*self.queue.0;
+        backend.offer_all(name, &self.offering, jobs).await
+    }
 }
 
 /// Takes jobs from a queue, and says what became of them.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Error, Job, JobId, Offered, Offering, Producer, Queue, RedisQueues, Worker, Working,
+    Error, Form, Job, JobId, Offered, Offering, Producer, Queue, RedisQueues, Worker, Working,
 };
 use tollgate_redis::Options;
 
@@ -21,9 +21,9 @@ fn server(arguments: &[&str]) -> Option<RedisServer> {
     Some(RedisServer::with(arguments))
 }
 
-async fn queue(server: &RedisServer, deadline: Duration) -> Queue<RedisQueues> {
+async fn queue(server: &RedisServer, form: Form, deadline: Duration) -> Queue<RedisQueues> {
     let options = Options::from_url(&server.url()).unwrap().deadline(deadline);
-    Queue::new(RedisQueues::connect(options).await.unwrap(), "q").unwrap()
+    Queue::new(RedisQueues::connect_as(options, form).await.unwrap(), "q").unwrap()
 }
 
 async fn accepted(door: &Producer<RedisQueues>, job: &Job) -> JobId {
@@ -36,6 +36,12 @@ async fn accepted(door: &Producer<RedisQueues>, job: &Job) -> JobId {
 /// What the file that Redis appends to has, it has again after `kill -9`.
 #[tokio::test]
 async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
+    for form in [Form::Stream, Form::List] {
+        keeps(form).await;
+    }
+}
+
+async fn keeps(form: Form) {
     let Some(mut server) = server(&["--appendonly", "yes", "--appendfsync", "always"]) else {
         return;
     };
@@ -43,7 +49,7 @@ async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
     let working = Working::new().visibility(visibility);
     let mut all = BTreeSet::new();
     let (done, held) = {
-        let queue = queue(&server, Duration::from_secs(10)).await;
+        let queue = queue(&server, form, Duration::from_secs(10)).await;
         let door = queue.offering(Offering::new(100)).unwrap();
         for n in 0..60 {
             all.insert(
@@ -58,7 +64,7 @@ async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
         (done.to_vec(), held.to_vec())
     };
     server.restart();
-    let queue = queue(&server, Duration::from_secs(10)).await;
+    let queue = queue(&server, form, Duration::from_secs(10)).await;
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.accepted, stats.waiting, stats.in_flight, stats.done), (60, 30, 20, 10));
     let door = queue.offering(Offering::new(100)).unwrap();
@@ -89,10 +95,16 @@ async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
 /// Who offers is told at once; who works waits, and goes on.
 #[tokio::test]
 async fn a_redis_that_is_away_refuses_offers_and_is_waited_for_by_workers() {
+    for form in [Form::Stream, Form::List] {
+        is_waited_for(form).await;
+    }
+}
+
+async fn is_waited_for(form: Form) {
     let Some(mut server) = server(&["--appendonly", "yes", "--appendfsync", "always"]) else {
         return;
     };
-    let queue = queue(&server, Duration::from_secs(1)).await;
+    let queue = queue(&server, form, Duration::from_secs(1)).await;
     let door = queue.offering(Offering::new(100)).unwrap();
     for _ in 0..20 {
         accepted(&door, &Job::new()).await;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    AnyQueues, Counts, Job, JobId, MemoryQueues, Offered, Offering, Queue, RedisQueues,
+    AnyQueues, Counts, Form, Job, JobId, MemoryQueues, Offered, Offering, Queue, RedisQueues,
     SqliteQueues, Stats, Working,
 };
 
@@ -38,12 +38,19 @@ fn everywhere<F: Future<Output = ()>>(
             println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
             return;
         }
-        let clock = ManualClock::at_micros(BEGIN_US);
         let server = RedisServer::start();
-        let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
-        let options = options.deadline(Duration::from_secs(10));
-        let redis = RedisQueues::with_clock(options, clock.clone()).await.unwrap();
-        run("redis", Queue::new(AnyQueues::Redis(redis), "q").unwrap(), clock).await;
+        for (place, form) in [("a stream", Form::Stream), ("a list", Form::List)] {
+            let clock = ManualClock::at_micros(BEGIN_US);
+            let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
+            let options = options.deadline(Duration::from_secs(10));
+            let redis = RedisQueues::with_clock(options, form, clock.clone()).await.unwrap();
+            run(
+                place,
+                Queue::new(AnyQueues::Redis(redis), place.replace(' ', "-")).unwrap(),
+                clock,
+            )
+            .await;
+        }
     });
 }
 

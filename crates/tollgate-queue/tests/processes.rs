@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    AnyQueues, Counts, Job, Offered, Offering, Queue, RedisQueues, SqliteQueues, Stats, TakenJob,
-    Worker, Working,
+    AnyQueues, Counts, Form, Job, Offered, Offering, Queue, RedisQueues, SqliteQueues, Stats,
+    TakenJob, Worker, Working,
 };
 
 const ROLE: &str = "TOLLGATE_TEST_ROLE";
@@ -40,10 +40,13 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 async fn queue(place: &str) -> Queue<AnyQueues> {
-    let queues = if place.starts_with("redis://") {
-        let options = tollgate_redis::Options::from_url(place).unwrap();
-        let options = options.deadline(Duration::from_secs(10));
-        AnyQueues::Redis(RedisQueues::connect(options).await.unwrap())
+    let redis = |url: &str| {
+        tollgate_redis::Options::from_url(url).unwrap().deadline(Duration::from_secs(10))
+    };
+    let queues = if let Some(url) = place.strip_prefix("list of ") {
+        AnyQueues::Redis(RedisQueues::connect_as(redis(url), Form::List).await.unwrap())
+    } else if place.starts_with("redis://") {
+        AnyQueues::Redis(RedisQueues::connect(redis(place)).await.unwrap())
     } else {
         let options = tollgate_sqlite::Options::new(place).deadline(Duration::from_secs(60));
         AnyQueues::Sqlite(SqliteQueues::open_with(options).unwrap())
@@ -240,14 +243,27 @@ fn workers_that_are_killed_lose_nothing_of_a_file() {
     assert!(came.killed > 0 && came.handled >= came.accepted && came.refused > 0);
 }
 
-#[test]
-fn workers_that_are_killed_lose_nothing_of_a_redis() {
+/// A Redis of a test's own; none where none is installed.
+fn redis() -> Option<RedisServer> {
     if RedisServer::find().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
-        return;
+        return None;
     }
-    let server = RedisServer::start();
+    Some(RedisServer::start())
+}
+
+#[test]
+fn workers_that_are_killed_lose_nothing_of_a_stream() {
+    let Some(server) = redis() else { return };
     let dir = tempfile::tempdir().unwrap();
     let came = run(&server.url(), dir.path());
+    assert!(came.killed > 0 && came.handled >= came.accepted && came.refused > 0);
+}
+
+#[test]
+fn workers_that_are_killed_lose_nothing_of_a_list() {
+    let Some(server) = redis() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let came = run(&format!("list of {}", server.url()), dir.path());
     assert!(came.killed > 0 && came.handled >= came.accepted && came.refused > 0);
 }

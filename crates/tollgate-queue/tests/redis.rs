@@ -1,4 +1,4 @@
-//! Queues on a real Redis do what those in memory do, operation by operation.
+//! Queues on a real Redis, in both forms, do what those in memory do, operation by operation.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Error, Job, MemoryQueues, Offered, Offering, Queue, RedisQueues, Worker, Working,
+    Dead, Error, Form, Held, Job, MAX_FIELDS, MAX_JOB_BYTES, MemoryQueues, Offered, Offering,
+    Queue, RedisQueues, TakenJob, Worker, Working,
 };
 use tollgate_redis::Options;
 
@@ -40,33 +41,52 @@ fn name() -> String {
     format!("q{}", NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
+const FORMS: [Form; 2] = [Form::Stream, Form::List];
+
+fn redis_does_what_memory_does(form: Form, is: &histories::Made, steps: &[histories::Step]) {
+    let Some(server) = server() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let clock = ManualClock::at_micros(1_700_000_000_123_456);
+        let redis = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
+        let memory = MemoryQueues::with_clock(clock.clone());
+        histories::both(&redis, &memory, &clock, &name(), is, steps).await;
+    });
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn redis_does_what_memory_does(
+    fn a_stream_does_what_memory_does(
         is in histories::settings(),
         steps in proptest::collection::vec(histories::step(), 1..80),
     ) {
-        let Some(server) = server() else { return Ok(()) };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let clock = ManualClock::at_micros(1_700_000_000_123_456);
-            let redis = RedisQueues::with_clock(options(server), clock.clone()).await.unwrap();
-            let memory = MemoryQueues::with_clock(clock.clone());
-            histories::both(&redis, &memory, &clock, &name(), &is, &steps).await;
-        });
+        redis_does_what_memory_does(Form::Stream, &is, &steps);
+    }
+
+    #[test]
+    fn a_list_does_what_memory_does(
+        is in histories::settings(),
+        steps in proptest::collection::vec(histories::step(), 1..80),
+    ) {
+        redis_does_what_memory_does(Form::List, &is, &steps);
     }
 }
 
-async fn queues(server: &RedisServer) -> RedisQueues {
-    RedisQueues::connect(options(server)).await.unwrap()
+async fn queues(server: &RedisServer, form: Form) -> RedisQueues {
+    RedisQueues::connect_as(options(server), form).await.unwrap()
 }
 
 #[tokio::test]
 async fn workers_share_a_queue_by_the_servers_clock() {
     let Some(server) = server() else { return };
-    let queue = Queue::new(queues(server).await, name()).unwrap();
+    for form in FORMS {
+        workers_share(Queue::new(queues(server, form).await, name()).unwrap()).await;
+    }
+}
+
+async fn workers_share(queue: Queue<RedisQueues>) {
     let door = queue.offering(Offering::new(500)).unwrap();
     let mut ids = Vec::new();
     for n in 0..500 {
@@ -88,7 +108,7 @@ async fn workers_share_a_queue_by_the_servers_clock() {
         let worker = Worker::new(consumer, format!("w{n}")).concurrency(8).batch(16);
         let (seen, mut stopped) = (seen.clone(), stop.subscribe());
         all.spawn(async move {
-            let handle = move |job: tollgate_queue::TakenJob| {
+            let handle = move |job: TakenJob| {
                 seen.lock().unwrap().push(job.text("n").unwrap().parse::<u64>().unwrap());
                 async { Ok(()) }
             };
@@ -113,93 +133,291 @@ async fn workers_share_a_queue_by_the_servers_clock() {
 #[tokio::test]
 async fn what_lies_there_otherwise_is_told() {
     let Some(server) = server() else { return };
-    let name = name();
-    let queues = queues(server).await;
-    server.command(&[b"SET", format!("tgq1:{{queue:{name}}}:jobs").as_bytes(), b"x"]);
-    let queue = Queue::new(queues.clone(), &name).unwrap();
-    let error = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap_err();
-    assert!(error.to_string().contains("WRONGTYPE"), "{error}");
-    let name = self::name();
-    let queue = Queue::new(queues, &name).unwrap();
+    for (form, key) in [(Form::Stream, "jobs"), (Form::List, "waiting")] {
+        let name = name();
+        let queues = queues(server, form).await;
+        server.command(&[b"SET", format!("tgq1:{{queue:{name}}}:{key}").as_bytes(), b"x"]);
+        let queue = Queue::new(queues.clone(), &name).unwrap();
+        let error = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await;
+        assert!(error.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{error:?}");
+        let error = queue.working(Working::new()).unwrap().take("w", 1).await;
+        assert!(error.as_ref().unwrap_err().to_string().contains("WRONGTYPE"), "{error:?}");
+        let name = self::name();
+        let queue = Queue::new(queues, &name).unwrap();
+        queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+        let other = queue.offering(Offering::new(2)).unwrap();
+        let error = other.offer(&Job::new()).await.unwrap_err();
+        assert!(matches!(error, Error::Settings { .. }), "{error}");
+        assert!(error.to_string().contains("a bound of 1 (waiting)"), "{error}");
+    }
+}
+
+/// What there is of a queue.
+fn keys_of(server: &RedisServer, name: &str) -> Vec<Vec<u8>> {
+    let begin = format!("tgq1:{{queue:{name}}}:").into_bytes();
+    let mut keys: Vec<_> =
+        server.keys().into_iter().filter(|key| key.starts_with(&begin)).collect();
+    keys.sort_unstable();
+    keys
+}
+
+/// A delivery of some other queue's.
+async fn some_held() -> Held {
+    let queue = Queue::new(MemoryQueues::new(), name()).unwrap();
     queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
-    let other = queue.offering(Offering::new(2)).unwrap();
-    let error = other.offer(&Job::new()).await.unwrap_err();
-    assert!(matches!(error, Error::Settings { .. }), "{error}");
-    assert!(error.to_string().contains("a bound of 1 (waiting)"), "{error}");
+    queue.working(Working::new()).unwrap().take("w", 1).await.unwrap().jobs[0].held()
+}
+
+#[tokio::test]
+async fn a_queue_stays_in_the_form_it_was_made_in() {
+    let Some(server) = server() else { return };
+    for (form, other, told) in [
+        (
+            Form::Stream,
+            Form::List,
+            "made with its jobs in a stream, and not with its jobs in a list",
+        ),
+        (
+            Form::List,
+            Form::Stream,
+            "made with its jobs in a list, and not with its jobs in a stream",
+        ),
+    ] {
+        for is_offered_first in [true, false] {
+            let name = name();
+            let queue = Queue::new(queues(server, form).await, &name).unwrap();
+            let hands = queue.working(Working::new()).unwrap();
+            if is_offered_first {
+                queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+            }
+            let taken = hands.take("w", 1).await.unwrap();
+            let held = taken.jobs.first().map_or(some_held().await, TakenJob::held);
+            let wrong = Queue::new(queues(server, other).await, &name).unwrap();
+            let hands = wrong.working(Working::new()).unwrap();
+            let before = keys_of(server, &name);
+            for error in [
+                wrong.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap_err(),
+                wrong.offering(Offering::new(7)).unwrap().offer(&Job::new()).await.unwrap_err(),
+                hands.take("w", 1).await.unwrap_err(),
+                hands.done(&[held.id]).await.unwrap_err(),
+                hands.extend(held).await.unwrap_err(),
+                hands.release(held).await.unwrap_err(),
+                hands.again(held, Duration::ZERO, "").await.unwrap_err(),
+                wrong.stats().await.unwrap_err(),
+                wrong.dead(9).await.unwrap_err(),
+                wrong.take_dead(held.id).await.unwrap_err(),
+            ] {
+                assert!(matches!(error, Error::Settings { .. }), "{error}");
+                assert!(error.to_string().contains(told), "{error}");
+            }
+            assert_eq!(before, keys_of(server, &name), "nothing is made or removed");
+            assert_eq!(queue.stats().await.unwrap().in_flight, u64::from(is_offered_first));
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_forgot_everything_is_as_a_new_one() {
-    let Some(server) = own() else { return };
-    let queue = Queue::new(queues(&server).await, "q").unwrap();
+    for form in FORMS {
+        let Some(server) = own() else { return };
+        let queue = Queue::new(queues(&server, form).await, "q").unwrap();
+        let door = queue.offering(Offering::new(9)).unwrap();
+        let hands = queue.working(Working::new()).unwrap();
+        door.offer(&Job::new()).await.unwrap();
+        let held = hands.take("w", 1).await.unwrap().jobs[0].held();
+        server.command(&[b"FLUSHALL"]);
+        // Who is at work says something before anybody takes.
+        assert!(!hands.extend(held).await.unwrap());
+        assert_eq!(hands.done(&[held.id]).await.unwrap(), 0);
+        assert!(hands.take("w", 1).await.unwrap().jobs.is_empty());
+        door.offer(&Job::new()).await.unwrap();
+        assert_eq!(hands.take("w", 1).await.unwrap().jobs.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_gone_is_made_anew_and_loses_nothing() {
+    let Some(server) = server() else { return };
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let queues = RedisQueues::with_clock(options(server), Form::Stream, clock.clone());
+    let name = name();
+    let queue = Queue::new(queues.await.unwrap(), &name).unwrap();
     let door = queue.offering(Offering::new(9)).unwrap();
-    let hands = queue.working(Working::new()).unwrap();
-    door.offer(&Job::new()).await.unwrap();
-    let held = hands.take("w", 1).await.unwrap().jobs[0].held();
-    server.command(&[b"FLUSHALL"]);
-    // Who is at work says something before anybody takes.
-    assert!(!hands.extend(held).await.unwrap());
-    assert!(hands.take("w", 1).await.unwrap().jobs.is_empty());
-    door.offer(&Job::new()).await.unwrap();
-    let id = hands.take("w", 1).await.unwrap().jobs[0].id;
-    // The group alone is gone: what is out stays out, and what waits is delivered.
-    door.offer(&Job::new()).await.unwrap();
-    server.command(&[b"XGROUP", b"DESTROY", b"tgq1:{queue:q}:jobs", b"workers"]);
-    let taken = hands.take("w", 9).await.unwrap();
-    assert!(taken.jobs.len() == 1 && taken.jobs[0].id > id, "{taken:?}");
+    let hands = queue.working(Working::new().visibility(Duration::from_secs(30))).unwrap();
+    let key = format!("tgq1:{{queue:{name}}}:jobs");
+    let destroy = || {
+        server.command(&[b"XGROUP", b"DESTROY", key.as_bytes(), b"workers"]);
+    };
+    for _ in 0..3 {
+        door.offer(&Job::new()).await.unwrap();
+    }
+    let first = hands.take("w", 1).await.unwrap().jobs[0].id;
+    // What is out stays out, and what waits is delivered.
+    destroy();
+    let second = hands.take("w", 1).await.unwrap().jobs[0].id;
+    assert!(second > first, "{second} {first}");
+    // What was out comes back.
+    clock.advance(Duration::from_secs(30));
+    destroy();
+    let back = hands.take("w", 2).await.unwrap().jobs;
+    let back: Vec<_> = back.iter().map(|job| (job.id, job.delivery)).collect();
+    assert_eq!(back, [(first, 2), (second, 2)]);
+    // What is done is done.
+    destroy();
+    assert_eq!(hands.done(&[first, second]).await.unwrap(), 2);
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.waiting, stats.in_flight, stats.done), (1, 0, 2));
+    assert_eq!(server.command(&[b"XLEN", key.as_bytes()]).int(), Some(1));
 }
 
 #[tokio::test]
 async fn a_server_that_is_full_can_be_drained() {
-    let Some(server) = own() else { return };
-    let queue = Queue::new(queues(&server).await, "q").unwrap();
-    let door = queue.offering(Offering::new(9)).unwrap();
-    let hands = queue.working(Working::new()).unwrap();
-    door.offer(&Job::new()).await.unwrap();
-    server.command(&[b"CONFIG", b"SET", b"maxmemory-policy", b"noeviction"]);
-    server.command(&[b"CONFIG", b"SET", b"maxmemory", b"1"]);
-    let error = door.offer(&Job::new()).await.unwrap_err();
-    assert!(error.to_string().contains("memory"), "{error}");
-    let id = hands.take("w", 1).await.unwrap().jobs[0].id;
-    assert_eq!(hands.done(&[id]).await.unwrap(), 1);
-    assert_eq!(queue.stats().await.unwrap().done, 1);
+    for form in FORMS {
+        let Some(server) = own() else { return };
+        let queue = Queue::new(queues(&server, form).await, "q").unwrap();
+        let door = queue.offering(Offering::new(9)).unwrap();
+        let hands = queue.working(Working::new()).unwrap();
+        door.offer(&Job::new()).await.unwrap();
+        server.command(&[b"CONFIG", b"SET", b"maxmemory-policy", b"noeviction"]);
+        server.command(&[b"CONFIG", b"SET", b"maxmemory", b"1"]);
+        let error = door.offer(&Job::new()).await.unwrap_err();
+        assert!(error.to_string().contains("memory"), "{error}");
+        let id = hands.take("w", 1).await.unwrap().jobs[0].id;
+        assert_eq!(hands.done(&[id]).await.unwrap(), 1);
+        assert_eq!(queue.stats().await.unwrap().done, 1);
+    }
 }
 
 #[tokio::test]
 async fn a_right_that_is_missing_is_no_fault_that_passes() {
     let Some(server) = server() else { return };
-    let user = format!("u{}", name());
-    server.command(&[
-        b"ACL",
-        b"SETUSER",
-        user.as_bytes(),
-        b"on",
-        b"nopass",
-        b"~*",
-        b"+@all",
-        b"-xadd",
-    ]);
-    let url = server.url().replace("redis://", &format!("redis://{user}:x@"));
-    let options = Options::from_url(&url).unwrap().deadline(Duration::from_secs(10));
-    let queue = Queue::new(RedisQueues::connect(options).await.unwrap(), name()).unwrap();
-    let error = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap_err();
-    assert!(!error.is_transient(), "{error}");
+    for (form, right) in [(Form::Stream, &b"-xadd"[..]), (Form::List, b"-rpush")] {
+        let user = format!("u{}", name());
+        server.command(&[
+            b"ACL",
+            b"SETUSER",
+            user.as_bytes(),
+            b"on",
+            b"nopass",
+            b"~*",
+            b"+@all",
+            right,
+        ]);
+        let url = server.url().replace("redis://", &format!("redis://{user}:x@"));
+        let options = Options::from_url(&url).unwrap().deadline(Duration::from_secs(10));
+        let queues = RedisQueues::connect_as(options, form).await.unwrap();
+        let queue = Queue::new(queues, name()).unwrap();
+        let error = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap_err();
+        assert!(!error.is_transient(), "{error}");
+    }
 }
 
 #[tokio::test]
 async fn ids_grow_also_when_the_servers_clock_goes_back() {
     let Some(server) = server() else { return };
-    let clock = ManualClock::at_micros(1_700_000_000_000_000);
-    let queues = RedisQueues::with_clock(options(server), clock.clone()).await.unwrap();
-    let queue = Queue::new(queues, name()).unwrap();
-    let door = queue.offering(Offering::new(9)).unwrap();
-    let mut ids = Vec::new();
-    for us in [1_700_000_000_000_000, 1_699_999_000_000_000, 1_700_000_000_000_500] {
-        clock.set(Time::from_micros(us));
-        match door.offer(&Job::new()).await.unwrap() {
-            Offered::Accepted { id, .. } => ids.push(id.to_string()),
-            other => panic!("{other:?}"),
+    for form in FORMS {
+        let clock = ManualClock::at_micros(1_700_000_000_000_000);
+        let queues = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
+        let queue = Queue::new(queues, name()).unwrap();
+        let door = queue.offering(Offering::new(9)).unwrap();
+        let mut ids = Vec::new();
+        for us in [1_700_000_000_000_000, 1_699_999_000_000_000, 1_700_000_000_000_500] {
+            clock.set(Time::from_micros(us));
+            match door.offer(&Job::new()).await.unwrap() {
+                Offered::Accepted { id, .. } => ids.push(id.to_string()),
+                other => panic!("{other:?}"),
+            }
         }
+        assert_eq!(ids, ["1700000000000-0", "1700000000000-1", "1700000000000-2"]);
     }
-    assert_eq!(ids, ["1700000000000-0", "1700000000000-1", "1700000000000-2"]);
+}
+
+#[tokio::test]
+async fn who_has_what_is_to_be_seen() {
+    let Some(server) = server() else { return };
+    let name = name();
+    let queue = Queue::new(queues(server, Form::List).await, &name).unwrap();
+    let door = queue.offering(Offering::new(9)).unwrap();
+    door.offer(&Job::new().field("to", "ann")).await.unwrap();
+    let key = |of: &str| format!("tgq1:{{queue:{name}}}:{of}").into_bytes();
+    let waits = server.command(&[b"LINDEX", &key("waiting"), b"0"]).text().unwrap();
+    assert!(waits.ends_with(" 2:to,3:ann,"), "{waits}");
+    let hands = queue.working(Working::new()).unwrap();
+    let job = hands.take("wendy:1", 1).await.unwrap().jobs[0].clone();
+    let body = |id: String| server.command(&[b"HGET", &key("bodies"), id.as_bytes()]).text();
+    assert_eq!(body(job.id.to_string()).unwrap(), "7:wendy:1,2:to,3:ann,");
+    hands.release(job.held()).await.unwrap();
+    assert_eq!(hands.take("will", 1).await.unwrap().jobs[0].text("to"), Some("ann"));
+    assert_eq!(body(job.id.to_string()).unwrap(), "4:will,2:to,3:ann,");
+    hands.done(&[job.id]).await.unwrap();
+    assert_eq!(body(job.id.to_string()), None);
+}
+
+#[tokio::test]
+async fn many_are_offered_in_one_step() {
+    let Some(server) = server() else { return };
+    let memory = Queue::new(MemoryQueues::new(), name()).unwrap();
+    let door = memory.offering(Offering::new(9)).unwrap();
+    let many = door.offer_all(&vec![Job::new(); 1_001]).await.unwrap_err();
+    assert!(many.to_string().contains("1001 jobs offered at once: at most 1000"), "{many}");
+    for form in FORMS {
+        let queue = Queue::new(queues(server, form).await, name()).unwrap();
+        let door = queue.offering(Offering::new(999)).unwrap();
+        assert_eq!(door.offer_all(&[]).await.unwrap(), []);
+        let jobs: Vec<_> = (0..1_000)
+            .map(|n| Job::new().field("n", n.to_string()).once(format!("{}", n % 999)))
+            .collect();
+        let offered = door.offer_all(&jobs).await.unwrap();
+        let mut ids = Vec::new();
+        for (place, offered) in offered.iter().enumerate() {
+            match offered {
+                Offered::Accepted { id, depth } => {
+                    assert_eq!(*depth, place as u64 + 1);
+                    ids.push(*id);
+                }
+                Offered::Known { id } => assert_eq!((place, ids[0]), (999, *id)),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(ids.is_sorted() && ids.len() == 999, "ids grow");
+        assert!(matches!(
+            door.offer_all(&[Job::new(), Job::new()]).await.unwrap()[..],
+            [Offered::Full { depth: 999, .. }, Offered::Full { depth: 999, .. }]
+        ));
+        let taken = queue.working(Working::new()).unwrap().take("w", 1_000).await.unwrap();
+        let n: Vec<_> = taken.jobs.iter().map(|job| job.text("n").unwrap().to_owned()).collect();
+        assert_eq!(n, (0..999).map(|n: u64| n.to_string()).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test]
+async fn the_largest_jobs_come_as_they_went() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let queue = Queue::new(queues(server, form).await, name()).unwrap();
+        let sizes = [0, 1, 31, 32, 255, 256, 65_535, MAX_JOB_BYTES];
+        let bytes = sizes.map(|size| Job::of_bytes(&vec![b','; size]));
+        let fields = [1, 2, 7, 8, MAX_FIELDS].map(|fields| {
+            Job::of_fields((0..fields).map(|n| (format!("{n}:"), "x".repeat(1_000))))
+        });
+        let jobs = [&bytes[..], &fields].concat();
+        let door = queue.offering(Offering::new(99)).unwrap();
+        door.offer_all(&jobs).await.unwrap();
+        // Once, and once more; then they are dead.
+        let hands = queue.working(Working::new().deliveries(2)).unwrap();
+        for delivery in [1, 2] {
+            let taken = hands.take("w", 99).await.unwrap().jobs;
+            assert_eq!(taken.len(), jobs.len());
+            for (taken, job) in taken.iter().zip(&jobs) {
+                let same = match taken.bytes() {
+                    Some(bytes) => Job::of_bytes(bytes),
+                    None => Job::of_fields(taken.fields().to_vec()),
+                };
+                assert_eq!((taken.delivery, &same), (delivery, job));
+                hands.again(taken.held(), Duration::ZERO, "no").await.unwrap();
+            }
+        }
+        let dead: Vec<_> = queue.dead(99).await.unwrap().iter().map(Dead::job).collect();
+        assert_eq!(dead, jobs);
+    }
 }

@@ -1,30 +1,24 @@
--- What the scripts of a queue share. All keys have one hash tag:
--- jobs     a stream with the jobs that wait and those that are out; its group `workers` has
---          delivered those that are out
--- out      of each that is out, when it comes back, in microseconds
--- tries    of each that is out: how often it was delivered, `h` while it is held, why it failed
+-- What the scripts of a queue share. All keys have one hash tag. Where the jobs lie is up to the
+-- shelf (`stream.lua`, `list.lua`), which names the keys; beside it there are:
+-- out      of each job that is out, when it comes back, in microseconds
+-- meta     the form, the settings, what there was, and the rate at which jobs leave
 -- untils   of each that has a deadline, when it is too old
--- meta     the settings, what there was, and the rate at which jobs leave
+-- tries    of each that is out: how often it was delivered, `h` while it is held, why it failed;
+--          nothing for one that is held for the first time
 -- dead     the ids of dead jobs, the oldest first
 -- graves   the dead jobs
-local jobs, out, tries, untils = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local meta, dead, graves = KEYS[5], KEYS[6], KEYS[7]
-local nonce = ARGV[1]
-$NOW
+--
+-- A script has those of these functions that it calls: each is a paragraph.
 
--- Whether the settings are those that the queue was made with; and whether there are none yet.
-local function agree(field, said)
-  local made = redis.call('HGET', meta, field)
-  if made and made ~= said then
-    return {nonce, 'settings', made}
-  end
-  return nil, not made
+-- The answer to who asks for the queue in another form than it was made in.
+local function other_form(form)
+  return form and form ~= FORM and {nonce, 'form', form} or nil
 end
 
--- The window of ten seconds at work, how many left in it and in the one before.
-local function drain()
-  local is = redis.call('HMGET', meta, 'window', 'left', 'before')
-  local at, left, before = tonumber(is[1] or 0), tonumber(is[2] or 0), tonumber(is[3] or 0)
+-- The window of ten seconds at work, how many left in it and in the one before; from what `meta`
+-- has of them.
+local function drain(now, at, left, before)
+  at, left, before = tonumber(at or 0), tonumber(left or 0), tonumber(before or 0)
   local window = math.floor(now / 10000000)
   if window > at then
     before = window == at + 1 and left or 0
@@ -33,51 +27,60 @@ local function drain()
   return at, left, before
 end
 
-local function gone(count)
-  if count > 0 then
-    local at, left, before = drain()
-    redis.call('HSET', meta, 'window', at, 'left', left + count, 'before', before)
+-- What `meta` is to have when so many more left.
+local function note_left(notes, count, now, was_at, was_left, was_before)
+  local at, left, before = drain(now, was_at, was_left, was_before)
+  notes[#notes + 1] = 'left'
+  notes[#notes + 1] = left + count
+  if at ~= tonumber(was_at) then
+    notes[#notes + 1] = 'window'
+    notes[#notes + 1] = at
+    notes[#notes + 1] = 'before'
+    notes[#notes + 1] = before
   end
-end
-
-local function counts_all()
-  return redis.call('HGET', meta, 'all') == '1'
 end
 
 local function count(what, by)
   if by > 0 then
-    redis.call('HINCRBY', meta, what, by)
+    call('HINCRBY', meta, what, by)
   end
 end
 
--- How often it was delivered, whether it is held, and why it failed last.
+-- How often a job that is out was delivered, whether it is held, and why it failed last.
 local function try(id)
-  local is = redis.call('HGET', tries, id) or '0-'
+  local is = call('HGET', tries, id)
+  if not is then
+    return 1, true, ''
+  end
   local number, mark, why = string.match(is, '^(%d+)(.)(.*)$')
   return tonumber(number), mark == 'h', why
 end
 
--- Removes jobs that are out.
-local function remove(ids)
-  redis.call('ZREM', out, unpack(ids))
-  redis.call('HDEL', tries, unpack(ids))
-  redis.call('HDEL', untils, unpack(ids))
-  redis.call('XACK', jobs, 'workers', unpack(ids))
-  redis.call('XDEL', jobs, unpack(ids))
-  if counts_all() then
-    gone(#ids)
+-- Forgets what is known of jobs that were out, beside where they lie.
+local function forget(ids)
+  call('ZREM', out, unpack(ids))
+  if call('EXISTS', tries, untils) > 0 then
+    call('HDEL', tries, unpack(ids))
+    call('HDEL', untils, unpack(ids))
   end
 end
 
+-- Removes a job that is out.
+local function remove(id)
+  put_down({id})
+  forget({id})
+  erase({id})
+end
+
 local function bury(id, number, why, keep)
-  local entry = redis.call('XRANGE', jobs, id, id)[1]
-  remove({id})
+  local fields = body(id)
+  remove(id)
   count('died', 1)
-  if entry then
-    redis.call('RPUSH', dead, id)
-    redis.call('HSET', graves, id, cmsgpack.pack({number, why, entry[2]}))
+  if fields then
+    call('RPUSH', dead, id)
+    call('HSET', graves, id, cmsgpack.pack({number, why, fields}))
   end
-  while redis.call('LLEN', dead) > keep do
-    redis.call('HDEL', graves, redis.call('LPOP', dead))
+  while call('LLEN', dead) > keep do
+    call('HDEL', graves, call('LPOP', dead))
   end
 end

@@ -1,5 +1,10 @@
+if fresh > 0 and not has_deadlines then
+  fresh = math.min(fresh, depth(false))
+end
+there = #back + fresh
+granted = there
 if there > 0 then
-  local keys = {unpack(KEYS, 8)}
+  local keys = {unpack(KEYS, $AFTER)}
   local function ask(cost)
     local is = rate(keys, {string.format('%.0f', cost), '0'$GIVEN})
     if is.err then
@@ -17,6 +22,7 @@ if there > 0 then
   end
   granted, wait = ask(there)
   if not granted then
+    settle({})
     return wait
   end
   if granted < there then

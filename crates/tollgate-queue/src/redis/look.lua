@@ -1,23 +1,23 @@
 -- Looks: nonce, 'settings'; 'stats'; 'dead' and how many; 'take' and the id of a dead job.
+local was = call('HMGET', meta, 'form', 'refused', 'known', 'delivered', 'redelivered', 'done',
+  'too_old', 'died')
+local other = other_form(was[1])
+if other then
+  return other
+end
 if ARGV[2] == 'settings' then
-  local said = redis.call('HMGET', meta, 'offering', 'working')
+  local said = call('HMGET', meta, 'offering', 'working')
   return {nonce, said[1] or '', said[2] or ''}
 end
 if ARGV[2] == 'stats' then
-  local is_out = redis.call('ZCARD', out)
-  local waiting = redis.call('XLEN', jobs) - is_out
-  local oldest = ''
-  if waiting > 0 then
-    local from = '(' .. (redis.call('HGET', meta, 'last') or '0-0')
-    local first = redis.call('XRANGE', jobs, from, '+', 'COUNT', 1)[1]
-    if first then
-      oldest = string.format('%.0f', now - 1000 * tonumber(string.match(first[1], '^%d+')))
-    end
+  local waiting, oldest = depth(false), ''
+  local from = waiting > 0 and first()
+  if from then
+    oldest = string.format('%.0f', clock() - 1000 * tonumber(string.match(from, '^%d+')))
   end
-  local was = redis.call('HMGET', meta, 'accepted', 'refused', 'known', 'delivered', 'redelivered',
-    'done', 'too_old', 'died')
-  local answer = {nonce, waiting, is_out, redis.call('LLEN', dead), oldest}
-  for place = 1, 8 do
+  local is_out, is_dead = call('ZCARD', out), call('LLEN', dead)
+  local answer = {nonce, waiting, is_out, is_dead, oldest, accepted()}
+  for place = 2, 8 do
     answer[#answer + 1] = tonumber(was[place] or 0)
   end
   return answer
@@ -27,17 +27,17 @@ if ARGV[2] == 'dead' then
   if tonumber(ARGV[3]) == 0 then
     return {nonce}
   end
-  ids = redis.call('LRANGE', dead, 0, tonumber(ARGV[3]) - 1)
+  ids = call('LRANGE', dead, 0, tonumber(ARGV[3]) - 1)
 end
 local answer = {nonce}
 for _, id in ipairs(ids) do
-  local grave = redis.call('HGET', graves, id)
+  local grave = call('HGET', graves, id)
   if grave then
     local number, why, fields = unpack(cmsgpack.unpack(grave))
     answer[#answer + 1] = {id, number, why, fields}
     if ARGV[2] == 'take' then
-      redis.call('LREM', dead, 1, id)
-      redis.call('HDEL', graves, id)
+      call('LREM', dead, 1, id)
+      call('HDEL', graves, id)
     end
   end
 end

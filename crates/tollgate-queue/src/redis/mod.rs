@@ -1,8 +1,17 @@
-//! Queues on Redis and Valkey, as streams with a consumer group.
+//! Queues on Redis and Valkey, as streams with a consumer group or as lists.
 //!
-//! Each operation is one call of one script, by the server's clock. The jobs of a queue lie in a
-//! stream under `tgq1:{queue:NAME}:jobs`, so that `XINFO` and `XPENDING` show them, and what else
-//! is known of them beside it (`common.lua`). Nothing expires by itself but remembered ids.
+//! Each operation is one call of one script, by the server's clock. All keys of a queue begin with
+//! `tgq1:{queue:NAME}:`. Its jobs lie in a stream, so that `XINFO` and `XPENDING` show them, or in a
+//! list (`stream.lua`, `list.lua`: the shelf); what else is known of them lies beside it
+//! (`common.lua`), the same for both. Nothing expires by itself but remembered ids.
+//!
+//! A list has no list of each worker's own, into which jobs would move while they are in hand: the
+//! names of workers are not known before, and a script can only touch keys that were declared; and
+//! to take one job out of such a list is to walk through it. `out` has the jobs in hand of all
+//! workers, in the order in which they come back, so that whoever takes next finds those that
+//! another left behind; `bodies` has the name of who took each.
+
+mod body;
 
 use core::fmt;
 use core::time::Duration;
@@ -16,9 +25,8 @@ use tollgate_redis::compose::{self, Check, Parts};
 use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
 use crate::backend::Backend;
-use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken, TakenJob};
+use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, agree, micros};
 
@@ -28,9 +36,55 @@ const PREFIX: &str = "tgq1";
 /// How often it is looked whether there is something.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The field that has bytes, and the one of a job that has nothing.
-const BYTES: &str = "@bytes";
-const NOTHING: &str = "@";
+/// In what the jobs of a queue lie on a Redis. All that a queue promises is the same in both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Form {
+    /// A stream with a consumer group, which any tool that knows streams can look into.
+    #[default]
+    Stream,
+    /// A list, which uses less of the server for each job.
+    List,
+}
+
+impl Form {
+    /// How scripts call it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stream => "stream",
+            Self::List => "list",
+        }
+    }
+
+    fn shelf(self) -> &'static str {
+        match self {
+            Self::Stream => include_str!("stream.lua"),
+            Self::List => include_str!("list.lua"),
+        }
+    }
+
+    /// The names of the keys, in the order in which scripts take them: first those that an offer
+    /// needs, then those that `done` needs.
+    fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::Stream => &["jobs", "out", "meta", "untils", "tries", "dead", "graves"],
+            Self::List => {
+                &["waiting", "out", "meta", "untils", "tries", "bodies", "dead", "graves"]
+            }
+        }
+    }
+
+    /// How many of the keys `done` needs.
+    fn done_keys(self) -> usize {
+        match self {
+            Self::Stream => 5,
+            Self::List => 6,
+        }
+    }
+}
+
+/// How many of the keys an offer needs.
+const OFFER_KEYS: usize = 4;
 
 /// Queues on one Redis. Cheap to clone: clones share the connections.
 #[derive(Clone)]
@@ -38,6 +92,7 @@ pub struct RedisQueues(Arc<Shared>);
 
 struct Shared {
     caller: Caller,
+    form: Form,
     given: Option<Box<dyn Clock>>,
     offer: Script,
     done: Script,
@@ -59,30 +114,59 @@ impl fmt::Debug for RedisQueues {
 }
 
 impl RedisQueues {
-    /// Connects.
+    /// Connects; queues are streams.
     ///
     /// # Errors
     /// The server cannot be reached, or refuses user, password or database.
     pub async fn connect(options: Options) -> Result<Self, Error> {
-        Self::new(options, None).await
+        Self::connect_as(options, Form::default()).await
+    }
+
+    /// Connects; queues are of this form. A queue stays in the form it was made in: asked for in
+    /// another, it is an [`Error::Settings`].
+    ///
+    /// # Errors
+    /// As [`RedisQueues::connect`].
+    pub async fn connect_as(options: Options, form: Form) -> Result<Self, Error> {
+        Self::new(options, form, None).await
     }
 
     /// The same by another clock than the server's: for tests.
     #[doc(hidden)]
-    pub async fn with_clock(options: Options, clock: impl Clock + 'static) -> Result<Self, Error> {
-        Self::new(options, Some(Box::new(clock))).await
+    pub async fn with_clock(
+        options: Options,
+        form: Form,
+        clock: impl Clock + 'static,
+    ) -> Result<Self, Error> {
+        Self::new(options, form, Some(Box::new(clock))).await
     }
 
-    async fn new(options: Options, given: Option<Box<dyn Clock>>) -> Result<Self, Error> {
+    async fn new(
+        options: Options,
+        form: Form,
+        given: Option<Box<dyn Clock>>,
+    ) -> Result<Self, Error> {
         let caller = Caller::connect(options).await?;
-        let offer = script("", "", include_str!("offer.lua"), given.is_some());
-        let script = |body: &str| script(ALWAYS, "", body, given.is_some());
-        let (held, done) = (script(include_str!("held.lua")), script(include_str!("done.lua")));
-        let look = script(include_str!("look.lua"));
-        let change = script(include_str!("change.lua"));
-        let take = script(&include_str!("take.lua").replace("$GRANT", ""));
+        let script = |flags: &str, body: &str| script(form, flags, "", body, given.is_some());
+        let offer = script("", include_str!("offer.lua"));
+        let done = script(ALWAYS, include_str!("done.lua"));
+        let held = script(ALWAYS, include_str!("held.lua"));
+        let look = script(ALWAYS, include_str!("look.lua"));
+        let change = script(ALWAYS, include_str!("change.lua"));
+        let take = script(ALWAYS, &include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
-        Ok(Self(Arc::new(Shared { caller, given, offer, done, held, look, change, take, takes })))
+        Ok(Self(Arc::new(Shared {
+            caller,
+            form,
+            given,
+            offer,
+            done,
+            held,
+            look,
+            change,
+            take,
+            takes,
+        })))
     }
 
     /// The script that takes under these limits.
@@ -102,10 +186,13 @@ impl RedisQueues {
             Error::invalid(format!("`{text}` has no form in Lua, so a queue has no such rate"))
         })?;
         let grant = include_str!("grant.lua")
+            .replace("$AFTER", &(self.0.form.keys().len() + 1).to_string())
             .replace("$LIMITS", &limits.limits().len().to_string())
             .replace("$GIVEN", if self.0.given.is_some() { ", ARGV[#ARGV]" } else { "" });
         let body = include_str!("take.lua").replace("$GRANT", &grant);
-        let rated = Arc::new(script(ALWAYS, &rate.function("rate"), &body, self.0.given.is_some()));
+        let rate = rate.function("rate");
+        let rated = script(self.0.form, ALWAYS, &rate, &body, self.0.given.is_some());
+        let rated = Arc::new(rated);
         if takes.len() >= MAX_TAKES {
             takes.clear();
         }
@@ -113,33 +200,42 @@ impl RedisQueues {
         Ok(rated)
     }
 
-    async fn call(
-        &self,
-        script: &Script,
-        keys: &[String],
-        mut words: Vec<Vec<u8>>,
-    ) -> Result<Vec<Word>, Error> {
+    async fn call(&self, script: &Script, mut ask: Question<'_>) -> Result<Vec<Word>, Error> {
         if let Some(clock) = &self.0.given {
-            words.push(clock.now().as_micros().to_string().into_bytes());
+            ask.words.push(clock.now().as_micros().to_string().into_bytes());
         }
-        Ok(self.0.caller.call(script, keys, words).await?)
+        let answer = self.0.caller.call(script, &ask.keys, &ask.words).await?;
+        agreed(self.0.form, &ask, &answer)?;
+        Ok(answer)
     }
 }
 
 /// The flags of what takes, and says what became of it: a server that is full must be drained.
 const ALWAYS: &str = " flags=allow-oom";
 
-/// A script of a queue: its flags, what it needs before, then what all share, and what it does.
-fn script(flags: &str, before: &str, body: &str, is_given: bool) -> Script {
-    let (now, tail, px) = if is_given {
-        ("local now = tonumber(ARGV[#ARGV])", "1", "3600000")
+/// A script of a queue: its flags, what it needs before, then what it does with the functions that
+/// it calls.
+fn script(form: Form, flags: &str, before: &str, body: &str, is_given: bool) -> Script {
+    let (now, tail, px, id) = if is_given {
+        ("tonumber(ARGV[#ARGV])", "1", "3600000", "given_id()")
     } else {
-        let now = "local time = redis.call('TIME')\nlocal now = time[1] * 1000000 + time[2]";
-        (now, "0", "math.ceil(tonumber(ARGV[5]) / 1000)")
+        ("time[1] * 1000000 + time[2]", "0", "math.ceil(tonumber(ARGV[5]) / 1000)", "'*'")
     };
-    let common = include_str!("common.lua").replace("$NOW", now);
     let body = body.replace("$TAIL", tail).replace("$PX", px);
-    Script::new(format!("#!lua{flags}\n{before}{common}{body}"))
+    let mut parts = vec![body];
+    // Each call of a script makes all of its functions anew, so it has no others than it needs.
+    let library = [include_str!("begin.lua"), form.shelf(), include_str!("common.lua")].join("\n");
+    for part in library.replace("$NOW", now).replace("$ID", id).rsplit("\n\n") {
+        let name =
+            part.lines().find_map(|line| line.strip_prefix("local function ")?.split('(').next());
+        let is_called = |name: &str| parts.iter().any(|part| part.contains(&format!("{name}(")));
+        if name.is_none_or(is_called) {
+            parts.push(part.to_owned());
+        }
+    }
+    parts.push(format!("#!lua{flags}\n{before}"));
+    parts.reverse();
+    Script::new(parts.join("\n\n"))
 }
 
 /// The subject whose count a queue's rate is, and whose tag its keys have.
@@ -147,11 +243,10 @@ fn subject(queue: &str) -> Result<Subject, Error> {
     Subject::of("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The keys of a queue, in the order in which scripts take them.
-fn keys(queue: &str) -> Vec<String> {
-    ["jobs", "out", "tries", "untils", "meta", "dead", "graves"]
-        .map(|of| format!("{PREFIX}:{{queue:{queue}}}:{of}"))
-        .into()
+/// The first so many keys of a queue.
+fn keys(form: Form, queue: &str, most: usize) -> Vec<String> {
+    let key = |of: &&str| format!("{PREFIX}:{{queue:{queue}}}:{of}");
+    form.keys().iter().take(most).map(key).collect()
 }
 
 fn words<const N: usize>(words: [String; N]) -> Vec<Vec<u8>> {
@@ -186,63 +281,55 @@ fn text(word: &Word) -> Result<String, Error> {
     }
 }
 
-fn id(word: &Word) -> Result<JobId, Error> {
-    text(word)?.parse().map_err(|_| garbled())
-}
-
 /// A time to wait: -1 for none that is known.
 fn wait(word: &Word) -> Result<Option<Duration>, Error> {
     let us = int(word)?;
     Ok(u64::try_from(us).ok().map(Duration::from_micros))
 }
 
-/// Whether the answer says that the queue was made with other settings.
-fn agreed<S: fmt::Display>(
-    queue: &str,
-    said: &S,
-    read: fn(&str) -> Option<S>,
-    answer: &[Word],
-) -> Result<(), Error> {
-    match answer {
-        [Word::Bytes(what), made] if what == b"settings" => {
-            agree(queue, &text(made)?, said, "", read)
+/// What a script is called with.
+struct Question<'s> {
+    queue: &'s str,
+    said: Said<'s>,
+    keys: Vec<String>,
+    words: Vec<Vec<u8>>,
+}
+
+/// The settings that a question says.
+enum Said<'s> {
+    Nothing,
+    Offering(&'s Offering),
+    Working(&'s Working),
+}
+
+/// Whether the answer says that the queue was made with other settings, or in another form.
+fn agreed(form: Form, question: &Question<'_>, answer: &[Word]) -> Result<(), Error> {
+    let queue = question.queue;
+    match (answer, &question.said) {
+        ([Word::Bytes(what), made], Said::Offering(said)) if what == b"settings" => {
+            let made = text(made)?;
+            agree(queue, without_form(&made), *said, "", Offering::read)
+        }
+        ([Word::Bytes(what), made], Said::Working(said)) if what == b"settings" => {
+            agree(queue, &text(made)?, *said, "", Working::read)
+        }
+        ([Word::Bytes(what), made], _) if what == b"form" => {
+            let lie = |form: &str| format!("its jobs in a {form}");
+            let (made, asked) = (lie(&text(made)?), lie(form.name()));
+            Err(Error::Settings { queue: queue.to_owned(), made, asked })
         }
         _ => Ok(()),
     }
 }
 
-fn body_words(body: &Body, words: &mut Vec<Vec<u8>>) {
-    let mut field = |name: &str, value: &[u8]| {
-        words.push(name.as_bytes().to_vec());
-        words.push(value.to_vec());
-    };
-    match body {
-        Body::Bytes(bytes) => field(BYTES, bytes),
-        Body::Fields(fields) if fields.is_empty() => field(NOTHING, b""),
-        Body::Fields(fields) => {
-            for (name, value) in fields.iter() {
-                field(name, value.as_bytes());
-            }
-        }
-    }
+/// How a queue is offered to, with the form that its jobs lie in, so that who offers to one of the
+/// other form does not find its own.
+fn with_form(offering: &Offering, form: Form) -> String {
+    format!("{} in a {}", offering.text(), form.name())
 }
 
-fn body(word: &Word) -> Result<Body, Error> {
-    let Word::List(words) = word else { return Err(garbled()) };
-    if let [Word::Bytes(name), Word::Bytes(bytes)] = &words[..]
-        && name == BYTES.as_bytes()
-    {
-        return Ok(Body::Bytes(bytes.as_slice().into()));
-    }
-    let mut fields = Vec::with_capacity(words.len() / 2);
-    for pair in words.chunks_exact(2) {
-        let [name, value] = pair else { return Err(garbled()) };
-        let name = text(name)?;
-        if name != NOTHING {
-            fields.push((name, text(value)?));
-        }
-    }
-    Ok(Body::Fields(fields.into()))
+fn without_form(made: &str) -> &str {
+    made.rsplit_once(" in a ").map_or(made, |(text, _)| text)
 }
 
 fn dead(word: &Word) -> Result<Dead, Error> {
@@ -250,43 +337,45 @@ fn dead(word: &Word) -> Result<Dead, Error> {
     let [the_id, deliveries, why, fields] = &words[..] else { return Err(garbled()) };
     let why = text(why)?;
     Ok(Dead {
-        id: id(the_id)?,
+        id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
         why: (!why.is_empty()).then_some(why),
-        body: body(fields)?,
+        body: body::body(fields)?,
     })
 }
 
 impl Backend for RedisQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        let mut keys = keys(queue);
-        if let Some(once) = job.once_id() {
-            keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
+        let offered = self.offer_all(queue, offering, std::slice::from_ref(job)).await?;
+        offered.first().copied().ok_or_else(garbled)
+    }
+
+    async fn offer_all(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> Result<Vec<Offered>, Error> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
         }
-        let all = if offering.counts_all() { "1" } else { "0" };
-        let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
-        let mut words = words([
-            offering.text(),
-            offering.bound().to_string(),
-            all.to_owned(),
-            offering.remember_us().to_string(),
-            deadline,
-        ]);
-        body_words(job.body(), &mut words);
-        let answer = self.call(&self.0.offer, &keys, words).await?;
-        agreed(queue, offering, Offering::read, &answer)?;
-        match &answer[..] {
-            [Word::Bytes(what), the_id, depth] if what == b"accepted" => {
-                Ok(Offered::Accepted { id: id(the_id)?, depth: whole(depth)? })
-            }
-            [Word::Bytes(what), the_id] if what == b"known" => {
-                Ok(Offered::Known { id: id(the_id)? })
-            }
-            [Word::Bytes(what), depth, after] if what == b"full" => {
-                Ok(Offered::Full { depth: whole(depth)?, retry_after: wait(after)? })
-            }
-            _ => Err(garbled()),
+        let question = self.to_offer(queue, offering, jobs);
+        let answer = self.call(&self.0.offer, question).await?;
+        let [after, depth, ids @ ..] = &answer[..] else { return Err(garbled()) };
+        let (retry_after, mut depth) = (wait(after)?, whole(depth)?);
+        let mut offered = Vec::with_capacity(ids.len());
+        for the_id in ids {
+            let the_id = text(the_id)?;
+            offered.push(if the_id.is_empty() {
+                Offered::Full { depth, retry_after }
+            } else if let Some(known) = the_id.strip_prefix('=') {
+                Offered::Known { id: known.parse().map_err(|_| garbled())? }
+            } else {
+                depth += 1;
+                Offered::Accepted { id: the_id.parse().map_err(|_| garbled())?, depth }
+            });
         }
+        if offered.len() == jobs.len() { Ok(offered) } else { Err(garbled()) }
     }
 
     async fn take(
@@ -296,35 +385,23 @@ impl Backend for RedisQueues {
         worker: &str,
         most: usize,
     ) -> Result<Taken, Error> {
-        let words = words([
-            working.text(),
-            working.visibility_us().to_string(),
-            working.most_deliveries().to_string(),
-            working.kept_dead().to_string(),
-            worker.to_owned(),
-            most.to_string(),
-        ]);
-        let mut keys = keys(queue);
+        let mut question = self.to_take(queue, working, worker, most);
         let answer = match working.limits() {
-            None => self.call(&self.0.take, &keys, words).await?,
+            None => self.call(&self.0.take, question).await?,
             Some(limits) => {
                 let rated = self.rated(limits)?;
                 let state = Keys::new().state(&subject(queue)?, limits);
-                keys.extend(Keys::of_check(&state, limits));
-                self.call(&rated, &keys, words).await?
+                question.keys.extend(Keys::of_check(&state, limits));
+                self.call(&rated, question).await?
             }
         };
-        agreed(queue, working, Working::read, &answer)?;
-        let [Word::Bytes(what), next, rest @ ..] = &answer[..] else { return Err(garbled()) };
-        if what != b"jobs" {
-            return Err(garbled());
-        }
-        let mut jobs = Vec::with_capacity(rest.len() / 3);
-        for job in rest.chunks_exact(3) {
-            let [the_id, delivery, fields] = job else { return Err(garbled()) };
-            let delivery = u32::try_from(int(delivery)?).map_err(|_| garbled())?;
-            jobs.push(TakenJob { id: id(the_id)?, delivery, body: body(fields)? });
-        }
+        let (next, jobs) = match &answer[..] {
+            [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
+            [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
+                (next, body::taken(packed)?)
+            }
+            _ => return Err(garbled()),
+        };
         Ok(Taken { jobs, next: wait(next)? })
     }
 
@@ -332,8 +409,7 @@ impl Backend for RedisQueues {
         if ids.is_empty() {
             return Ok(0);
         }
-        let words = ids.iter().map(|id| id.to_string().into_bytes()).collect();
-        match &self.call(&self.0.done, &keys(queue), words).await?[..] {
+        match &self.call(&self.0.done, self.of_done(queue, ids)).await?[..] {
             [done] => whole(done),
             _ => Err(garbled()),
         }
@@ -366,30 +442,32 @@ impl Backend for RedisQueues {
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        let words = words(["settings".to_owned()]);
-        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let answer = self.look(queue, words(["settings".to_owned()])).await?;
         let [offering, working] = &answer[..] else { return Err(garbled()) };
         let (offering, working) = (text(offering)?, text(working)?);
         Settings::read(
             queue,
-            Some(&*offering).filter(|text| !text.is_empty()),
+            Some(without_form(&offering)).filter(|text| !text.is_empty()),
             Some(&*working).filter(|text| !text.is_empty()),
         )
     }
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
         let Settings { offering, working } = settings;
+        let form = self.0.form;
         let all = offering.as_ref().is_some_and(Offering::counts_all);
         let words = words([
-            offering.as_ref().map(Offering::text).unwrap_or_default(),
+            offering.as_ref().map(|offering| with_form(offering, form)).unwrap_or_default(),
             if all { "1" } else { "0" }.to_owned(),
             working.as_ref().map(Working::text).unwrap_or_default(),
         ]);
-        self.call(&self.0.change, &keys(queue), words).await.map(drop)
+        let keys = keys(form, queue, OFFER_KEYS);
+        let question = Question { queue, said: Said::Nothing, keys, words };
+        self.call(&self.0.change, question).await.map(drop)
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        let answer = self.call(&self.0.look, &keys(queue), words(["stats".to_owned()])).await?;
+        let answer = self.look(queue, words(["stats".to_owned()])).await?;
         let [waiting, in_flight, dead, oldest, totals @ ..] = &answer[..] else {
             return Err(garbled());
         };
@@ -416,13 +494,13 @@ impl Backend for RedisQueues {
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
         let words = words(["dead".to_owned(), most.min(MAX_BATCH).to_string()]);
-        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let answer = self.look(queue, words).await?;
         answer.iter().map(dead).collect()
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
         let words = words(["take".to_owned(), id.to_string()]);
-        let answer = self.call(&self.0.look, &keys(queue), words).await?;
+        let answer = self.look(queue, words).await?;
         answer.first().map(dead).transpose()
     }
 
@@ -431,7 +509,118 @@ impl Backend for RedisQueues {
     }
 }
 
+/// For who measures what goes over the wire, without a client in between: the text of a script, and
+/// the words that call it once it is loaded.
+#[doc(hidden)]
 impl RedisQueues {
+    #[must_use]
+    pub fn spoken_offer(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.offer, self.to_offer(queue, offering, jobs))
+    }
+
+    #[must_use]
+    pub fn spoken_take(
+        &self,
+        queue: &str,
+        working: &Working,
+        worker: &str,
+        most: usize,
+    ) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.take, self.to_take(queue, working, worker, most))
+    }
+
+    /// The ids in what a take was answered with.
+    ///
+    /// # Errors
+    /// It is no such answer.
+    pub fn heard_taken(packed: &[u8]) -> Result<Vec<JobId>, Error> {
+        Ok(body::taken(packed)?.iter().map(|job| job.id).collect())
+    }
+
+    #[must_use]
+    pub fn spoken_done(&self, queue: &str, ids: &[JobId]) -> (String, Vec<Vec<u8>>) {
+        spoken(&self.0.done, self.of_done(queue, ids))
+    }
+}
+
+fn spoken(script: &Script, ask: Question<'_>) -> (String, Vec<Vec<u8>>) {
+    let keys = ask.keys.len().to_string();
+    // As long as the nonces of a client.
+    let nonce = "1125899906842624".to_owned();
+    let mut words = words(["EVALSHA".to_owned(), script.sha().to_owned(), keys]);
+    words.extend(ask.keys.into_iter().chain([nonce]).map(String::into_bytes));
+    words.extend(ask.words);
+    (script.text().to_owned(), words)
+}
+
+/// What each operation asks.
+impl RedisQueues {
+    fn to_offer<'s>(&self, queue: &'s str, offering: &'s Offering, jobs: &[Job]) -> Question<'s> {
+        let form = self.0.form;
+        let mut keys = keys(form, queue, OFFER_KEYS);
+        let all = if offering.counts_all() { "1" } else { "0" };
+        let mut words = words([
+            with_form(offering, form),
+            offering.bound().to_string(),
+            all.to_owned(),
+            offering.remember_us().to_string(),
+        ]);
+        for job in jobs {
+            let head = words.len();
+            words.push(Vec::new());
+            let mut says = body::say(form, job.body(), &mut words).to_string();
+            if job.once_id().is_some() || job.deadline_us().is_some() {
+                let mut key = 0;
+                if let Some(once) = job.once_id() {
+                    keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
+                    key = keys.len() - OFFER_KEYS;
+                }
+                let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
+                says = format!("{says} {key} {deadline}");
+            }
+            if let Some(word) = words.get_mut(head) {
+                *word = says.into_bytes();
+            }
+        }
+        Question { queue, said: Said::Offering(offering), keys, words }
+    }
+
+    fn to_take<'s>(
+        &self,
+        queue: &'s str,
+        working: &'s Working,
+        worker: &str,
+        most: usize,
+    ) -> Question<'s> {
+        let words = words([
+            working.text(),
+            working.visibility_us().to_string(),
+            working.most_deliveries().to_string(),
+            working.kept_dead().to_string(),
+            worker.to_owned(),
+            most.to_string(),
+        ]);
+        let keys = keys(self.0.form, queue, usize::MAX);
+        Question { queue, said: Said::Working(working), keys, words }
+    }
+
+    fn of_done<'s>(&self, queue: &'s str, ids: &[JobId]) -> Question<'s> {
+        let form = self.0.form;
+        let words = ids.iter().map(|id| id.to_string().into_bytes()).collect();
+        let keys = keys(form, queue, form.done_keys());
+        Question { queue, said: Said::Nothing, keys, words }
+    }
+
+    async fn look(&self, queue: &str, words: Vec<Vec<u8>>) -> Result<Vec<Word>, Error> {
+        let keys = keys(self.0.form, queue, usize::MAX);
+        self.call(&self.0.look, Question { queue, said: Said::Nothing, keys, words }).await
+    }
+
     async fn held(
         &self,
         queue: &str,
@@ -454,10 +643,10 @@ impl RedisQueues {
             dead.to_string(),
             why.to_owned(),
         ]);
-        let answer = self.call(&self.0.held, &keys(queue), words).await?;
-        if let Some(working) = working {
-            agreed(queue, working, Working::read, &answer)?;
-        }
+        let keys = keys(self.0.form, queue, usize::MAX);
+        let said = working.map_or(Said::Nothing, Said::Working);
+        let question = Question { queue, said, keys, words };
+        let answer = self.call(&self.0.held, question).await?;
         match answer.into_iter().next() {
             Some(Word::Bytes(what)) => Ok(what),
             _ => Err(garbled()),

@@ -1,52 +1,68 @@
--- Adds a job: nonce, settings, bound, 1 for a bound of all, us of remembering, us of the deadline or
--- '', then the fields. KEYS[8] is there when the job is to be accepted once.
+-- Adds jobs, each as if it came alone: nonce, settings, bound, 1 for a bound of all, us of
+-- remembering; then of each job how many words it has, and these. A job that is to be accepted
+-- once, or has a deadline, says `WORDS KEY US`: which of the keys after the fourth it is remembered
+-- at, or 0; us of the deadline, or nothing.
+-- Answers how long to wait where it is full, or -1, and the depth there was before; then of each job
+-- its id, `=ID` where it is known, or nothing where it is full.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
-local other, is_new = agree('offering', settings)
-if other then
-  return other
-end
-if is_new then
-  redis.call('HSET', meta, 'offering', settings, 'all', ARGV[4])
-end
-if KEYS[8] then
-  local known = redis.call('GET', KEYS[8])
-  local id, until_us = string.match(known or '', '^(.*) (%d+)$')
-  if id and tonumber(until_us) > now then
-    count('known', 1)
-    return {nonce, 'known', id}
+local made = made_with()
+if made ~= settings then
+  local other = other_form(call('HGET', meta, 'form')) or made and {nonce, 'settings', made}
+  if other then
+    return other
   end
+  call('HSET', meta, 'form', FORM, 'offering', settings, 'all', ARGV[4])
 end
-local depth = redis.call('XLEN', jobs)
-if not all then
-  depth = depth - redis.call('ZCARD', out)
-end
-if depth >= bound then
-  count('refused', 1)
-  local _, left, before = drain()
-  local wait = -1
-  if left + before > 0 then
-    wait = math.ceil((10000000 + now % 10000000) / (left + before))
-  end
-  return {nonce, 'full', depth, wait}
-end
-local ms = string.format('%.0f', math.floor(now / 1000))
-local id = redis.pcall('XADD', jobs, ms .. '-*', unpack(ARGV, 7, #ARGV - $TAIL))
-if type(id) == 'table' then
-  -- The clock went back: the ids of a queue grow all the same.
-  local info = redis.call('XINFO', 'STREAM', jobs)
-  for place = 1, #info, 2 do
-    if info[place] == 'last-generated-id' then
-      ms = string.match(info[place + 1], '^%d+')
+local depth = depth(all)
+local answer, place = {nonce, -1, depth}, 3
+local added, refused, known = 0, 0, 0
+local at, last = 6, #ARGV - $TAIL
+while at <= last do
+  local words = tonumber(ARGV[at])
+  local id, key, deadline, now
+  if not words then
+    words, key, deadline = string.match(ARGV[at], '^(%d+) (%d+) (%d*)$')
+    words, now = tonumber(words), clock()
+    key = key ~= '0' and KEYS[4 + key]
+    local until_us
+    id, until_us = string.match(key and call('GET', key) or '', '^(.*) (%d+)$')
+    if id and tonumber(until_us) <= now then
+      id = nil
     end
   end
-  id = redis.call('XADD', jobs, ms .. '-*', unpack(ARGV, 7, #ARGV - $TAIL))
+  if id then
+    known = known + 1
+    id = '=' .. id
+  elseif depth + added >= bound then
+    refused = refused + 1
+    id = ''
+  else
+    id = put(at + 1, at + words)
+    added = added + 1
+    if deadline and deadline ~= '' then
+      call('HSET', untils, id, string.format('%.0f', now + deadline))
+    end
+    if key and tonumber(ARGV[5]) > 0 then
+      local until_us = string.format('%.0f', now + ARGV[5])
+      call('SET', key, id .. ' ' .. until_us, 'PX', $PX)
+    end
+  end
+  place, at = place + 1, at + words + 1
+  answer[place] = id
 end
-if ARGV[6] ~= '' then
-  redis.call('HSET', untils, id, string.format('%.0f', now + tonumber(ARGV[6])))
+if added > 0 then
+  put_last()
 end
-if KEYS[8] and tonumber(ARGV[5]) > 0 then
-  local until_us = string.format('%.0f', now + tonumber(ARGV[5]))
-  redis.call('SET', KEYS[8], id .. ' ' .. until_us, 'PX', $PX)
+if refused + known > 0 then
+  count('refused', refused)
+  count('known', known)
+  if refused > 0 then
+    local now = clock()
+    local is = call('HMGET', meta, 'window', 'left', 'before')
+    local _, left, before = drain(now, is[1], is[2], is[3])
+    if left + before > 0 then
+      answer[2] = math.ceil((10000000 + now % 10000000) / (left + before))
+    end
+  end
 end
-count('accepted', 1)
-return {nonce, 'accepted', id, depth + 1}
+return answer

@@ -1,100 +1,96 @@
 -- Takes jobs: nonce, settings, us of visibility, most deliveries, how many dead are kept, the
 -- worker, how many. The keys of the rate follow those of the queue.
-local visibility, enough, keep = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local worker, most = ARGV[6], tonumber(ARGV[7])
+-- Answers us until there may be more, or -1; then, when there are any, the jobs as MessagePack: of
+-- each its id, its fields, and which delivery it is when it is not the first. A Redis is much
+-- slower at making an answer of lists within lists than at packing them.
+local visibility, worker, most = tonumber(ARGV[3]), ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
-local other, is_new = agree('working', ARGV[2])
+local was =
+  call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before')
+local other = other_form(was[1])
 if other then
   return other
 end
-if is_new then
-  redis.call('HSET', meta, 'working', ARGV[2])
+if not was[2] then
+  call('HSET', meta, 'form', FORM, 'working', ARGV[2])
+elseif was[2] ~= ARGV[2] then
+  return {nonce, 'settings', was[2]}
 end
+local now, all = clock(), was[3] == '1'
 
--- Reads those that were never delivered; the group is made when it is not there.
-local function read(many)
-  local function ask()
-    return redis.pcall('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', many, 'STREAMS', jobs, '>')
-  end
-  local is = ask()
-  if is and is.err and string.find(is.err, 'NOGROUP', 1, true) then
-    local last = redis.call('HGET', meta, 'last') or '0'
-    redis.call('XGROUP', 'CREATE', jobs, 'workers', last, 'MKSTREAM')
-    is = ask()
-  end
-  if is and is.err then
-    return nil, is
-  end
-  return is and is[1][2] or {}
-end
-
--- Those that come back.
-local due = redis.call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, most + LOOK, 'WITHSCORES')
-local order = {}
-for place = 1, #due, 2 do
-  local ms, number = string.match(due[place], '^(%d+)-(%d+)$')
-  order[#order + 1] = {due[place], tonumber(due[place + 1]), tonumber(ms), tonumber(number)}
-end
-table.sort(order, function(a, b)
-  for place = 2, 4 do
-    if a[place] ~= b[place] then
-      return a[place] < b[place]
-    end
-  end
-  return false
-end)
-local has_deadlines = redis.call('HLEN', untils) > 0
+local has_deadlines = call('EXISTS', untils) == 1
 local function is_too_old(id)
-  local until_us = has_deadlines and redis.call('HGET', untils, id)
+  local until_us = has_deadlines and call('HGET', untils, id)
   return until_us and tonumber(until_us) <= now
 end
-local back = {}
--- Whether there is more that was not looked at.
-local is_cut = #order == most + LOOK
-for _, found in ipairs(order) do
-  if #back == most then
-    break
+
+-- How many left meanwhile, which is written at the end with what else is to be.
+local left = 0
+local function settle(notes)
+  if left > 0 then
+    note_left(notes, left, now, was[5], was[6], was[7])
   end
-  local id = found[1]
-  local number, _, why = try(id)
-  if is_too_old(id) then
-    remove({id})
-    count('too_old', 1)
-  elseif number >= enough then
-    bury(id, number, why, keep)
-  else
-    back[#back + 1] = {id, number, why}
+  if #notes > 0 then
+    call('HSET', meta, unpack(notes))
   end
 end
 
--- Those that were never delivered.
-local fresh = math.min(most - #back, redis.call('XLEN', jobs) - redis.call('ZCARD', out))
+-- Those that come back; and whether there is more that was not looked at.
+local back, is_cut = {}, false
+local soonest = tonumber(call('ZRANGE', out, '0', '0', 'WITHSCORES')[2])
+if soonest and soonest <= now then
+  local due = call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, most + LOOK, 'WITHSCORES')
+  local order = {}
+  for place = 1, #due, 2 do
+    local ms, number = string.match(due[place], '^(%d+)-(%d+)$')
+    order[#order + 1] = {due[place], tonumber(due[place + 1]), tonumber(ms), tonumber(number)}
+  end
+  table.sort(order, function(a, b)
+    for place = 2, 4 do
+      if a[place] ~= b[place] then
+        return a[place] < b[place]
+      end
+    end
+    return false
+  end)
+  is_cut = #order == most + LOOK
+  local enough, keep = tonumber(ARGV[4]), tonumber(ARGV[5])
+  for _, found in ipairs(order) do
+    if #back == most then
+      break
+    end
+    local id = found[1]
+    local number, _, why = try(id)
+    if is_too_old(id) then
+      remove(id)
+      count('too_old', 1)
+      left = left + (all and 1 or 0)
+    elseif number >= enough then
+      bury(id, number, why, keep)
+      left = left + (all and 1 or 0)
+    else
+      back[#back + 1] = {id, number, why}
+    end
+  end
+end
+
+-- Those that were never delivered: as many as may be there. With deadlines, as many as there are.
+local fresh = most - #back
 if has_deadlines and fresh > 0 then
-  local want, looked = most - #back, 0
-  local from = redis.call('HGET', meta, 'last') or '0-0'
-  local dropped = 0
+  local want, looked, dropped, place = fresh, 0, 0, nil
   fresh = 0
   while fresh < want and looked < want + LOOK do
     -- No more than are wanted: bodies can be large.
     local many = math.min(want - fresh, want + LOOK - looked)
-    local entries = redis.call('XRANGE', jobs, '(' .. from, '+', 'COUNT', many)
-    for _, entry in ipairs(entries) do
-      from = entry[1]
-      if is_too_old(from) then
-        redis.call('XDEL', jobs, from)
-        redis.call('HDEL', untils, from)
-        dropped = dropped + 1
-      else
-        fresh = fresh + 1
-      end
-    end
-    looked = looked + #entries
-    if #entries < many then
+    local found, kept
+    found, kept, place = sift(many, place, is_too_old)
+    looked, fresh, dropped = looked + found, fresh + kept, dropped + found - kept
+    if found < many then
       break
     end
   end
   count('too_old', dropped)
-  gone(dropped)
+  left = left + dropped
   is_cut = is_cut or looked == want + LOOK
 end
 
@@ -102,56 +98,62 @@ local there = #back + fresh
 local granted, wait = there, -1
 $GRANT
 
-local answer = {nonce, 'jobs', 0}
-local due_us = now + visibility
-local marks, scores = {}, {}
-local function hand(id, number, why, fields)
-  scores[#scores + 1], scores[#scores + 2] = string.format('%.0f', due_us), id
-  marks[#marks + 1], marks[#marks + 2] = id, number .. 'h' .. why
-  answer[#answer + 1], answer[#answer + 2], answer[#answer + 3] = id, number, fields
-end
-local delivered = 0
+local due, scores = string.format('%.0f', now + visibility), {}
+local handed, marks, delivered = {}, {}, 0
 for place = 1, math.min(granted, #back) do
   local id, number, why = unpack(back[place])
-  local entry = redis.call('XCLAIM', jobs, 'workers', worker, 0, id, 'RETRYCOUNT', number + 1)[1]
-  if entry then
-    hand(id, number + 1, why, entry[2])
+  local fields = redeliver(worker, id, number + 1)
+  if fields then
     delivered = delivered + 1
+    handed[delivered] = {id, fields, number + 1}
+    marks[#marks + 1] = id
+    marks[#marks + 1] = number + 1 .. 'h' .. why
   else
-    -- Somebody has removed it from the stream.
-    remove({id})
+    -- Somebody has removed it from where it lay.
+    remove(id)
+    left = left + (all and 1 or 0)
   end
 end
-count('redelivered', delivered)
+if delivered > 0 then
+  call('HSET', tries, unpack(marks))
+  count('redelivered', delivered)
+end
+local notes = {}
 if granted > delivered then
-  local entries, wrong = read(granted - delivered)
-  if wrong then
-    return wrong
+  local entries = deliver(worker, granted - delivered)
+  local many = #entries
+  if many > 0 then
+    notes = {'last', entries[many][1], 'delivered', tonumber(was[4] or 0) + many}
+    left = left + (all and 0 or many)
   end
-  for _, entry in ipairs(entries) do
-    hand(entry[1], 1, '', entry[2])
-  end
-  if #entries > 0 then
-    redis.call('HSET', meta, 'last', entries[#entries][1])
-    count('delivered', #entries)
-    if not counts_all() then
-      gone(#entries)
+  if delivered == 0 then
+    handed = entries
+  else
+    for place = 1, many do
+      handed[delivered + place] = entries[place]
     end
   end
-  delivered = delivered + #entries
+  delivered = delivered + many
 end
-if #scores > 0 then
-  redis.call('ZADD', out, unpack(scores))
-  redis.call('HSET', tries, unpack(marks))
+settle(notes)
+if delivered > 0 then
+  for place = 1, delivered do
+    scores[2 * place - 1] = due
+    scores[2 * place] = handed[place][1]
+  end
+  call('ZADD', out, unpack(scores))
 end
+local after = 0
 if delivered == most then
-  answer[3] = 0
+  after = 0
 elseif granted < there then
-  answer[3] = wait
-elseif is_cut then
-  answer[3] = 0
-else
-  local first = redis.call('ZRANGE', out, 0, 0, 'WITHSCORES')[2]
-  answer[3] = first and math.max(0, tonumber(first) - now) or -1
+  after = wait
+elseif not is_cut then
+  if soonest and soonest <= now then
+    soonest = tonumber(call('ZRANGE', out, '0', '0', 'WITHSCORES')[2])
+  elseif delivered > 0 then
+    soonest = math.min(soonest or math.huge, now + visibility)
+  end
+  after = soonest and math.max(0, soonest - now) or -1
 end
-return answer
+return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}

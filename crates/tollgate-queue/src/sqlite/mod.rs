@@ -87,6 +87,19 @@ impl Backend for SqliteQueues {
         self.at(queue, move |at| at.offer(&offering, &job)).await
     }
 
+    async fn offer_all(
+        &self,
+        queue: &str,
+        offering: &Offering,
+        jobs: &[Job],
+    ) -> Result<Vec<Offered>, Error> {
+        let (offering, jobs) = (offering.clone(), jobs.to_vec());
+        let offer = move |at: &mut At<'_, '_>| {
+            jobs.iter().map(|job| at.offer(&offering, job)).collect::<Result<Vec<_>, _>>()
+        };
+        self.at(queue, offer).await
+    }
+
     async fn take(
         &self,
         queue: &str,

@@ -6,10 +6,37 @@ use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_queue::{Backend, Counts, Held, Job, MemoryQueues, Offering, Settings, Working};
 
+/// A job that is drawn by chance.
+#[derive(Clone, Debug)]
+pub(crate) struct Drawn {
+    once: Option<u8>,
+    deadline_s: Option<u8>,
+    size: u8,
+}
+
+impl Drawn {
+    fn job(&self) -> Job {
+        let Self { once, deadline_s, size } = *self;
+        let mut job = match size % 3 {
+            0 => Job::new(),
+            1 => Job::of_bytes(&vec![size; usize::from(size)]),
+            _ => Job::new().field("a", "ü\n").field("b", "x".repeat(usize::from(size))),
+        };
+        if let Some(once) = once {
+            job = job.once(format!("once {once}"));
+        }
+        if let Some(s) = deadline_s {
+            job = job.deadline(Duration::from_secs(u64::from(s)));
+        }
+        job
+    }
+}
+
 /// What happens at random.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Offer { once: Option<u8>, deadline_s: Option<u8>, size: u8 },
+    Offer { job: Drawn },
+    OfferAll { jobs: Vec<Drawn> },
     Take { most: u8 },
     Done { nth: u8, count: u8 },
     Again { nth: u8, after_s: u8, why: bool },
@@ -23,9 +50,16 @@ pub(crate) enum Step {
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let some = |most: u8| proptest::option::weighted(0.3, 0..most);
     let seconds = 0..20_000_000_u64;
+    let job = move || {
+        (some(6), some(60), any::<u8>()).prop_map(|(once, deadline_s, size)| Drawn {
+            once,
+            deadline_s,
+            size,
+        })
+    };
     prop_oneof![
-        5 => (some(6), some(60), any::<u8>())
-            .prop_map(|(once, deadline_s, size)| Step::Offer { once, deadline_s, size }),
+        4 => job().prop_map(|job| Step::Offer { job }),
+        2 => proptest::collection::vec(job(), 0..6).prop_map(|jobs| Step::OfferAll { jobs }),
         4 => (1..5_u8).prop_map(|most| Step::Take { most }),
         3 => (any::<u8>(), 1..4_u8).prop_map(|(nth, count)| Step::Done { nth, count }),
         2 => (any::<u8>(), 0..40_u8, any::<bool>())
@@ -107,19 +141,13 @@ pub(crate) async fn both(
         }
         match *step {
             Step::Pass { us } => clock.advance(Duration::from_micros(us)),
-            Step::Offer { once, deadline_s, size } => {
-                let mut job = match size % 3 {
-                    0 => Job::new(),
-                    1 => Job::of_bytes(&vec![size; usize::from(size)]),
-                    _ => Job::new().field("a", "ü\n").field("b", "x".repeat(usize::from(size))),
-                };
-                if let Some(once) = once {
-                    job = job.once(format!("once {once}"));
-                }
-                if let Some(s) = deadline_s {
-                    job = job.deadline(Duration::from_secs(u64::from(s)));
-                }
+            Step::Offer { ref job } => {
+                let job = job.job();
                 same!(on => on.offer(queue, &offering, &job));
+            }
+            Step::OfferAll { ref jobs } => {
+                let jobs: Vec<_> = jobs.iter().map(Drawn::job).collect();
+                same!(on => on.offer_all(queue, &offering, &jobs));
             }
             Step::Take { most } => {
                 let taken = same!(on => on.take(queue, &working, "w", usize::from(most)));

@@ -1,0 +1,114 @@
+-- The shelf of a queue whose jobs lie in a list:
+-- waiting  those that were never delivered: `ID FIELDS`, where the fields are one word that no
+--          script looks into
+-- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
+-- The ids are made here: `ms` and `number` of `meta` are those of the last.
+local waiting, bodies, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8]
+local FORM = 'list'
+local last_ms, last_number, were, ms_text = 0, 0, 0, nil
+
+-- What the queue was made with by who offered first.
+local function made_with()
+  local was = call('HMGET', meta, 'offering', 'ms', 'number', 'accepted')
+  last_ms, last_number = tonumber(was[2] or 0), tonumber(was[3] or 0)
+  were = tonumber(was[4] or 0)
+  return was[1]
+end
+
+-- How many wait; with those that are out, when `all`.
+local function depth(all)
+  local there = call('LLEN', waiting)
+  return all and there + call('ZCARD', out) or there
+end
+
+-- Adds a job of this word of ARGV.
+local function put(from)
+  local ms = math.floor(clock() / 1000)
+  if ms > last_ms then
+    last_ms, last_number, ms_text = ms, 0, nil
+  else
+    last_number = last_number + 1
+  end
+  ms_text = ms_text or string.format('%.0f', last_ms)
+  local id = string.format('%s-%.0f', ms_text, last_number)
+  call('RPUSH', waiting, id .. ' ' .. ARGV[from])
+  were = were + 1
+  return id
+end
+
+-- Says what was put.
+local function put_last()
+  call('HSET', meta, 'ms', ms_text, 'number', last_number, 'accepted', were)
+end
+
+-- How many were added, ever.
+local function accepted()
+  return tonumber(call('HGET', meta, 'accepted') or 0)
+end
+
+-- The id of the first that was never delivered.
+local function first()
+  local is = call('LINDEX', waiting, 0)
+  return is and string.match(is, '^%S+')
+end
+
+-- Looks at so many more of those that were never delivered, from `place` on, and drops those that
+-- are too old. How many it looked at and how many it left, and where to go on.
+local function sift(many, place, is_too_old)
+  place = place or 0
+  local found = call('LRANGE', waiting, place, place + many - 1)
+  local dropped = 0
+  for nth, is in ipairs(found) do
+    if is_too_old(string.match(is, '^%S+')) then
+      call('LSET', waiting, place + nth - 1, '')
+      dropped = dropped + 1
+    end
+  end
+  if dropped > 0 then
+    call('LREM', waiting, dropped, '')
+  end
+  local left = #found - dropped
+  return #found, left, place + left
+end
+
+-- Delivers the first so many that never were: ids and fields.
+local function deliver(worker, many)
+  local entries, taken = {}, {}
+  local by = #worker .. ':' .. worker .. ','
+  for place, is in ipairs(call('LPOP', waiting, many) or {}) do
+    local space = string.find(is, ' ', 1, true)
+    local id, fields = string.sub(is, 1, space - 1), string.sub(is, space + 1)
+    entries[place] = {id, fields}
+    taken[2 * place - 1] = id
+    taken[2 * place] = by .. fields
+  end
+  if #taken > 0 then
+    call('HSET', bodies, unpack(taken))
+  end
+  return entries
+end
+
+-- The fields of one that is out.
+local function body(id)
+  local is = call('HGET', bodies, id)
+  local length = is and string.match(is, '^%d+')
+  return is and string.sub(is, #length + length + 3)
+end
+
+-- Delivers one that is out again: its fields; nil when somebody has removed it.
+local function redeliver(worker, id)
+  local fields = body(id)
+  if fields then
+    call('HSET', bodies, id, #worker .. ':' .. worker .. ',' .. fields)
+  end
+  return fields
+end
+
+-- They are out no more: how many of them were.
+local function put_down(ids)
+  return call('HDEL', bodies, unpack(ids))
+end
+
+-- Removes those that are out no more: they lie nowhere then.
+local function erase()
+end

@@ -1,0 +1,133 @@
+-- The shelf of a queue whose jobs lie in a stream:
+-- jobs     those that wait and those that are out; its group `workers` has delivered the latter
+local jobs, dead, graves = KEYS[1], KEYS[6], KEYS[7]
+local FORM = 'stream'
+
+-- What the queue was made with by who offered first.
+local function made_with()
+  return call('HGET', meta, 'offering')
+end
+
+-- How many wait; with those that are out, when `all`.
+local function depth(all)
+  local there = call('XLEN', jobs)
+  return all and there or there - call('ZCARD', out)
+end
+
+-- The next id where a test says what time it is.
+local function given_id()
+  local ms = math.floor(clock() / 1000)
+  local info = redis.pcall('XINFO', 'STREAM', jobs)
+  for place = 1, #info, 2 do
+    if info[place] == 'last-generated-id' then
+      ms = math.max(ms, tonumber(string.match(info[place + 1], '^%d+')))
+    end
+  end
+  return string.format('%.0f-*', ms)
+end
+
+-- Adds a job of these words of ARGV. The server makes ids that grow also when its clock goes back.
+local function put(from, to)
+  return call('XADD', jobs, $ID, unpack(ARGV, from, to))
+end
+
+local function put_last()
+end
+
+-- How many were added, ever.
+local function accepted()
+  local info = redis.pcall('XINFO', 'STREAM', jobs)
+  for place = 1, #info, 2 do
+    if info[place] == 'entries-added' then
+      return info[place + 1]
+    end
+  end
+  return 0
+end
+
+-- The id of the first that was never delivered.
+local function first()
+  local from = '(' .. (call('HGET', meta, 'last') or '0-0')
+  local entry = call('XRANGE', jobs, from, '+', 'COUNT', '1')[1]
+  return entry and entry[1]
+end
+
+-- Looks at so many more of those that were never delivered, from `place` on, and drops those that
+-- are too old. How many it looked at and how many it left, and where to go on.
+local function sift(many, place, is_too_old)
+  local from = place or call('HGET', meta, 'last') or '0-0'
+  local entries = call('XRANGE', jobs, '(' .. from, '+', 'COUNT', many)
+  local left = 0
+  for _, entry in ipairs(entries) do
+    from = entry[1]
+    if is_too_old(from) then
+      call('XDEL', jobs, from)
+    else
+      left = left + 1
+    end
+  end
+  return #entries, left, from
+end
+
+-- Asks the group, which is made when it is not there.
+local function grouped(...)
+  local is = redis.pcall(...)
+  if is and is.err and string.find(is.err, 'NOGROUP', 1, true) then
+    local last = call('HGET', meta, 'last') or '0'
+    call('XGROUP', 'CREATE', jobs, 'workers', last, 'MKSTREAM')
+    is = redis.pcall(...)
+  end
+  if is and is.err then
+    error(is)
+  end
+  return is
+end
+
+-- Delivers the first so many that never were: ids and fields.
+local function deliver(worker, many)
+  local is = grouped('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', many, 'STREAMS', jobs, '>')
+  return is and is[1][2] or {}
+end
+
+-- Delivers one that is out for the `number`th time: its fields; nil when somebody has removed it.
+-- With FORCE, for the group may have been made anew since.
+local function redeliver(worker, id, number)
+  local entries =
+    grouped('XCLAIM', jobs, 'workers', worker, '0', id, 'RETRYCOUNT', number, 'FORCE')
+  return entries[1] and entries[1][2]
+end
+
+-- The fields of one that is out.
+local function body(id)
+  local entry = call('XRANGE', jobs, id, id)[1]
+  return entry and entry[2]
+end
+
+-- They are out no more: how many of them were.
+local function put_down(ids)
+  return call('XACK', jobs, 'workers', unpack(ids))
+end
+
+-- Cuts off all that come before those that are out, or wait when none is; how many these were. None
+-- where the group does not know of all that are out, as when it was made anew: it would cut them
+-- off, too.
+local function cut()
+  local pending = redis.pcall('XPENDING', jobs, 'workers')
+  if pending.err or pending[1] ~= call('ZCARD', out) then
+    return 0
+  end
+  local from = pending[2]
+  if not from then
+    local ms, number = string.match(call('HGET', meta, 'last') or '', '^(%d+)-(%d+)$')
+    from = ms and string.format('%s-%.0f', ms, number + 1)
+  end
+  return from and call('XTRIM', jobs, 'MINID', '=', from) or 0
+end
+
+-- Removes those that are out no more. XDEL walks to each of them anew; where jobs are done in about
+-- the order in which they came, to cut them off removes most at once.
+local function erase(ids)
+  if #ids == 1 or cut() < #ids then
+    call('XDEL', jobs, unpack(ids))
+  end
+end
