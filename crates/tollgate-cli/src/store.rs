@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Limiter, MemoryStore};
-use tollgate_queue::{AnyQueues, Offering, RedisQueues, SqliteQueues};
+use tollgate_queue::{AnyQueues, Form, Offering, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Queues};
 use tollgate_sqlite::SqliteStore;
@@ -97,15 +97,19 @@ pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Re
 }
 
 /// The queues of the place that the arguments, the environment or the default name.
-pub(crate) async fn queues(place: &Place) -> Result<AnyQueues> {
+pub(crate) async fn queues(place: &Place, form: Form) -> Result<AnyQueues> {
     Ok(match Named::read(place.store.as_deref())? {
         Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
-        Named::Redis(options) => AnyQueues::Redis(RedisQueues::connect(options).await?),
+        Named::Redis(options) => AnyQueues::Redis(RedisQueues::connect_as(options, form).await?),
     })
 }
 
 /// The queues of a service, as `NAME=BOUND`, in the place where its counts are.
-pub(crate) async fn queues_of_service(url: Option<&str>, texts: &[String]) -> Result<Queues> {
+pub(crate) async fn queues_of_service(
+    url: Option<&str>,
+    texts: &[String],
+    form: Form,
+) -> Result<Queues> {
     if texts.is_empty() {
         return Ok(Queues::default());
     }
@@ -126,7 +130,8 @@ pub(crate) async fn queues_of_service(url: Option<&str>, texts: &[String]) -> Re
         Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
         // As fast to give up as a service's store is.
         Named::Redis(_) => {
-            AnyQueues::Redis(RedisQueues::connect(tollgate_redis::Options::from_url(url)?).await?)
+            let options = tollgate_redis::Options::from_url(url)?;
+            AnyQueues::Redis(RedisQueues::connect_as(options, form).await?)
         }
     };
     let named = wanted

@@ -70,9 +70,31 @@ pub(crate) struct WhichQueue {
     #[command(flatten)]
     pub(crate) place: Place,
 
+    /// On a Redis, in what its jobs lie: a queue stays as it was made
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
+    pub(crate) form: QueueForm,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// In what jobs lie on a Redis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum QueueForm {
+    /// A stream with a consumer group, which XINFO and XPENDING show
+    Stream,
+    /// A list, which takes less of the server
+    List,
+}
+
+impl From<QueueForm> for tollgate_queue::Form {
+    fn from(form: QueueForm) -> Self {
+        match form {
+            QueueForm::Stream => Self::Stream,
+            QueueForm::List => Self::List,
+        }
+    }
 }
 
 /// How a queue is offered to: said by the first who offers, and kept with the queue.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::QueueForm;
+
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// The policies: `.toml`, `.yaml` or `.yml`; read again when the file changes, and on SIGHUP
@@ -25,6 +27,10 @@ pub(crate) struct Serve {
     /// lies where counts do, which must not be memory: `tollgate queue work NAME` takes from it
     #[arg(long, value_name = "NAME=BOUND")]
     pub(crate) queue: Vec<String>,
+
+    /// On a Redis, in what the jobs of such queues lie
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
+    pub(crate) queue_form: QueueForm,
 
     /// Where clients ask: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
     /// several

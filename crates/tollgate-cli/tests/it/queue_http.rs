@@ -80,6 +80,21 @@ fn come_and_go(place: &Place, store: &str) {
 }
 
 #[test]
+fn a_list_is_a_queue_as_well() {
+    let place = Place::new();
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let args = ["--store", &store, "--queue", "mail=2", "--queue-form", "list"];
+    let serving = Serving::start(&place, &args);
+    let (status, _, body) = serving.client().whole("POST", "/v1/queues/mail", "{}").unwrap();
+    assert_eq!(status, 202, "{body}");
+    let work = ["queue", "work", "mail", "--store", &store, "--exec", "true", "--until-empty"];
+    let (code, _, err) = place.run(&work);
+    assert!(code == 2 && err.contains("its jobs in a list, and not with its jobs in a"), "{err}");
+    let (code, _, err) = place.run(&[&work[..], &["--form", "list"]].concat());
+    assert_eq!((code, err.as_str()), (0, "1 done\n"));
+}
+
+#[test]
 fn wrong_offers_are_told() {
     let place = Place::new();
     let serving = serve(&place, &place.store());

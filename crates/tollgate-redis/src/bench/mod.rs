@@ -15,7 +15,7 @@ mod race;
 mod server;
 
 pub use client::Clients;
-use server::{Probe, Questions, Server};
+use server::{Answers, Probe, Questions, Server};
 
 /// How many subjects take turns.
 const SUBJECTS: usize = 1_000;
@@ -52,6 +52,24 @@ pub struct Plan {
     pub depth: usize,
     /// How many events the long log has.
     pub entries: usize,
+}
+
+/// Offers to queues, measured beside checks: made elsewhere, asked here.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs)] // made by the one command that measures
+pub struct Offers {
+    /// What they are called.
+    pub name: String,
+    /// Whether they are accepted.
+    pub accepted: bool,
+    /// The strategy whose check they are beside.
+    pub beside: Strategy,
+    /// The text of their script.
+    pub script: String,
+    /// The keys of each, without what all keys of the measurement begin with.
+    pub keys: Vec<Vec<String>>,
+    /// The arguments of all.
+    pub args: Vec<String>,
 }
 
 /// One figure beside another: microseconds of the server's processor for each check.
@@ -139,6 +157,7 @@ impl Bench {
     pub fn server(
         &mut self,
         plan: &Plan,
+        offers: &[Offers],
         step: &mut dyn FnMut(&str) -> bool,
     ) -> Result<Figures, StoreError> {
         let mut go_on = |what: &str| {
@@ -146,6 +165,9 @@ impl Bench {
         };
         go_on("the states in place")?;
         let mut probes = self.probes(plan)?;
+        for offers in offers {
+            probes.push(self.offers(plan, offers)?);
+        }
         go_on("the logs in place")?;
         let bytes = self.weigh(plan)?;
         probes.extend(self.logs(plan)?);
@@ -157,7 +179,7 @@ impl Bench {
         }
         Ok(Figures {
             server: self.server.name()?,
-            rows: rows(plan, &probes),
+            rows: rows(plan, offers, &probes),
             costs: costs(&probes),
             bytes_per_event: bytes,
         })
@@ -221,12 +243,32 @@ impl Bench {
                     keys: &keys,
                     args: &args,
                     admits,
+                    answers: Answers::Check,
                     depth: plan.depth,
                     checks: plan.checks,
                 },
             )?);
         }
         Ok(probes)
+    }
+
+    /// A probe of offers.
+    fn offers(&mut self, plan: &Plan, offers: &Offers) -> Result<Probe, StoreError> {
+        let own = |key: &String| format!("{}:{key}", self.prefix());
+        let keys: Vec<Vec<String>> =
+            offers.keys.iter().map(|keys| keys.iter().map(own).collect()).collect();
+        self.server.probe(
+            &offers.name,
+            &Questions {
+                script: &Script::new(offers.script.clone()),
+                keys: &keys,
+                args: &offers.args,
+                admits: offers.accepted,
+                answers: Answers::Offer,
+                depth: plan.depth,
+                checks: plan.checks,
+            },
+        )
     }
 
     /// A probe of limits.
@@ -251,6 +293,7 @@ impl Bench {
                 keys: &keys,
                 args: &arguments(1),
                 admits,
+                answers: Answers::Check,
                 depth: plan.depth,
                 checks: plan.checks,
             },
@@ -275,6 +318,7 @@ impl Bench {
                         keys: &keys,
                         args: &args,
                         admits: false,
+                        answers: Answers::Check,
                         depth: plan.depth,
                         checks,
                     },
@@ -361,7 +405,7 @@ fn is_constant(strategy: Strategy) -> bool {
     !matches!(strategy, Strategy::SlidingLog | Strategy::SlidingWindow)
 }
 
-fn rows(plan: &Plan, probes: &[Probe]) -> Vec<Row> {
+fn rows(plan: &Plan, offers: &[Offers], probes: &[Probe]) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row = |what: &str, beside: &str, at_most| {
         let of = |name| probes.iter().find(|probe| probe.name == name).map(Probe::median_us);
@@ -382,6 +426,9 @@ fn rows(plan: &Plan, probes: &[Probe]) -> Vec<Row> {
     row("sliding_window", "gcra", Some(2.0));
     for (buckets, _) in FINE {
         row(&fine(buckets), "gcra", None);
+    }
+    for offers in offers {
+        row(&offers.name, &named(offers.beside.name(), offers.accepted), None);
     }
     let long = plan.entries;
     row(&denied_log(long, 1), &denied_log(SHORT, 1), Some(3.0));

@@ -27,8 +27,35 @@ pub(super) struct Probe {
     packs: Vec<Vec<u8>>,
     depth: usize,
     admits: bool,
+    answers: Answers,
     checks: usize,
     pub(super) times_us: Vec<f64>,
+}
+
+/// How a question is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Answers {
+    /// As a check: how much was granted.
+    Check,
+    /// As an offer to a queue: an id at the end, or nothing there.
+    Offer,
+}
+
+impl Answers {
+    fn is_admitted(self, answer: &Value) -> bool {
+        match (self, answer) {
+            (Self::Check, Value::Int(verdict)) => *verdict == 1,
+            (Self::Check, Value::Array(list)) => match list[..] {
+                [Value::Int(verdict), ..] => verdict == 1,
+                [_, Value::Int(granted), ..] => granted > 0,
+                _ => false,
+            },
+            (Self::Offer, Value::Array(list)) => {
+                matches!(list.last(), Some(Value::BulkString(id)) if !id.is_empty())
+            }
+            _ => false,
+        }
+    }
 }
 
 /// What a probe asks.
@@ -38,6 +65,7 @@ pub(super) struct Questions<'q> {
     pub(super) keys: &'q [Vec<String>],
     pub(super) args: &'q [String],
     pub(super) admits: bool,
+    pub(super) answers: Answers,
     /// How many in one pack.
     pub(super) depth: usize,
     /// How many in one run.
@@ -70,7 +98,7 @@ impl Server {
         name: &str,
         questions: &Questions<'_>,
     ) -> Result<Probe, StoreError> {
-        let Questions { script, keys, args, admits, depth, checks } = questions;
+        let Questions { script, keys, args, admits, answers, depth, checks } = questions;
         self.ask(redis::cmd("SCRIPT").arg("LOAD").arg(script.text()))?;
         let question = |keys: &Vec<String>| {
             let mut command = redis::cmd("EVALSHA");
@@ -85,7 +113,8 @@ impl Server {
         self.owns(keys.iter().flatten());
         let (depth, checks) = (*depth, (*checks).max(*depth));
         let name = name.to_owned();
-        let probe = Probe { name, packs, depth, admits: *admits, checks, times_us: Vec::new() };
+        let (admits, answers) = (*admits, *answers);
+        let probe = Probe { name, packs, depth, admits, answers, checks, times_us: Vec::new() };
         for pack in &probe.packs {
             self.send(&probe, pack)?;
         }
@@ -118,18 +147,10 @@ impl Server {
         let answers = self.connection.req_packed_commands(pack, 0, probe.depth).map_err(failed)?;
         let mut expected = 0;
         for answer in &answers {
-            let admitted = match answer {
-                Value::ServerError(error) => {
-                    return Err(StoreError::permanent(format!("{}: {error:?}", probe.name)));
-                }
-                Value::Int(verdict) => *verdict == 1,
-                Value::Array(list) => match list[..] {
-                    [Value::Int(verdict), ..] => verdict == 1,
-                    [_, Value::Int(granted), ..] => granted > 0,
-                    _ => false,
-                },
-                _ => false,
-            };
+            if let Value::ServerError(error) = answer {
+                return Err(StoreError::permanent(format!("{}: {error:?}", probe.name)));
+            }
+            let admitted = probe.answers.is_admitted(answer);
             expected += usize::from(admitted == probe.admits);
         }
         Ok(expected)

@@ -2,26 +2,34 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::StoreError;
-use tollgate_redis::bench::{Bench, Clients, Figures, Plan, Row};
+use tollgate::{StoreError, Strategy};
+use tollgate_queue::{Form, Job, MAX_BOUND, Offering, RedisQueues};
+use tollgate_redis::bench::{Bench, Clients, Figures, Offers, Plan, Row};
 
 use super::redis_server::Server;
 use crate::args::BenchRedis;
 use crate::show::{self, Output};
+use crate::store::{redis_options, runtime};
 
 /// What the store's throughput is of the bare client's, at least.
 const CLIENT_AT_LEAST: f64 = 0.9;
 
 /// What the bytes of an event are, at most.
 const BYTES_AT_MOST: f64 = 16.0;
+
+/// How many queues take turns: as many as subjects do.
+const QUEUES: usize = 1_000;
+
+/// How long the server may take for what is asked before anything is measured.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;
@@ -132,7 +140,8 @@ fn measure(args: &BenchRedis, url: &str, stop: &Stop) -> Result<RedisJson> {
         depth: args.depth as usize,
         entries: args.entries as usize,
     };
-    let figures = bench.server(&plan, &mut step)?;
+    let offers = offers(url)?;
+    let figures = bench.server(&plan, &offers, &mut step)?;
     let clients = [("one thread", Builder::new_current_thread()), ("two threads", two_threads())]
         .into_iter()
         .map(|(name, mut builder)| {
@@ -142,6 +151,36 @@ fn measure(args: &BenchRedis, url: &str, stop: &Stop) -> Result<RedisJson> {
         .collect::<Result<Vec<_>>>()?;
     progress.finish_and_clear();
     Ok(RedisJson::new(args, figures, clients))
+}
+
+/// Offers to queues, as streams and as lists, that are accepted and that are refused.
+fn offers(url: &str) -> Result<Vec<Offers>> {
+    let job = Job::new().field("to", "ann@example.com");
+    let mut all = Vec::new();
+    for (form, name) in [(Form::Stream, "stream"), (Form::List, "list")] {
+        let options = redis_options(url, PATIENCE)?;
+        let queues = runtime()?.block_on(RedisQueues::connect_as(options, form))?;
+        for (bound, what, accepted) in [(MAX_BOUND, "offer", true), (1, "refused", false)] {
+            let offering = Offering::new(bound);
+            let (mut keys, mut rest) = (Vec::new(), (String::new(), Vec::new()));
+            for queue in 0..QUEUES {
+                let queue = format!("{what}-{queue:04}");
+                let (script, words) =
+                    queues.spoken_offer(&queue, &offering, std::slice::from_ref(&job));
+                let words: Vec<String> =
+                    words.into_iter().map(String::from_utf8).collect::<Result<_, _>>()?;
+                // EVALSHA, the script's name, how many keys, the keys, and the arguments.
+                let [_, _, number, words @ ..] = &words[..] else { bail!("no offer: {words:?}") };
+                let (its, args) = words.split_at(number.parse::<usize>()?.min(words.len()));
+                keys.push(its.to_vec());
+                rest = (script, args.to_vec());
+            }
+            let ((script, args), name) = (rest, format!("queue as a {name}, {what}"));
+            let beside = Strategy::SlidingLog;
+            all.push(Offers { name, accepted, beside, script, keys, args });
+        }
+    }
+    Ok(all)
 }
 
 fn two_threads() -> Builder {

@@ -31,7 +31,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
 async fn open(which: &WhichQueue) -> Result<Queue<AnyQueues>> {
     // The name first: a wrong one opens nothing.
     Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
-    Ok(Queue::new(store::queues(&which.place).await?, &which.name)?)
+    Ok(Queue::new(store::queues(&which.place, which.form.into()).await?, &which.name)?)
 }
 
 impl OfferingArgs {

@@ -94,7 +94,8 @@ async fn run(
             }
         });
     }
-    options.queues = queues_of_service(args.store.as_deref(), &args.queue).await?;
+    options.queues =
+        queues_of_service(args.store.as_deref(), &args.queue, args.queue_form.into()).await?;
     let gate = options.metrics.gate(policies, store)?;
     let server = Server::start(gate.clone(), options).await?;
     let _watcher = watch(&server)?;
