@@ -184,7 +184,11 @@ proptest! {
             let within = |at: &u64| (from..from + 100_000).contains(at);
             let longest = taken.iter().filter(|(_, it)| within(it)).map(|(at, it)| it - at).max();
             prop_assert_eq!(bucket.waited_us, longest.unwrap_or(0), "bucket {}", place);
-            prop_assert!(bucket.depth >= slow.depth(from) as u64, "bucket {}", place);
+            // It changes at these moments alone.
+            let changes = slow.taken.iter().flat_map(|(at, it)| [*at, *it, it + slow.work_us]);
+            let moments = changes.filter(within).chain([from]);
+            let deepest = moments.map(|at| slow.depth(at) as u64).max();
+            prop_assert_eq!(Some(bucket.depth), deepest, "bucket {}", place);
         }
         prop_assert_eq!(found.buckets.iter().map(|it| it.depth).max(), Some(found.depth_max));
     }
