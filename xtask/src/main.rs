@@ -32,7 +32,7 @@ Tasks:
                                   --no-install never installs cargo-deny or redis-server, only
                                   says how
   tidy                            the project's own rules (STYLE.md), a second or so
-  docs [--check]                  write the tables and the picture that come from the engine
+  docs [--check]                  write the tables and pictures that come from the engine
                                   --check only says which of them are stale
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)

@@ -118,6 +118,36 @@ fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
 }
 
 #[test]
+fn what_is_far_above_does_not_press_the_rest_of_a_queue_flat() {
+    let (_, mut results) = edges().into_iter().find(|(name, _)| *name == "queues").unwrap();
+    results.cases.truncate(2);
+    let levels = |chart: Chart| -> Vec<bool> {
+        let level = |mark: &panel::Mark| matches!(mark, panel::Mark::Level(_));
+        let panels = chart.panels.iter().map(|panel| panel.marks.iter().any(level));
+        panels.chain([chart.keys.iter().any(|key| key.shape == panel::Shape::Dashes)]).collect()
+    };
+    assert_eq!(levels(offers(&results).unwrap()), [true; 3], "two panels, and the key");
+    let mut change = |place: usize, workers, bound| {
+        let queue = results.cases[place].queue.as_mut().unwrap();
+        (queue.workers, queue.bound, queue.depth_max) = (workers, bound, 12);
+        [offers(&results).unwrap(), depth(&results).unwrap()].map(levels)
+    };
+    change(1, 3, 12);
+    assert_eq!(change(0, 3, 12), [[true; 3], [true; 3]]);
+    let far = [false, true, true];
+    assert_eq!(change(0, 100_000, 1_000), [far, far]);
+    assert_eq!(change(1, 100_000, 1_000), [[false; 3], [false; 3]]);
+    // Waiting times are told in a unit of which there are some.
+    for case in &mut results.cases {
+        let queue = case.queue.as_mut().unwrap();
+        queue.waited_us.as_mut().unwrap().max = 1_000_000;
+    }
+    let words = words(&waits(&results).unwrap().svg(LOOKS[0]));
+    assert!(words.contains(&"milliseconds, the longest of each 1 s".to_owned()), "{words:?}");
+    assert!(words.contains(&"500".to_owned()) && words.contains(&"1000".to_owned()), "{words:?}");
+}
+
+#[test]
 fn a_png_is_twice_the_size_of_the_svg() {
     for chart in charts(&results()) {
         for look in LOOKS {

@@ -184,7 +184,11 @@ proptest! {
             let within = |at: &u64| (from..from + 100_000).contains(at);
             let longest = taken.iter().filter(|(_, it)| within(it)).map(|(at, it)| it - at).max();
             prop_assert_eq!(bucket.waited_us, longest.unwrap_or(0), "bucket {}", place);
-            prop_assert!(bucket.depth >= slow.depth(from) as u64, "bucket {}", place);
+            // It changes at these moments alone.
+            let changes = slow.taken.iter().flat_map(|(at, it)| [*at, *it, it + slow.work_us]);
+            let moments = changes.filter(within).chain([from]);
+            let deepest = moments.map(|at| slow.depth(at) as u64).max();
+            prop_assert_eq!(Some(bucket.depth), deepest, "bucket {}", place);
         }
         prop_assert_eq!(found.buckets.iter().map(|it| it.depth).max(), Some(found.depth_max));
     }
@@ -223,6 +227,25 @@ fn a_rate_holds_back_however_many_work_and_the_next_goes_when_it_may() {
 }
 
 #[test]
+fn a_job_that_a_rate_holds_back_goes_to_the_microsecond_when_it_may() {
+    // Nothing else happens meanwhile that somebody could look at.
+    let results = results(
+        r#"
+        version = 1
+        duration = "20s"
+        bucket = "1s"
+        workload = [{ arrivals = "bursts", size = 4, every = "1h" }]
+        case = [{ queue = { bound = 9, workers = 3, work = "10ms", rate = "1/3s via uniform" } }]
+        "#,
+    );
+    let found = queue(&results.cases[0]);
+    let taken = found.buckets.iter().zip(0..).filter(|(bucket, _)| bucket.delivered > 0);
+    assert_eq!(taken.map(|(_, second)| second).collect::<Vec<_>>(), [0, 3, 6, 9]);
+    let waited = found.waited_us.as_ref().unwrap();
+    assert_eq!((waited.max, waited.p50, found.left), (9 * SECOND, 3 * SECOND, 0));
+}
+
+#[test]
 fn a_queue_stands_beside_limits_on_the_same_traffic() {
     let results = results(
         r#"
@@ -248,6 +271,20 @@ fn a_queue_stands_beside_limits_on_the_same_traffic() {
     let json = serde_json::to_value(&results).unwrap();
     assert!(json["cases"][0].get("queue").is_none());
     assert_eq!(json["cases"][1]["queue"]["accepted"], json["cases"][1]["admitted"]);
+}
+
+#[test]
+fn the_example_shows_what_a_queue_is_good_for() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab/queue.toml");
+    let experiment = Experiment::load(std::path::Path::new(file)).unwrap();
+    let results = run(&experiment, &mut InMemory::default(), |_| ()).unwrap();
+    let [log, one, two, eight] = &results.cases[..] else { panic!() };
+    assert!(log.admitted * 3 < one.admitted * 2 && one.admitted < two.admitted, "of bursts");
+    let peaks = [log, one, two, eight].map(|case| case.peak);
+    assert_eq!(peaks, [10, 10, 20, 10].map(Some), "what comes behind them");
+    let done = |case| queue(case).done_per_s.unwrap();
+    assert!((done(one) - 10.0).abs() < 0.1 && (done(eight) - 10.0).abs() < 0.1);
+    assert!(results.findings[0].starts_with("queue of 2 workers let 20 through within 1 s"));
 }
 
 #[test]
