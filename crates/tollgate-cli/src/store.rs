@@ -113,7 +113,7 @@ pub(crate) async fn queues_of_service(
     if texts.is_empty() {
         return Ok(Queues::default());
     }
-    let wanted: Vec<(&str, Offering)> =
+    let wanted: Vec<(&str, Option<Offering>)> =
         texts.iter().map(|text| bound(text)).collect::<Result<_>>()?;
     for (place, (name, _)) in wanted.iter().enumerate() {
         if wanted.iter().take(place).any(|(other, _)| other == name) {
@@ -140,16 +140,16 @@ pub(crate) async fn queues_of_service(
     Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
 }
 
-/// `NAME=BOUND`.
-fn bound(text: &str) -> Result<(&str, Offering)> {
+/// `NAME=BOUND`, or `NAME` for one that is there.
+fn bound(text: &str) -> Result<(&str, Option<Offering>)> {
     let wrong = || {
         let text = shown(text);
         anyhow!("`--queue {text}`: write NAME=BOUND, as in `--queue mail=100`: at most 100 wait")
     };
-    let (name, bound) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let Some((name, bound)) = text.rsplit_once('=') else { return Ok((text, None)) };
     let is_number = !bound.is_empty() && bound.bytes().all(|byte| byte.is_ascii_digit());
     let bound = bound.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
-    Ok((name, Offering::new(bound)))
+    Ok((name, Some(Offering::new(bound))))
 }
 
 /// The server that time series are written to.

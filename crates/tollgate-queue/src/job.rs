@@ -36,6 +36,8 @@ pub struct Job {
     body: Body,
     once: Option<String>,
     deadline: Option<Duration>,
+    /// It was dead, and its `once` is one that nobody else can say.
+    is_again: bool,
 }
 
 impl Job {
@@ -95,7 +97,7 @@ impl Job {
     /// the queue remembers it.
     #[must_use]
     pub fn once(self, id: impl Into<String>) -> Self {
-        Self { once: Some(id.into()), ..self }
+        Self { once: Some(id.into()), is_again: false, ..self }
     }
 
     /// It is of no use later than so long (at most 366 days) after it was accepted: then it is
@@ -133,7 +135,7 @@ impl Job {
         if let Some(deadline) = self.deadline.filter(|it| *it > MAX_PUT_OFF) {
             return Err(Error::invalid(format!("a deadline of {deadline:?}: at most 366 days")));
         }
-        if let Some(once) = &self.once {
+        if let Some(once) = self.once.as_ref().filter(|_| !self.is_again) {
             name("the id of a job", once)?;
         }
         let bytes = match &self.body {
@@ -299,10 +301,11 @@ impl Dead {
         self.body.bytes()
     }
 
-    /// The same job, to be offered again.
+    /// The same job, to be offered again, and accepted once as far as the queue remembers.
     #[must_use]
     pub fn job(&self) -> Job {
-        Job { body: self.body.clone(), ..Job::default() }
+        let once = Some(format!("@dead:{}", self.id));
+        Job { body: self.body.clone(), once, deadline: None, is_again: true }
     }
 }
 

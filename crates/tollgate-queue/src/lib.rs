@@ -27,6 +27,8 @@
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
+// How settings are written down is for places outside of the process.
+#![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code))]
 
 mod any;
 mod backend;

@@ -28,17 +28,28 @@ const MAX_CONCURRENCY: usize = 10_000;
 const FAULT_PAUSE: Duration = Duration::from_millis(100);
 const MAX_FAULT_PAUSE: Duration = Duration::from_secs(5);
 
+/// How long a worker waits that could not begin a job.
+const NOT_BEGUN_PAUSE: Duration = Duration::from_secs(1);
+
 /// Why a job was not done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     why: String,
     after: Option<Duration>,
+    is_begun: bool,
 }
 
 impl Failure {
     /// For this reason, which a dead job is kept with.
     pub fn new(why: impl Into<String>) -> Self {
-        Self { why: why.into(), after: None }
+        Self { why: why.into(), after: None, is_begun: true }
+    }
+
+    /// It was not begun, for a reason that is the worker's and not the job's, as a program that
+    /// cannot be started: it is given back as if it had not been delivered, and the worker waits a
+    /// little before it takes more.
+    pub fn not_begun(why: impl Into<String>) -> Self {
+        Self { is_begun: false, ..Self::new(why) }
     }
 
     /// It is to be tried again after so long, and not when the worker's pauses say.
@@ -282,11 +293,18 @@ impl<B: Backend> AtWork<'_, B> {
         let mut stop = pin!(stop);
         let mut stopped: Option<Instant> = None;
         self.next_beat = Instant::now() + self.beat();
+        // Since when nothing is in hand any more, at the end.
+        let mut quiet: Option<Instant> = None;
         // When there may be something to take.
         let mut look = Instant::now();
         loop {
             while let Some(over) = self.hand.try_join_next_with_id() {
                 self.over(over);
+            }
+            if stopped.is_some() && self.hand.is_empty() && quiet.is_none() {
+                quiet = Some(Instant::now());
+                // What became of the last is said once, whatever went wrong before.
+                self.not_before = Instant::now();
             }
             let may_ask = Instant::now() >= self.not_before;
             if may_ask {
@@ -298,11 +316,11 @@ impl<B: Backend> AtWork<'_, B> {
             if self.begun >= self.worker.max_jobs || (self.worker.until_empty && self.is_empty) {
                 stopped.get_or_insert_with(Instant::now);
             }
-            if let Some(since) = stopped {
+            if stopped.is_some() {
                 self.give_back().await?;
                 let unsaid = self.done.len() + self.failed.len();
-                let is_over = unsaid == 0 || since.elapsed() >= self.worker.grace;
-                if self.hand.is_empty() && is_over {
+                let is_late = |since: Instant| since.elapsed() >= self.worker.grace;
+                if self.hand.is_empty() && (unsaid == 0 || quiet.is_some_and(is_late)) {
                     self.ran.unsaid += unsaid as u64;
                     return Ok(self.ran);
                 }
@@ -399,6 +417,17 @@ impl<B: Backend> AtWork<'_, B> {
             }
         }
         while let Some((held, failure)) = self.failed.last() {
+            if !failure.is_begun {
+                let released = consumer.release(*held).await;
+                match self.went(released)? {
+                    Some(true) => self.ran.released += 1,
+                    Some(false) => self.ran.lost += 1,
+                    None => break,
+                }
+                self.failed.pop();
+                self.not_before = Instant::now() + NOT_BEGUN_PAUSE;
+                continue;
+            }
             let after = failure.after.unwrap_or_else(|| self.worker.put_off(*held));
             let said = consumer.again(*held, after.min(MAX_PUT_OFF), cut(&failure.why)).await;
             match self.went(said)? {
@@ -446,8 +475,11 @@ impl<B: Backend> AtWork<'_, B> {
                     self.ready.retain(|job| job.held() != held);
                     self.ran.lost += (before - self.ready.len()) as u64;
                 }
-                // The others would wait for nothing.
-                None => break,
+                // The others would wait for nothing; all of them soon, and not in a third.
+                None => {
+                    self.next_beat = self.not_before;
+                    break;
+                }
             }
         }
         Ok(())
@@ -460,8 +492,12 @@ impl<B: Backend> AtWork<'_, B> {
             match self.went(released)? {
                 Some(true) => self.ran.released += 1,
                 Some(false) => self.ran.lost += 1,
-                // It comes back by itself when its visibility timeout has passed.
-                None => {}
+                // They come back by themselves when their visibility timeout has passed; to ask
+                // for each would take its whole deadline.
+                None => {
+                    self.ready.clear();
+                    break;
+                }
             }
         }
         Ok(())

@@ -203,5 +203,6 @@ fn four_workers_of_a_redis_never_exceed_their_rate() {
         let surely = taken.iter().filter(|(from, to)| from >= asked && *to < until).count();
         assert!(surely <= 100, "{surely} in the second from {asked:?}");
     }
+    assert!(taken.len() >= 100, "a hundred may be taken at once, and {} were", taken.len());
     println!("{} of {} in {seconds} s", taken.len(), 100 * seconds);
 }

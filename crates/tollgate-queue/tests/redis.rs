@@ -74,6 +74,18 @@ proptest! {
     }
 }
 
+#[tokio::test]
+async fn more_than_one_look_finds_is_as_in_memory() {
+    let Some(server) = own() else { return };
+    for form in FORMS {
+        server.command(&[b"FLUSHALL"]);
+        let clock = ManualClock::at_micros(1_700_000_000_123_456);
+        let redis = RedisQueues::with_clock(options(&server), form, clock.clone()).await.unwrap();
+        let memory = MemoryQueues::with_clock(clock.clone());
+        histories::beyond_a_look(&redis, &memory, &clock).await;
+    }
+}
+
 async fn queues(server: &RedisServer, form: Form) -> RedisQueues {
     RedisQueues::connect_as(options(server), form).await.unwrap()
 }

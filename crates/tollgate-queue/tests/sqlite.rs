@@ -31,6 +31,15 @@ proptest! {
 }
 
 #[tokio::test]
+async fn more_than_one_look_finds_is_as_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_micros(1_700_000_000_123_456);
+    let options = Options::new(dir.path().join("q.db")).clock(clock.clone());
+    let file = SqliteQueues::open_with(options).unwrap();
+    histories::beyond_a_look(&file, &MemoryQueues::with_clock(clock.clone()), &clock).await;
+}
+
+#[tokio::test]
 async fn a_queue_is_there_after_its_processes_are_gone_and_agrees_with_all() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("counts.db");

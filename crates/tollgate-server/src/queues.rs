@@ -5,12 +5,15 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use tokio::time::{MissedTickBehavior, interval};
+use parking_lot::{Mutex, RwLock};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tollgate_queue::{AnyQueues, Error, Job, Offered, Offering, Producer, Queue, Stats};
 
 /// How often it is looked what is in them, for `/metrics`.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a look may take: then what was seen before is no longer so.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The queues of a service, by name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +23,9 @@ pub struct Queues(Arc<BTreeMap<String, Door>>);
 #[derive(Debug)]
 pub(crate) struct Door {
     queue: Queue<AnyQueues>,
-    producer: Producer<AnyQueues>,
+    producer: RwLock<Producer<AnyQueues>>,
+    /// How it is offered to was said to the service, and not asked of the queue.
+    is_said: bool,
     counts: [AtomicU64; Outcome::ALL.len()],
     /// What was in it when it was looked last; none while that fails.
     seen: Mutex<Option<Stats>>,
@@ -50,23 +55,29 @@ impl Outcome {
 }
 
 impl Queues {
-    /// These, each with how it is offered to. Workers take from them elsewhere: `tollgate queue
+    /// These, each with how it is offered to; none for as it was made. Workers take from them elsewhere: `tollgate queue
     /// work`, or a program with `tollgate_queue::Worker`.
     ///
     /// # Errors
     /// A setting that is not as it may be; a queue that was made with another; where they lie
     /// could not answer.
     pub async fn open(
-        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Offering)>,
+        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<Offering>)>,
     ) -> Result<Self, Error> {
         let mut doors = BTreeMap::new();
         for (queue, offering) in queues {
+            let is_said = offering.is_some();
+            let offering = match offering {
+                Some(offering) => offering,
+                None => made(&queue).await?,
+            };
             let producer = queue.offering(offering)?;
             // At the start somebody looks; at the first offer nobody may.
             producer.agree().await?;
+            let producer = RwLock::new(producer);
             let name = queue.name().to_owned();
             let (counts, seen) = (Default::default(), Mutex::default());
-            doors.insert(name, Door { queue, producer, counts, seen });
+            doors.insert(name, Door { queue, producer, is_said, counts, seen });
         }
         Ok(Self(Arc::new(doors)))
     }
@@ -94,16 +105,34 @@ impl Queues {
         loop {
             ticks.tick().await;
             for door in self.0.values() {
-                let seen = door.queue.stats().await.ok();
+                let seen = timeout(PATIENCE, door.queue.stats()).await;
+                let seen = seen.ok().and_then(Result::ok);
                 *door.seen.lock() = seen;
             }
         }
     }
 }
 
+/// How a queue is offered to, by who made it.
+async fn made(queue: &Queue<AnyQueues>) -> Result<Offering, Error> {
+    queue.settings().await?.offering.ok_or_else(|| {
+        Error::Invalid(format!(
+            "the queue `{0}` is new: say how many jobs may wait, as `{0}=100`",
+            queue.name()
+        ))
+    })
+}
+
 impl Door {
     pub(crate) async fn offer(&self, job: &Job) -> Result<Offered, Error> {
-        let offered = self.producer.offer(job).await;
+        let producer = self.producer.read().clone();
+        let mut offered = producer.offer(job).await;
+        if !self.is_said && matches!(offered, Err(Error::Settings { .. })) {
+            // Somebody has changed it.
+            let producer = self.queue.offering(made(&self.queue).await?)?;
+            self.producer.write().clone_from(&producer);
+            offered = producer.offer(job).await;
+        }
         let outcome = match &offered {
             Ok(Offered::Accepted { .. }) => Outcome::Accepted,
             Ok(Offered::Known { .. }) => Outcome::Known,

@@ -50,6 +50,15 @@ pub(crate) fn explain(error: rusqlite::Error, place: Place<'_>) -> StoreError {
     fault.because(error)
 }
 
+/// Something else than counts that its owner has not written.
+pub(crate) fn impossible(path: &Path) -> StoreError {
+    StoreError::permanent(format!(
+        "what {} keeps beside counts is damaged (its numbers are impossible): something else has \
+         written to its tables; nothing was changed",
+        path.display()
+    ))
+}
+
 /// A state that no engine has written.
 pub(crate) fn damaged(path: &Path, subject: &str, what: &str) -> StoreError {
     StoreError::permanent(format!(

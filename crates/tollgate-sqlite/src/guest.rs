@@ -76,6 +76,21 @@ impl<'t> Transaction<'t> {
     }
 }
 
+/// Whether the tables of a guest have their present format.
+pub(crate) fn is_furnished(
+    context: &Context<'_>,
+    guest: &str,
+    steps: &[&str],
+) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'guests'";
+    if context.first(sql, [], |_| Ok(()))?.is_none() {
+        return Ok(false);
+    }
+    let sql = "SELECT format FROM guests WHERE name = ?1";
+    let format: Option<i64> = context.first(sql, [guest], |row| row.get(0))?;
+    Ok(format.and_then(|format| usize::try_from(format).ok()) == Some(steps.len()))
+}
+
 /// Brings the tables of a guest to their present format: `steps` are what made them, one after the
 /// other, and the file says how many of them it has behind it. They are never edited once released:
 /// another is added.

@@ -14,7 +14,7 @@ use tollgate::{
 };
 
 use crate::context::{Cache, Context};
-use crate::fault::{Place, damaged, explain};
+use crate::fault::{Place, damaged, explain, impossible};
 use crate::guest::{self, Transaction};
 use crate::open;
 use crate::options::Options;
@@ -128,6 +128,9 @@ impl Session {
         let answer = catch_unwind(AssertUnwindSafe(all)).unwrap_or_else(|_| {
             let subjects: Vec<&str> = parts.iter().map(|part| part.subject.as_str()).collect();
             let what = "its numbers are impossible";
+            if subjects.is_empty() {
+                return Err(impossible(&self.options.path).into());
+            }
             Err(damaged(&self.options.path, &subjects.join("` or `"), what).into())
         });
         let answer = answer.and_then(|answer| {
@@ -178,14 +181,19 @@ impl Session {
     /// Runs a guest's work in one transaction.
     pub(crate) fn transact<T, E: From<StoreError>>(
         &self,
+        deadline: Duration,
         access: Access,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run(access, &[], |cx| work(&Transaction::new(cx)))
+        self.run_within(deadline, access, &[], |cx| work(&Transaction::new(cx)))
     }
 
     /// Brings the tables of a guest to their present format.
     pub(crate) fn furnish(&self, guest: &str, steps: &[&str]) -> Result<(), StoreError> {
+        // Who only looks needs no lock for it.
+        if self.run(Access::Read, &[], |cx| guest::is_furnished(cx, guest, steps))? {
+            return Ok(());
+        }
         self.run(Access::Write, &[], |cx| guest::furnish(cx, guest, steps))
     }
 

@@ -175,7 +175,17 @@ impl SqliteStore {
         access: Access,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        self.hand_over(move |session| session.transact(access, work)).await
+        // The deadline is that of the caller, who waits for its turn too.
+        let handed_over = Instant::now();
+        let deadline = self.0.options.deadline;
+        let work = move |session: &Session| {
+            let left = deadline.saturating_sub(handed_over.elapsed());
+            if left.is_zero() && !deadline.is_zero() {
+                return Err(too_late().into());
+            }
+            session.transact(left, access, work)
+        };
+        self.hand_over(work).await
     }
 
     /// Has `work` done by the store's own thread. When the future is dropped before its turn has
@@ -212,6 +222,13 @@ impl SqliteStore {
         *worker = Some(sender);
         sent
     }
+}
+
+fn too_late() -> StoreError {
+    StoreError::transient(
+        "the deadline was over before its turn came: nothing was done. Others wait for the lock of the \
+         file",
+    )
 }
 
 fn ended() -> StoreError {

@@ -23,9 +23,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait; repeat it. It
-    /// lies where counts do, which must not be memory: `tollgate queue work NAME` takes from it
-    #[arg(long, value_name = "NAME=BOUND")]
+    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait; without a
+    /// bound, as it was made; repeat it. It lies where counts do, which must not be memory:
+    /// `tollgate queue work NAME` takes from it
+    #[arg(long, value_name = "NAME[=BOUND]")]
     pub(crate) queue: Vec<String>,
 
     /// On a Redis, in what the jobs of such queues lie

@@ -28,6 +28,11 @@ impl Output {
         Self { open: true }
     }
 
+    /// Whether somebody reads it still.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open
+    }
+
     /// Writes text; its colours are taken out where they are not wanted.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
         if !self.open {

@@ -95,6 +95,27 @@ fn a_list_is_a_queue_as_well() {
 }
 
 #[test]
+fn a_queue_that_is_changed_is_told_or_taken_up() {
+    let place = Place::new();
+    let store = place.store();
+    for name in ["said", "asked"] {
+        assert_eq!(place.code(&["queue", "push", name, "--bound", "1"]), 0);
+    }
+    let args = ["--store", &store, "--queue", "said=1", "--queue", "asked"];
+    let serving = Serving::start(&place, &args);
+    let mut client = serving.client();
+    let mut offer = |path: &str| client.whole("POST", path, "{}").unwrap();
+    assert_eq!((offer("/v1/queues/said").0, offer("/v1/queues/asked").0), (429, 429));
+    for name in ["said", "asked"] {
+        assert_eq!(place.code(&["queue", "change", name, "--bound", "2", "--count", "all"]), 0);
+    }
+    let (status, headers, body) = offer("/v1/queues/said");
+    assert!(status == 500 && body.contains("was made with a bound of 2 (all)"), "{body}");
+    assert!(!headers.contains("retry-after"), "it does not pass: {headers}");
+    assert_eq!((offer("/v1/queues/asked").0, offer("/v1/queues/asked").0), (202, 429));
+}
+
+#[test]
 fn wrong_offers_are_told() {
     let place = Place::new();
     let serving = serve(&place, &place.store());
@@ -106,6 +127,7 @@ fn wrong_offers_are_told() {
         ("/v1/queues/mail", "{\"a\": null}", 400, "the field `a` is null"),
         ("/v1/queues/mail", "{\"@a\": 1}", 400, "which is reserved"),
         ("/v1/queues/mail?deadline=5", "{}", 400, "write a duration as in `90s`"),
+        ("/v1/queues/mail?deadline=m", "{}", 400, "write a duration as in `90s`"),
         ("/v1/queues/mail?bound=5", "{}", 400, "`bound` means nothing here"),
         ("/v1/queues/mail?once=", "{}", 400, "the id of a job of 0 bytes"),
     ] {
@@ -123,7 +145,7 @@ fn wrong_offers_are_told() {
     };
     let store = place.store();
     refused(&["--store", "memory://", "--queue", "mail=2"], "needs a store that workers reach");
-    refused(&["--store", &store, "--queue", "mail"], "write NAME=BOUND");
+    refused(&["--store", &store, "--queue", "new"], "the queue `new` is new: say how many");
     refused(&["--store", &store, "--queue", "mail=x"], "write NAME=BOUND");
     refused(&["--store", &store, "--queue", "m m=1"], "is no name of a queue");
     refused(&["--store", &store, "--queue", "mail=1", "--queue", "mail=2"], "`mail` twice");

@@ -323,3 +323,46 @@ async fn a_fault_that_does_not_pass_ends_it_when_what_is_in_hand_is_finished() {
     // Both were done, and said to be so when it went again.
     assert_eq!(queue.stats().await.unwrap().done, 2);
 }
+
+/// The store is away for a moment when the last job ends, long after the worker was told to stop.
+#[tokio::test(start_paused = true)]
+async fn the_grace_begins_when_the_last_job_is_over() {
+    let queues = MemoryQueues::with_clock(Paused::new());
+    let failing = Failing { queues, faults: AtomicU64::new(0), is_permanent: false };
+    let failing = Arc::new(failing);
+    let queue = Queue::new(Arc::clone(&failing), "q").unwrap();
+    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
+    let handle = |_| {
+        let failing = Arc::clone(&failing);
+        async move {
+            pass(millis(60_000)).await;
+            failing.faults.store(2, Ordering::Relaxed);
+            Ok(())
+        }
+    };
+    let ran = worker.run(handle, pass(millis(10))).await.unwrap();
+    assert_eq!((ran.done, ran.unsaid), (1, 0), "{ran:?}");
+    assert_eq!(queue.stats().await.unwrap().done, 1);
+}
+
+/// What could not be begun has had no delivery.
+#[tokio::test(start_paused = true)]
+async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
+    let queue = Queue::new(MemoryQueues::with_clock(Paused::new()), "q").unwrap();
+    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let working = Working::new().deliveries(2);
+    let worker = Worker::new(queue.working(working).unwrap(), "w").until_empty(true);
+    let tries = AtomicUsize::new(0);
+    let begin = Instant::now();
+    let handle = |job: TakenJob| {
+        let nth = tries.fetch_add(1, Ordering::Relaxed);
+        async move {
+            assert_eq!(job.delivery, 1);
+            if nth < 9 { Err(Failure::not_begun("no program")) } else { Ok(()) }
+        }
+    };
+    let ran = worker.run(handle, core::future::pending()).await.unwrap();
+    assert_eq!((ran.done, ran.released, ran.dead), (1, 9, 0), "{ran:?}");
+    assert!(begin.elapsed() >= Duration::from_secs(9), "it has waited: {:?}", begin.elapsed());
+}

@@ -206,3 +206,53 @@ pub(crate) async fn both(
         same!(on => on.settings(queue));
     }
 }
+
+/// More jobs that are of no use than one look finds: the same of both.
+pub(crate) async fn beyond_a_look(other: &impl Backend, memory: &MemoryQueues, clock: &ManualClock) {
+    const MANY: usize = 700;
+    let (queue, offering) = ("beyond", Offering::new(2 * MANY as u64));
+    let working = Working::new().deliveries(1).keep_dead(3).visibility(Duration::from_secs(1));
+    macro_rules! same {
+        ($backend:ident => $ask:expr) => {{
+            let $backend = other;
+            let of_other = $ask.await.unwrap();
+            let $backend = memory;
+            let of_memory = $ask.await.unwrap();
+            assert_eq!(of_other, of_memory);
+            of_memory
+        }};
+    }
+    let short = vec![Job::new().deadline(Duration::from_secs(1)); MANY];
+    let long = vec![Job::new(); MANY];
+    same!(on => on.offer_all(queue, &offering, &short));
+    same!(on => on.offer_all(queue, &offering, &long));
+    clock.advance(Duration::from_secs(2));
+    // One look drops so many of those that are too old and no more, and says that there are more.
+    let (mut taken, mut looks) = (0, 0);
+    while taken < MANY {
+        let is = same!(on => on.take(queue, &working, "w", 300));
+        same!(on => on.stats(queue));
+        (taken, looks) = (taken + is.jobs.len(), looks + 1);
+        assert!(looks < 50, "it stands still");
+    }
+    assert!(looks > MANY / 300 + 1, "one look found all");
+    // All of them have had enough: as many looks bury them.
+    clock.advance(Duration::from_secs(2));
+    let mut buried = 0;
+    while same!(on => on.stats(queue)).in_flight > 0 {
+        same!(on => on.take(queue, &working, "w", 5));
+        buried += 1;
+        assert!(buried < 50, "it stands still");
+    }
+    assert!(buried > 1, "one look buried all");
+    same!(on => on.dead(queue, 9));
+    // Another rate, another timeout, and fewer dead jobs that are kept.
+    same!(on => on.offer_all(queue, &offering, &long));
+    let rate = "3/h via fixed_window".parse().unwrap();
+    let other_way = working.clone().rate(rate).visibility(Duration::from_secs(9)).keep_dead(1);
+    let mut settings = Settings::default();
+    settings.working = Some(other_way.clone());
+    same!(on => on.change(queue, &settings));
+    assert_eq!(same!(on => on.take(queue, &other_way, "w", 9)).jobs.len(), 3);
+    same!(on => on.stats(queue));
+}

@@ -50,9 +50,11 @@ impl Answers {
                 [_, Value::Int(granted), ..] => granted > 0,
                 _ => false,
             },
-            (Self::Offer, Value::Array(list)) => {
-                matches!(list.last(), Some(Value::BulkString(id)) if !id.is_empty())
-            }
+            // After the nonce, how long to wait, and the depth there was.
+            (Self::Offer, Value::Array(list)) => match &list[..] {
+                [_, Value::Int(_), Value::Int(_), Value::BulkString(id)] => !id.is_empty(),
+                _ => false,
+            },
             _ => false,
         }
     }

@@ -33,7 +33,9 @@ pub(super) async fn respond(queues: &Queues, request: Request<Whole>) -> Result<
     let door = queues.get(&name).ok_or_else(|| unknown(&name, queues))?;
     match *request.method() {
         Method::POST => offer(door, request).await,
-        Method::GET | Method::HEAD => Ok(json(&door.stats().await.map_err(|it| of_queue(&it))?)),
+        Method::GET | Method::HEAD => {
+            Ok(json(&door.stats().await.map_err(|error| of_queue(&error, false))?))
+        }
         _ => Ok(Problem::method("GET, POST")),
     }
 }
@@ -67,7 +69,7 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
     let offered = match door.offer(&job).await {
         Ok(offered) => offered,
         Err(error) => {
-            let problem = of_queue(&error);
+            let problem = of_queue(&error, true);
             let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
             let mut response = problem.response();
             if is_away {
@@ -90,7 +92,8 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
 
 /// The notation of limits reads durations: borrow its reader.
 fn duration(text: &str) -> Result<Duration, Problem> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_plain = text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let limit = format!("1/{text} via fixed_window").parse::<Limit>().ok().filter(|_| is_plain);
     let limit = limit.ok_or_else(|| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
     Ok(limit.quota().period.as_duration())
@@ -107,15 +110,20 @@ fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
         (true, _) => Ok(Job::of_bytes(body)),
         (false, true) => Ok(Job::new()),
-        (false, false) => Job::from_json(body).map_err(|error| of_queue(&error)),
+        (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, true)),
     }
 }
 
-/// What a queue's error is to who asked.
-fn of_queue(error: &Error) -> Problem {
+/// What a queue's error is to who asked, or offered.
+fn of_queue(error: &Error, is_offer: bool) -> Problem {
     match error {
         Error::Invalid(what) => Problem::bad(what.clone()),
-        Error::Store(error) if error.is_ambiguous() => Problem::new(
+        // Nothing that passes: somebody has to say the same here and there.
+        Error::Settings { .. } => {
+            tracing::error!(target: "tollgate", "{error}");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        }
+        Error::Store(error) if is_offer && error.is_ambiguous() => Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             format!("the queue: {error}; the job may be in: offer it again with the same `once`"),
         ),

@@ -164,7 +164,7 @@ fn offers(url: &str) -> Result<Vec<Offers>> {
             let offering = Offering::new(bound);
             let (mut keys, mut rest) = (Vec::new(), (String::new(), Vec::new()));
             for queue in 0..QUEUES {
-                let queue = format!("{what}-{queue:04}");
+                let queue = format!("{name}-{what}-{queue:04}");
                 let (script, words) =
                     queues.spoken_offer(&queue, &offering, std::slice::from_ref(&job));
                 let words: Vec<String> =

@@ -71,7 +71,7 @@ impl Which {
         if let Self::One(id) = self {
             dead.retain(|dead| dead.id == *id);
             if dead.is_empty() {
-                bail!("no dead job {id} is kept in `{}`", queue.name());
+                bail!("no dead job {id} is kept in `{}`, among the oldest {PAGE}", queue.name());
             }
         }
         Ok(dead)
@@ -79,7 +79,7 @@ impl Which {
 }
 
 /// Offers, and removes what was accepted: in this order, so that none is lost on the way. Who is
-/// ended between the two offers it twice, which is told by its id.
+/// ended between the two finds it known when it is offered again.
 async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let offering = queue.settings().await?.offering;
     let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
@@ -88,8 +88,7 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     'all: loop {
         let page = which.of(queue).await?;
         for dead in &page {
-            let job = dead.job().once(format!("dead:{}", dead.id));
-            if let Offered::Full { .. } = door.offer(&job).await? {
+            if let Offered::Full { .. } = door.offer(&dead.job()).await? {
                 full = true;
                 break 'all;
             }
@@ -105,6 +104,12 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
 
 async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let mut jobs = 0;
+    if let Which::One(id) = which {
+        if queue.take_dead(*id).await?.is_none() {
+            bail!("no dead job {id} is kept in `{}`", queue.name());
+        }
+        return Ok(Done { jobs: 1, dead: queue.stats().await?.dead, full: false });
+    }
     loop {
         let page = which.of(queue).await?;
         for dead in &page {

@@ -108,13 +108,16 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
     if made == Settings::default() {
         bail!("there is no queue `{}` there: nothing was changed", queue.name());
     }
+    let mut settings = Settings::default();
     if !offering.is_nothing() {
-        queue.change(offering.over(queue.name(), made.offering)?).await?;
+        settings.offering = Some(offering.over(queue.name(), made.offering)?);
     }
     if !working.is_nothing() || *no_rate {
         let working = working.over(made.working)?;
-        queue.change(if *no_rate { working.without_rate() } else { working }).await?;
+        settings.working = Some(if *no_rate { working.without_rate() } else { working });
     }
+    // All of it or nothing.
+    queue.change(settings).await?;
     let now = queue.settings().await?;
     if which.json {
         out.json(&now)?;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use tokio::time::MissedTickBehavior;
 use tollgate_queue::{Settings, Stats};
 
 use super::open;
@@ -69,8 +70,10 @@ pub(super) async fn stats(args: &QueueStats, out: &mut Output) -> Result<u8> {
         return Ok(0);
     };
     let mut ticks = tokio::time::interval(every);
+    // After a pause of ours the next look is a whole one later: a rate over no time is none.
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut before, mut line) = (None, 0_u32);
-    loop {
+    while out.is_open() {
         ticks.tick().await;
         let (stats, now) = (queue.stats().await?, Instant::now());
         let rates = before.map(|(before, at)| Rates::between(&before, &stats, now - at));
@@ -88,6 +91,7 @@ pub(super) async fn stats(args: &QueueStats, out: &mut Output) -> Result<u8> {
         line += 1;
         out.line(row(&stats, rates.as_ref()))?;
     }
+    Ok(0)
 }
 
 fn row(stats: &Stats, rates: Option<&Rates>) -> String {

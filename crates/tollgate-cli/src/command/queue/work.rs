@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 use tokio::io::AsyncWriteExt as _;
@@ -25,6 +25,9 @@ use crate::show::{Output, duration};
 /// What a signal that ends a command leaves it to put away its things.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Who passes a signal on that the terminal has sent already sends it twice: that is one.
+const SAME_SIGNAL: Duration = Duration::from_millis(300);
+
 #[derive(Serialize)]
 struct RanJson {
     done: u64,
@@ -40,6 +43,9 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let pause = pause.as_deref().map_or(Ok(Duration::from_secs(1)), input::wait)?;
     let max_pause = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
     let timeout = timeout.as_deref().map(input::wait).transpose()?;
+    if timeout.is_some_and(|timeout| timeout.is_zero()) {
+        bail!("`--timeout 0` would end each command at once: leave it out, or say `--timeout 5m`");
+    }
     // Before anything is taken: a signal that comes early must not be lost.
     let mut signals = signals()?;
     let queue = open(which).await?;
@@ -62,15 +68,22 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = worker.run(handle, async { drop(stopped.await) });
     tokio::pin!(running);
-    let mut stop = Some(stop);
+    let (mut stop, mut asked) = (Some(stop), None::<Instant>);
     let ran = loop {
         tokio::select! {
             ran = &mut running => break ran?,
             Some(signal) = signals.recv() => {
                 // The first is taken to heart; the second ends what is at work.
-                if stop.take().is_none() {
-                    hands.end_all().await;
-                    return Ok(u8::try_from(128 + signal)?);
+                match asked {
+                    None => {
+                        drop(stop.take());
+                        asked = Some(Instant::now());
+                    }
+                    Some(asked) if asked.elapsed() >= SAME_SIGNAL => {
+                        hands.end_all().await;
+                        return Ok(u8::try_from(128 + signal)?);
+                    }
+                    Some(_) => {}
                 }
             }
         }
@@ -153,7 +166,13 @@ struct Hands {
 impl Hands {
     async fn work(&self, job: TakenJob) -> Result<(), Failure> {
         let (id, delivery) = (job.id.to_string(), job.delivery);
-        let ended = self.run(&job, &id).await;
+        // A machine that can start no program says nothing of the job.
+        let child = self.start(&job, &id).map_err(|error| {
+            let how = format!("not begun: `sh` cannot be run: {error}");
+            self.told.ended(&id, delivery, &how);
+            Failure::not_begun(how)
+        })?;
+        let ended = self.run(child, &job).await;
         match &ended {
             Ok(()) if self.told.is_all => self.told.ended(&id, delivery, "done"),
             Ok(()) => {}
@@ -162,14 +181,19 @@ impl Hands {
         ended.map_err(Failure::new)
     }
 
-    /// Runs the command; how it failed.
-    async fn run(&self, job: &TakenJob, id: &str) -> Result<(), String> {
-        let mut line = serde_json::to_vec(job).map_err(|error| error.to_string())?;
-        line.push(b'\n');
+    /// Starts the command.
+    fn start(&self, job: &TakenJob, id: &str) -> io::Result<Child> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
         // A group of its own: Ctrl-C is for this process, which lets the command finish.
         command.process_group(0);
+        // What this process was started with is of another job, if of any.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("JOB_") || text.starts_with("TOLLGATE_JOB_") {
+                command.env_remove(&name);
+            }
+        }
         command.env("TOLLGATE_JOB_ID", id).env("TOLLGATE_JOB_DELIVERY", job.delivery.to_string());
         for (name, value) in job.fields() {
             // What cannot be a variable is in the JSON. Never a bare name: whoever offers must not
@@ -179,7 +203,13 @@ impl Hands {
                 command.env(format!("JOB_{name}"), value);
             }
         }
-        let child = command.spawn().map_err(|error| format!("`sh` cannot be run: {error}"))?;
+        command.spawn()
+    }
+
+    /// Gives it the job and waits for it; how it failed.
+    async fn run(&self, child: Child, job: &TakenJob) -> Result<(), String> {
+        let mut line = serde_json::to_vec(job).map_err(|error| error.to_string())?;
+        line.push(b'\n');
         let group = child.id().and_then(|id| i32::try_from(id).ok());
         let _running = group.map(|group| Running::new(&self.running, group));
         let ended = match self.timeout {
