@@ -245,19 +245,22 @@ fn pipelined(server: &RedisServer, sides: &[Side<'_>], batch: usize) -> Outcome<
     let us = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {
         median(runs.iter().map(|run| of(run) * 1e6 / JOBS as f64).collect())
     };
-    let of_bare = |of: &dyn Fn(&Run) -> f64| all.first().map_or(f64::NAN, |runs| us(runs, of));
-    let (bare, bare_cpu) = (of_bare(&Run::wall), of_bare(&|run| run.cpu));
+    // Of the bare run of the same turn, for the machine is not equally fast all the time.
+    let bare = all.first().map_or(&[][..], Vec::as_slice);
+    let ratio = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {
+        median(bare.iter().zip(runs).map(|(bare, run)| of(bare) / of(run)).collect())
+    };
     for (side, runs) in sides.iter().zip(&all) {
         let (wall, cpu) = (us(runs, &Run::wall), us(runs, &|run| run.cpu));
         println!(
             "| {batch} | {} | {:.0} | {:.2} | {:.1} | {:.1} | {:.1} | {cpu:.1} | {:.2} |",
             side.name(),
             1e6 / wall,
-            bare / wall,
+            ratio(runs, &Run::wall),
             us(runs, &|run| run.parts[0]),
             us(runs, &|run| run.parts[1]),
             us(runs, &|run| run.parts[2]),
-            bare_cpu / cpu,
+            ratio(runs, &|run| run.cpu),
         );
     }
     Ok(())
