@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_proof::redis::resp::{Reply, request};
-use tollgate_queue::{Error, Form, Job, Offering, Queue, RedisQueues, Worker, Working};
+use tollgate_queue::{Form, Job, Offering, Queue, RedisQueues, Worker, Working};
 use tollgate_redis::Options;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -69,8 +69,11 @@ fn main() -> Outcome<()> {
         ];
         pipelined(&server, &sides, batch)?;
     }
-    println!("\nWorkers of `Worker`, whose function does nothing, over the client:\n");
-    println!("| jobs lie in | taken at once | at work at once | jobs/s | of 1 and 1 |");
+    println!(
+        "\nWho works, over the client, each by itself: a loop of take and done, and a `Worker` \
+         whose function does nothing.\n"
+    );
+    println!("| jobs lie in | who | taken at once | jobs/s | of who takes 1 |");
     println!("| --- | --- | --- | --- | --- |");
     for (form, queues) in [("a stream", stream), ("a list", list)] {
         runtime.block_on(workers(form, &queues))?;
@@ -242,19 +245,22 @@ fn pipelined(server: &RedisServer, sides: &[Side<'_>], batch: usize) -> Outcome<
     let us = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {
         median(runs.iter().map(|run| of(run) * 1e6 / JOBS as f64).collect())
     };
-    let of_bare = |of: &dyn Fn(&Run) -> f64| all.first().map_or(f64::NAN, |runs| us(runs, of));
-    let (bare, bare_cpu) = (of_bare(&Run::wall), of_bare(&|run| run.cpu));
+    // Of the bare run of the same turn, for the machine is not equally fast all the time.
+    let bare = all.first().map_or(&[][..], Vec::as_slice);
+    let ratio = |runs: &[Run], of: &dyn Fn(&Run) -> f64| {
+        median(bare.iter().zip(runs).map(|(bare, run)| of(bare) / of(run)).collect())
+    };
     for (side, runs) in sides.iter().zip(&all) {
         let (wall, cpu) = (us(runs, &Run::wall), us(runs, &|run| run.cpu));
         println!(
             "| {batch} | {} | {:.0} | {:.2} | {:.1} | {:.1} | {:.1} | {cpu:.1} | {:.2} |",
             side.name(),
             1e6 / wall,
-            bare / wall,
+            ratio(runs, &Run::wall),
             us(runs, &|run| run.parts[0]),
             us(runs, &|run| run.parts[1]),
             us(runs, &|run| run.parts[2]),
-            bare_cpu / cpu,
+            ratio(runs, &|run| run.cpu),
         );
     }
     Ok(())
@@ -354,25 +360,36 @@ impl Line {
     }
 }
 
-/// Workers that take one at a time, and 64.
+/// Who takes one at a time, and 64: a loop that takes jobs and says that all of them are done, and
+/// a [`Worker`], which says it of each as soon as it is.
 async fn workers(form: &str, queues: &RedisQueues) -> Outcome<()> {
-    let kinds = [(1, 1), (64, 1), (64, 64)];
+    let kinds = [(1, None), (64, None), (1, Some(1)), (64, Some(1)), (64, Some(64))];
     let mut all = kinds.map(|_| Vec::new());
     for turn in 0..=RUNS {
         for ((batch, at_once), figures) in kinds.into_iter().zip(&mut all) {
             let jobs = if batch == 1 { WORKED } else { 8 * WORKED };
-            let queue =
-                Queue::new(queues.clone(), format!("{form}:{batch}:{at_once}").replace(' ', "."))?;
+            let name = format!("{form}:{batch}:{at_once:?}").replace([' ', '(', ')'], ".");
+            let queue = Queue::new(queues.clone(), name)?;
             let door = queue.offering(Offering::new(1_000_000))?;
             for _ in 0..jobs / MANY {
                 door.offer_all(&vec![Job::of_fields(FIELDS); MANY]).await?;
             }
-            let worker = Worker::new(queue.working(Working::new())?, "w");
-            let worker = worker.batch(batch).concurrency(at_once).max_jobs(jobs as u64);
+            let hands = queue.working(Working::new())?;
             let begin = Instant::now();
-            let ran = worker.run(|_| async { Ok(()) }, std::future::pending()).await?;
-            if ran.done != jobs as u64 {
-                return Err(Error::Invalid(format!("{ran:?}")).into());
+            let mut done = 0;
+            if let Some(at_once) = at_once {
+                let worker = Worker::new(hands, "w").batch(batch).concurrency(at_once);
+                let worker = worker.max_jobs(jobs as u64);
+                done = worker.run(|_| async { Ok(()) }, std::future::pending()).await?.done;
+            } else {
+                while done < jobs as u64 {
+                    let taken = hands.take("w", batch).await?.jobs;
+                    let ids: Vec<_> = taken.iter().map(|job| job.id).collect();
+                    done += hands.done(&ids).await?;
+                }
+            }
+            if done != jobs as u64 {
+                return Err(format!("{done} done of {jobs}").into());
             }
             if turn > 0 {
                 figures.push(jobs as f64 / begin.elapsed().as_secs_f64());
@@ -381,7 +398,11 @@ async fn workers(form: &str, queues: &RedisQueues) -> Outcome<()> {
     }
     let figures = all.map(median);
     for ((batch, at_once), figure) in kinds.into_iter().zip(figures) {
-        println!("| {form} | {batch} | {at_once} | {figure:.0} | {:.1} |", figure / figures[0]);
+        let (who, of) = match at_once {
+            None => ("a loop".to_owned(), figures[0]),
+            Some(at_once) => (format!("a worker of {at_once} at once"), figures[2]),
+        };
+        println!("| {form} | {who} | {batch} | {figure:.0} | {:.1} |", figure / of);
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Dead, Error, Form, Held, Job, MAX_FIELDS, MAX_JOB_BYTES, MemoryQueues, Offered, Offering,
-    Queue, RedisQueues, TakenJob, Worker, Working,
+    Backend, Dead, Error, Form, Held, Job, MAX_FIELDS, MAX_JOB_BYTES, MemoryQueues, Offered,
+    Offering, Queue, RedisQueues, TakenJob, Worker, Working,
 };
 use tollgate_redis::Options;
 
@@ -280,6 +280,18 @@ async fn a_group_that_is_gone_is_made_anew_and_loses_nothing() {
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.waiting, stats.in_flight, stats.done), (1, 0, 2));
     assert_eq!(server.command(&[b"XLEN", key.as_bytes()]).int(), Some(1));
+    // What the new group does not know of is not cut off with what is done.
+    for _ in 0..2 {
+        door.offer(&Job::new()).await.unwrap();
+    }
+    let unknown = hands.take("w", 1).await.unwrap().jobs[0].id;
+    destroy();
+    let known = hands.take("w", 2).await.unwrap().jobs;
+    let ids: Vec<_> = known.iter().map(|job| job.id).collect();
+    assert_eq!((hands.done(&ids).await.unwrap(), ids.len()), (2, 2));
+    clock.advance(Duration::from_secs(30));
+    let back = hands.take("w", 9).await.unwrap().jobs;
+    assert_eq!(back.iter().map(|job| job.id).collect::<Vec<_>>(), [unknown]);
 }
 
 #[tokio::test]
@@ -421,15 +433,87 @@ async fn the_largest_jobs_come_as_they_went() {
             let taken = hands.take("w", 99).await.unwrap().jobs;
             assert_eq!(taken.len(), jobs.len());
             for (taken, job) in taken.iter().zip(&jobs) {
-                let same = match taken.bytes() {
-                    Some(bytes) => Job::of_bytes(bytes),
-                    None => Job::of_fields(taken.fields().to_vec()),
-                };
-                assert_eq!((taken.delivery, &same), (delivery, job));
+                let same = job_of(taken.bytes(), taken.fields());
+                assert_eq!((taken.delivery, same == *job), (delivery, true));
                 hands.again(taken.held(), Duration::ZERO, "no").await.unwrap();
             }
         }
-        let dead: Vec<_> = queue.dead(99).await.unwrap().iter().map(Dead::job).collect();
-        assert_eq!(dead, jobs);
+        let dead = queue.dead(99).await.unwrap();
+        let same = dead.iter().map(|dead: &Dead| job_of(dead.bytes(), dead.fields()));
+        // Not `assert_eq`: it would print them.
+        assert!(same.eq(jobs.iter().cloned()), "dead jobs are others");
+    }
+}
+
+fn job_of(bytes: Option<&[u8]>, fields: &[(String, String)]) -> Job {
+    bytes.map_or_else(|| Job::of_fields(fields.to_vec()), Job::of_bytes)
+}
+
+#[tokio::test]
+async fn many_that_are_too_old_or_have_had_enough_are_put_away_as_in_memory() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let clock = ManualClock::at_micros(1_700_000_000_000_000);
+        let redis = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
+        let memory = MemoryQueues::with_clock(clock.clone());
+        let name = name();
+        let offering = Offering::new(2_000);
+        let working = Working::new().deliveries(1).visibility(Duration::from_secs(30));
+        for deadline_s in [10, 100] {
+            let job = Job::new().deadline(Duration::from_secs(deadline_s));
+            redis.offer_all(&name, &offering, &vec![job.clone(); 600]).await.unwrap();
+            memory.offer_all(&name, &offering, &vec![job; 600]).await.unwrap();
+            // In hand are those that will have had enough.
+            if deadline_s == 100 {
+                let taken = redis.take(&name, &working, "w", 600).await.unwrap();
+                assert_eq!(taken, memory.take(&name, &working, "w", 600).await.unwrap());
+            }
+            clock.advance(Duration::from_secs(30));
+            for turn in 0..4 {
+                let taken = redis.take(&name, &working, "w", 1).await.unwrap();
+                let of_memory = memory.take(&name, &working, "w", 1).await.unwrap();
+                assert_eq!(taken, of_memory, "turn {turn} of {form:?}");
+                let stats = memory.stats(&name).await.unwrap();
+                assert_eq!(redis.stats(&name).await.unwrap(), stats, "turn {turn} of {form:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_gone_leaves_nothing_behind() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let clock = ManualClock::at_micros(1_700_000_000_000_000);
+        let queues = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
+        let name = name();
+        let queue = Queue::new(queues, &name).unwrap();
+        let door = queue.offering(Offering::new(9).remember(Duration::from_secs(60))).unwrap();
+        let hands = queue.working(Working::new().deliveries(2).keep_dead(0)).unwrap();
+        let job = Job::new().once("x").deadline(Duration::from_secs(600));
+        let known = door.offer(&job).await.unwrap();
+        clock.advance(Duration::from_micros(59_999_999));
+        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Known { .. }), "{known:?}");
+        clock.advance(Duration::from_micros(1));
+        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Accepted { .. }));
+        for why in ["", "it broke"] {
+            for job in hands.take("w", 9).await.unwrap().jobs {
+                hands.again(job.held(), Duration::ZERO, why).await.unwrap();
+            }
+        }
+        door.offer(&Job::new().deadline(Duration::from_secs(1))).await.unwrap();
+        clock.advance(Duration::from_secs(1));
+        hands.take("w", 9).await.unwrap();
+        for _ in 0..3 {
+            door.offer(&Job::new().deadline(Duration::from_secs(600))).await.unwrap();
+        }
+        let ids: Vec<_> = hands.take("w", 9).await.unwrap().jobs.iter().map(|it| it.id).collect();
+        assert_eq!(hands.done(&ids[..1]).await.unwrap(), 1);
+        assert_eq!(hands.done(&ids[1..]).await.unwrap(), 2);
+        // The stream is there, empty; what there was; and the ids that are remembered.
+        let keys = keys_of(server, &name).into_iter().map(|key| String::from_utf8(key).unwrap());
+        let keys: Vec<_> = keys.map(|key| key.rsplit('}').next().unwrap().to_owned()).collect();
+        let stream = if form == Form::Stream { vec![":jobs"] } else { vec![] };
+        assert_eq!(keys, [stream, vec![":meta", ":once:x"]].concat());
     }
 }

@@ -55,8 +55,8 @@ impl Outcome {
 }
 
 impl Queues {
-    /// These, each with how it is offered to; none for as it was made. Workers take from them elsewhere: `tollgate queue
-    /// work`, or a program with `tollgate_queue::Worker`.
+    /// These, each with how it is offered to; none for as it was made. Workers take from them
+    /// elsewhere: `tollgate queue work`, or a program with `tollgate_queue::Worker`.
     ///
     /// # Errors
     /// A setting that is not as it may be; a queue that was made with another; where they lie

@@ -121,7 +121,11 @@ fn what_is_not_done_comes_back_until_it_is_dead() {
     assert_eq!(tried.again(31 * S, back.jobs[0].held(), Duration::ZERO), Afterwards::Dead);
     let dead = tried.model.dead(9);
     assert_eq!((dead[0].deliveries, dead[0].why.as_deref()), (2, Some("it broke")));
-    assert_eq!(tried.model.take_dead(dead[0].id).map(|dead| dead.job()), Some(job("a")));
+    // Offered again it is accepted once, by an id that nobody else can say.
+    let again = dead[0].job();
+    assert_eq!((again.body(), again.check().is_ok()), (job("a").body(), true));
+    assert!(job("a").once(again.once_id().unwrap()).check().is_err());
+    assert_eq!(tried.model.take_dead(dead[0].id).as_ref(), Some(&dead[0]));
     // The other dies without a word.
     assert_eq!(Tried::names(&tried.take(60 * S, 9)), ["b"]);
     let none = tried.take(90 * S, 9);

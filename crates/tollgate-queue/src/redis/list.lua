@@ -59,8 +59,10 @@ local function sift(many, place, is_too_old)
   local found = call('LRANGE', waiting, place, place + many - 1)
   local dropped = 0
   for nth, is in ipairs(found) do
-    if is_too_old(string.match(is, '^%S+')) then
+    local id = string.match(is, '^%S+')
+    if is_too_old(id) then
       call('LSET', waiting, place + nth - 1, '')
+      call('HDEL', untils, id)
       dropped = dropped + 1
     end
   end

@@ -1,8 +1,8 @@
 //! Queues on Redis and Valkey, as streams with a consumer group or as lists.
 //!
 //! Each operation is one call of one script, by the server's clock. All keys of a queue begin with
-//! `tgq1:{queue:NAME}:`. Its jobs lie in a stream, so that `XINFO` and `XPENDING` show them, or in a
-//! list (`stream.lua`, `list.lua`: the shelf); what else is known of them lies beside it
+//! `tgq1:{queue:NAME}:`. Its jobs lie in a stream, so that `XINFO` and `XPENDING` show them, or in
+//! a list (`stream.lua`, `list.lua`: the shelf); what else is known of them lies beside it
 //! (`common.lua`), the same for both. Nothing expires by itself but remembered ids.
 //!
 //! A list has no list of each worker's own, into which jobs would move while they are in hand: the
@@ -43,7 +43,7 @@ pub enum Form {
     /// A stream with a consumer group, which any tool that knows streams can look into.
     #[default]
     Stream,
-    /// A list, which uses less of the server for each job.
+    /// A list: to take jobs and to say that they are done costs the server less.
     List,
 }
 

@@ -2,8 +2,8 @@
 -- remembering; then of each job how many words it has, and these. A job that is to be accepted
 -- once, or has a deadline, says `WORDS KEY US`: which of the keys after the fourth it is remembered
 -- at, or 0; us of the deadline, or nothing.
--- Answers how long to wait where it is full, or -1, and the depth there was before; then of each job
--- its id, `=ID` where it is known, or nothing where it is full.
+-- Answers how long to wait where it is full, or -1, and the depth there was before; then of each
+-- job its id, `=ID` where it is known, or nothing where it is full.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local made = made_with()
 if made ~= settings then

@@ -62,6 +62,7 @@ local function sift(many, place, is_too_old)
     from = entry[1]
     if is_too_old(from) then
       call('XDEL', jobs, from)
+      call('HDEL', untils, from)
     else
       left = left + 1
     end

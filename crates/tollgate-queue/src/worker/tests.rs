@@ -208,7 +208,7 @@ async fn at_the_end_what_is_in_hand_is_done_and_what_was_taken_given_back() {
 #[derive(Debug)]
 struct Failing {
     queues: MemoryQueues,
-    faults: AtomicU64,
+    faults: Arc<AtomicU64>,
     is_permanent: bool,
 }
 
@@ -292,7 +292,8 @@ impl Backend for Failing {
 
 fn failing(faults: u64, is_permanent: bool) -> Queue<Failing> {
     let queues = MemoryQueues::with_clock(TestClock(Instant::now()));
-    Queue::new(Failing { queues, faults: faults.into(), is_permanent }, "q").unwrap()
+    let faults = Arc::new(faults.into());
+    Queue::new(Failing { queues, faults, is_permanent }, "q").unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -327,17 +328,16 @@ async fn a_fault_that_does_not_pass_ends_it_when_what_is_in_hand_is_finished() {
 /// The store is away for a moment when the last job ends, long after the worker was told to stop.
 #[tokio::test(start_paused = true)]
 async fn the_grace_begins_when_the_last_job_is_over() {
-    let queues = MemoryQueues::with_clock(Paused::new());
-    let failing = Failing { queues, faults: AtomicU64::new(0), is_permanent: false };
-    let failing = Arc::new(failing);
-    let queue = Queue::new(Arc::clone(&failing), "q").unwrap();
+    let (faults, queues) = (Arc::default(), MemoryQueues::with_clock(TestClock(Instant::now())));
+    let failing = Failing { queues, faults: Arc::clone(&faults), is_permanent: false };
+    let queue = Queue::new(failing, "q").unwrap();
     queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
     let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
     let handle = |_| {
-        let failing = Arc::clone(&failing);
+        let faults: Arc<AtomicU64> = Arc::clone(&faults);
         async move {
             pass(millis(60_000)).await;
-            failing.faults.store(2, Ordering::Relaxed);
+            faults.store(2, Ordering::Relaxed);
             Ok(())
         }
     };
@@ -349,7 +349,7 @@ async fn the_grace_begins_when_the_last_job_is_over() {
 /// What could not be begun has had no delivery.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
-    let queue = Queue::new(MemoryQueues::with_clock(Paused::new()), "q").unwrap();
+    let queue = Queue::new(MemoryQueues::with_clock(TestClock(Instant::now())), "q").unwrap();
     queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
     let working = Working::new().deliveries(2);
     let worker = Worker::new(queue.working(working).unwrap(), "w").until_empty(true);

@@ -208,7 +208,11 @@ pub(crate) async fn both(
 }
 
 /// More jobs that are of no use than one look finds: the same of both.
-pub(crate) async fn beyond_a_look(other: &impl Backend, memory: &MemoryQueues, clock: &ManualClock) {
+pub(crate) async fn beyond_a_look(
+    other: &impl Backend,
+    memory: &MemoryQueues,
+    clock: &ManualClock,
+) {
     const MANY: usize = 700;
     let (queue, offering) = ("beyond", Offering::new(2 * MANY as u64));
     let working = Working::new().deliveries(1).keep_dead(3).visibility(Duration::from_secs(1));
