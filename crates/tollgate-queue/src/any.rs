@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken};
 use crate::memory::MemoryQueues;
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
@@ -93,6 +93,10 @@ impl Backend for AnyQueues {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         of!(self, it => it.stats(queue).await)
+    }
+
+    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
+        of!(self, it => it.done_jobs(queue, most).await)
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 
@@ -80,6 +80,13 @@ pub trait Backend: Send + Sync {
 
     /// What there is and what there was.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
+
+    /// The oldest jobs that were done and are kept.
+    fn done_jobs(
+        &self,
+        queue: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<DoneJob>, Error>> + Send;
 
     /// The oldest dead jobs.
     fn dead(

@@ -9,7 +9,7 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use crate::job::{Dead, TakenJob};
+use crate::job::{Dead, DoneJob, TakenJob};
 use crate::model::{Offered, Stats};
 use crate::settings::micros;
 
@@ -113,6 +113,17 @@ impl Serialize for Dead {
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("deliveries", &self.deliveries)?;
         map.serialize_entry("why", &self.why)?;
+        entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// `id`, `deliveries`, and what is in it as for [`TakenJob`].
+impl Serialize for DoneJob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(3))?;
+        map.serialize_entry("id", &self.id.to_string())?;
+        map.serialize_entry("deliveries", &self.deliveries)?;
         entry(&self.body, &mut map)?;
         map.end()
     }

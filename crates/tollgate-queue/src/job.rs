@@ -275,6 +275,31 @@ impl TakenJob {
     }
 }
 
+/// A job that was done, and is kept ([`crate::Working::keep_done`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct DoneJob {
+    /// Its id.
+    pub id: JobId,
+    /// How often it was delivered.
+    pub deliveries: u32,
+    pub(crate) body: Body,
+}
+
+impl DoneJob {
+    /// Its fields; none where it is of bytes.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        self.body.fields()
+    }
+
+    /// Its bytes, where it is of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.body.bytes()
+    }
+}
+
 /// A job that was delivered as often as it may be, and never done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -48,7 +48,7 @@ mod worker;
 pub use any::AnyQueues;
 pub use backend::Backend;
 pub use error::Error;
-pub use job::{Dead, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob};
+pub use job::{Dead, DoneJob, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob};
 pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};

@@ -10,7 +10,7 @@ use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Granted, Model, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 
@@ -145,6 +145,10 @@ impl Backend for MemoryQueues {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         Ok(self.one(queue).model.lock().stats(self.now_us()))
+    }
+
+    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
+        Ok(self.one(queue).model.lock().done_jobs(most.min(MAX_BATCH)))
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {

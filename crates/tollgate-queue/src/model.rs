@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken, TakenJob};
 use crate::settings::{Offering, Settings, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
@@ -94,6 +94,8 @@ pub struct Model {
     /// When each that is out comes back.
     due: BTreeSet<(u64, JobId)>,
     dead: VecDeque<Dead>,
+    /// Those that were done and are kept, the oldest first.
+    done: VecDeque<DoneJob>,
     /// Ids of jobs that said one, until when they are remembered; in the order in which they are
     /// forgotten.
     known: HashMap<String, (JobId, u64)>,
@@ -178,6 +180,7 @@ impl Model {
         let Settings { offering, working } = settings;
         self.offering = offering.clone().or(self.offering.take());
         self.working = working.clone().or(self.working.take());
+        self.keep_done();
     }
 
     /// Adds a job, unless the queue is full or knows it.
@@ -382,9 +385,24 @@ impl Model {
 
     /// These are done, whoever has them now. How many there were.
     pub fn done(&mut self, now_us: u64, ids: &[JobId]) -> u64 {
-        let removed = ids.iter().filter(|id| self.remove(**id, now_us).is_some()).count() as u64;
+        let kept = self.working.as_ref().map_or(0, Working::kept_done);
+        let mut removed = 0;
+        for id in ids {
+            let Some(Out { job, deliveries, .. }) = self.remove(*id, now_us) else { continue };
+            removed += 1;
+            if kept > 0 {
+                self.done.push_back(DoneJob { id: *id, deliveries, body: job.body });
+            }
+        }
+        self.keep_done();
         self.totals.done += removed;
         removed
+    }
+
+    /// The oldest of the done go beyond as many as are kept.
+    fn keep_done(&mut self) {
+        let kept = self.working.as_ref().map_or(0, Working::kept_done);
+        self.done.drain(..self.done.len().saturating_sub(kept));
     }
 
     /// This delivery failed, of `why`: the job comes back after so long, or is dead.
@@ -452,6 +470,12 @@ impl Model {
             out.due_us = due_us;
             self.due.insert((due_us, id));
         }
+    }
+
+    /// The jobs that were done and are kept, the oldest first.
+    #[must_use]
+    pub fn done_jobs(&self, most: usize) -> Vec<DoneJob> {
+        self.done.iter().take(most).cloned().collect()
     }
 
     /// The dead jobs that are kept, the oldest first.

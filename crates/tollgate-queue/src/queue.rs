@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, agree};
 
@@ -115,6 +115,15 @@ impl<B: Backend> Queue<B> {
     /// Where it lies could not answer.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.0.backend.stats(&self.0.name).await
+    }
+
+    /// The jobs that were done and are kept, as many as [`Working::keep_done`] says, the oldest
+    /// first, at most 1,000.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn done_jobs(&self, most: usize) -> Result<Vec<DoneJob>, Error> {
+        self.0.backend.done_jobs(&self.0.name, most).await
     }
 
     /// The dead jobs that are kept, the oldest first, at most 1,000.

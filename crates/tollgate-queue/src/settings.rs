@@ -154,8 +154,14 @@ struct WorkingText {
     visibility_us: u64,
     deliveries: u32,
     keep_dead: u32,
+    #[serde(default, skip_serializing_if = "is_none")]
+    keep_done: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     rate: Option<RateText>,
+}
+
+fn is_none(kept: &u32) -> bool {
+    *kept == 0
 }
 
 /// The limits of a rate, each with its name where it has one, and the policy they are in.
@@ -216,6 +222,7 @@ impl Working {
             visibility_us: self.visibility_us(),
             deliveries: self.deliveries,
             keep_dead: self.keep_dead,
+            keep_done: self.keep_done,
             rate,
         }
     }
@@ -246,6 +253,7 @@ impl Working {
             visibility: Duration::from_micros(read.visibility_us),
             deliveries: read.deliveries,
             keep_dead: read.keep_dead,
+            keep_done: read.keep_done,
             rate,
         };
         (read.check().is_ok() && read.text() == text).then_some(read)
@@ -281,11 +289,18 @@ pub struct Working {
     deliveries: u32,
     rate: Option<LimitSet>,
     keep_dead: u32,
+    keep_done: u32,
 }
 
 impl Default for Working {
     fn default() -> Self {
-        Self { visibility: Duration::from_secs(30), deliveries: 5, rate: None, keep_dead: 1_000 }
+        Self {
+            visibility: Duration::from_secs(30),
+            deliveries: 5,
+            rate: None,
+            keep_dead: 1_000,
+            keep_done: 0,
+        }
     }
 }
 
@@ -326,9 +341,15 @@ impl Working {
         Self { keep_dead, ..self }
     }
 
+    /// How many jobs that were done are kept to be looked at, at most [`MAX_BOUND`]; the oldest go.
+    #[must_use]
+    pub fn keep_done(self, keep_done: u32) -> Self {
+        Self { keep_done, ..self }
+    }
+
     /// Whether it is as it may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self { visibility, deliveries, keep_dead, .. } = self;
+        let Self { visibility, deliveries, keep_dead, keep_done, .. } = self;
         if *visibility < Duration::from_millis(1) || *visibility > MAX_VISIBILITY {
             let what = format!("{visibility:?} for a job: 1 ms to a day");
             return Err(Error::invalid(what));
@@ -339,6 +360,9 @@ impl Working {
         }
         if u64::from(*keep_dead) > MAX_BOUND {
             return Err(Error::invalid(format!("{keep_dead} dead jobs kept: at most {MAX_BOUND}")));
+        }
+        if u64::from(*keep_done) > MAX_BOUND {
+            return Err(Error::invalid(format!("{keep_done} done jobs kept: at most {MAX_BOUND}")));
         }
         Ok(())
     }
@@ -363,6 +387,10 @@ impl Working {
         self.keep_dead as usize
     }
 
+    pub(crate) fn kept_done(&self) -> usize {
+        self.keep_done as usize
+    }
+
     /// How long who takes a job has for it.
     #[must_use]
     pub fn has(&self) -> Duration {
@@ -384,7 +412,11 @@ impl fmt::Display for Working {
                 write!(f, " ({})", limits.identity())?;
             }
         }
-        write!(f, ", {} dead jobs kept", self.keep_dead)
+        write!(f, ", {} dead jobs kept", self.keep_dead)?;
+        if self.keep_done > 0 {
+            write!(f, ", {} that were done", self.keep_done)?;
+        }
+        Ok(())
     }
 }
 
@@ -407,7 +439,11 @@ mod tests {
         let named = LimitSet::new(vec![named]).unwrap().in_policy("mail").unwrap();
         for working in [
             Working::new(),
-            Working::new().visibility(Duration::from_millis(1)).deliveries(1).keep_dead(0),
+            Working::new()
+                .visibility(Duration::from_millis(1))
+                .deliveries(1)
+                .keep_dead(0)
+                .keep_done(7),
             Working::new().rate(rate),
             Working::new().rate(named),
         ] {

@@ -53,6 +53,9 @@ pub(crate) enum Queue {
   tollgate queue dead mail --again 1700000000000-0
   tollgate queue dead mail --forget all")]
     Dead(QueueDead),
+    /// Look at the last jobs that were done, where these are kept
+    #[command(after_help = "Example: tollgate queue done mail --most 5")]
+    Done(QueueDone),
     /// Change how a queue is offered to or worked on
     ///
     /// Who says something else is refused from then on. Jobs that are out come back when they would
@@ -141,6 +144,10 @@ pub(crate) struct WorkingArgs {
     /// How many dead jobs are kept, to be looked at [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) keep_dead: Option<u32>,
+
+    /// How many jobs that were done are kept, to be looked at [default: 0]
+    #[arg(long, value_name = "N")]
+    pub(crate) keep_done: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -249,6 +256,17 @@ pub(crate) struct QueueDead {
     /// Forget this one, or `all`
     #[arg(long, value_name = "ID")]
     pub(crate) forget: Option<String>,
+
+    /// How many to show, the oldest first
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) most: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueDone {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
 
     /// How many to show, the oldest first
     #[arg(long, value_name = "N", default_value_t = 20,

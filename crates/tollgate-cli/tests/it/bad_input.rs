@@ -121,5 +121,5 @@ fn unknown_words_are_met_with_a_suggestion() {
     refused(&place, &["adjust", "zoo", "--limit", "5/s"], &["--by"]);
     refused(&place, &["run", "zoo", "--limit", "5/s"], &["COMMAND"]);
     refused(&place, &["bench", "memory", "--keys", "0"], &["1..=10000000"]);
-    refused(&place, &["queue"], &["unrecognized subcommand"]);
+    refused(&place, &["queues", "push"], &["unrecognized subcommand 'queues'", "'queue'"]);
 }

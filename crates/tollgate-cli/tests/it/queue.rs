@@ -167,6 +167,26 @@ fn a_job_is_accepted_once_and_too_old_is_dropped() {
 }
 
 #[test]
+fn jobs_that_were_done_are_kept_where_that_is_wanted() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["n=1", "--bound", "9"]), 0);
+    let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--keep-done", "2"];
+    assert_eq!(place.code(&work), 0);
+    for n in ["n=2", "n=3"] {
+        assert_eq!(push(&place, &[n]), 0);
+    }
+    assert_eq!(place.code(&work), 0);
+    let done = place.json(&["queue", "done", "mail", "--json"]);
+    assert_eq!(done.as_array().unwrap().len(), 2);
+    assert_eq!((&done[0]["fields"]["n"], &done[1]["fields"]["n"]), (&"2".into(), &"3".into()));
+    let (_, out, _) = place.run(&["queue", "done", "mail", "--most", "1"]);
+    assert!(out.contains("n=2") && !out.contains("n=3"), "{out}");
+    assert_eq!(place.code(&["queue", "change", "mail", "--keep-done", "0"]), 0);
+    let (_, out, _) = place.run(&["queue", "done", "mail"]);
+    assert!(out.starts_with("no jobs that were done are kept"), "{out}");
+}
+
+#[test]
 fn who_waits_for_room_gets_it() {
     let place = Place::new();
     assert_eq!(push(&place, &["n=1", "--bound", "1"]), 0);

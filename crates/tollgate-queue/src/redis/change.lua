@@ -1,5 +1,5 @@
 -- Changes how the queue is offered to and worked on: nonce, settings or '', 1 for a bound of all,
--- settings or ''.
+-- settings or '', how many of the done are kept.
 local other = other_form(call('HGET', meta, 'form'))
 if other then
   return other
@@ -8,6 +8,7 @@ if ARGV[2] ~= '' then
   call('HSET', meta, 'form', FORM, 'offering', ARGV[2], 'all', ARGV[3])
 end
 if ARGV[4] ~= '' then
-  call('HSET', meta, 'form', FORM, 'working', ARGV[4])
+  call('HSET', meta, 'form', FORM, 'working', ARGV[4], 'keep', ARGV[5])
+  keep_last(tonumber(ARGV[5]))
 end
 return {nonce}

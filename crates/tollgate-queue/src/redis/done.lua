@@ -1,12 +1,13 @@
 -- These are done: nonce, ids.
-local was = call('HMGET', meta, 'form', 'all', 'done', 'window', 'left', 'before')
+local was = call('HMGET', meta, 'form', 'all', 'done', 'window', 'left', 'before', 'keep')
 local other = other_form(was[1])
 if other then
   return other
 end
 local ids = {unpack(ARGV, 2, #ARGV - $TAIL)}
-if put_down(ids) < #ids then
-  -- Not all of them are out, or some are said twice, or the group is a new one.
+
+-- Those of them that are out, each once.
+local function those_out()
   local found, scores = {}, call('ZMSCORE', out, unpack(ids))
   for place, score in ipairs(scores) do
     local id = ids[place]
@@ -14,7 +15,22 @@ if put_down(ids) < #ids then
       found[#found + 1], found[id] = id, true
     end
   end
-  ids = {unpack(found)}
+  return {unpack(found)}
+end
+
+local keep = tonumber(was[7] or 0)
+if keep > 0 then
+  ids = those_out()
+  for _, id in ipairs(ids) do
+    keep_done(id, try(id))
+  end
+  if #ids > 0 then
+    keep_last(keep)
+    put_down(ids)
+  end
+elseif put_down(ids) < #ids then
+  -- Not all of them are out, or some are said twice, or the group is a new one.
+  ids = those_out()
 end
 if #ids > 0 then
   forget(ids)

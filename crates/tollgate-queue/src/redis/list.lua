@@ -3,7 +3,8 @@
 --          script looks into
 -- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
-local waiting, bodies, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8]
+-- done     those that were done and are kept: the id, how often it was delivered, the fields
+local waiting, done, bodies, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local FORM = 'list'
 local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 
@@ -113,4 +114,31 @@ end
 
 -- Removes those that are out no more: they lie nowhere then.
 local function erase()
+end
+
+-- Keeps one that is done, while its fields are there still.
+local function keep_done(id, number)
+  local fields = body(id)
+  if fields then
+    call('RPUSH', done, string.format('%s %.0f %s', id, number, fields))
+  end
+end
+
+-- Keeps no more than so many of the done.
+local function keep_last(keep)
+  if keep == 0 then
+    call('DEL', done)
+  else
+    call('LTRIM', done, -keep, -1)
+  end
+end
+
+-- The oldest so many of the done.
+local function kept(many)
+  local answer = {nonce}
+  for _, is in ipairs(many > 0 and call('LRANGE', done, 0, many - 1) or {}) do
+    local id, number, fields = string.match(is, '^(%S+) (%d+) (.*)$')
+    answer[#answer + 1] = {id, tonumber(number), fields}
+  end
+  return answer
 end

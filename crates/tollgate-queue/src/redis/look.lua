@@ -1,4 +1,4 @@
--- Looks: nonce, 'settings'; 'stats'; 'dead' and how many; 'take' and the id of a dead job.
+-- Looks: nonce, 'settings'; 'stats'; 'done' or 'dead' and how many; 'take' and the id of a dead job.
 local was = call('HMGET', meta, 'form', 'refused', 'known', 'delivered', 'redelivered', 'done',
   'too_old', 'died')
 local other = other_form(was[1])
@@ -21,6 +21,9 @@ if ARGV[2] == 'stats' then
     answer[#answer + 1] = tonumber(was[place] or 0)
   end
   return answer
+end
+if ARGV[2] == 'done' then
+  return kept(tonumber(ARGV[3]))
 end
 local ids = {ARGV[3]}
 if ARGV[2] == 'dead' then

@@ -26,7 +26,7 @@ use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, agree, micros};
 
@@ -67,9 +67,9 @@ impl Form {
     /// needs, then those that `done` needs.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::Stream => &["jobs", "out", "meta", "untils", "tries", "dead", "graves"],
+            Self::Stream => &["jobs", "out", "meta", "untils", "tries", "done", "dead", "graves"],
             Self::List => {
-                &["waiting", "out", "meta", "untils", "tries", "bodies", "dead", "graves"]
+                &["waiting", "out", "meta", "untils", "tries", "done", "bodies", "dead", "graves"]
             }
         }
     }
@@ -77,8 +77,8 @@ impl Form {
     /// How many of the keys `done` needs.
     fn done_keys(self) -> usize {
         match self {
-            Self::Stream => 5,
-            Self::List => 6,
+            Self::Stream => 6,
+            Self::List => 7,
         }
     }
 }
@@ -344,6 +344,16 @@ fn dead(word: &Word) -> Result<Dead, Error> {
     })
 }
 
+fn done_job(word: &Word) -> Result<DoneJob, Error> {
+    let Word::List(words) = word else { return Err(garbled()) };
+    let [the_id, deliveries, fields] = &words[..] else { return Err(garbled()) };
+    Ok(DoneJob {
+        id: text(the_id)?.parse().map_err(|_| garbled())?,
+        deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
+        body: body::body(fields)?,
+    })
+}
+
 impl Backend for RedisQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
         let offered = self.offer_all(queue, offering, std::slice::from_ref(job)).await?;
@@ -460,8 +470,9 @@ impl Backend for RedisQueues {
             offering.as_ref().map(|offering| with_form(offering, form)).unwrap_or_default(),
             if all { "1" } else { "0" }.to_owned(),
             working.as_ref().map(Working::text).unwrap_or_default(),
+            working.as_ref().map_or(0, Working::kept_done).to_string(),
         ]);
-        let keys = keys(form, queue, OFFER_KEYS);
+        let keys = keys(form, queue, form.done_keys());
         let question = Question { queue, said: Said::Nothing, keys, words };
         self.call(&self.0.change, question).await.map(drop)
     }
@@ -490,6 +501,11 @@ impl Backend for RedisQueues {
             too_old: whole(too_old)?,
             died: whole(died)?,
         })
+    }
+
+    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
+        let words = words(["done".to_owned(), most.min(MAX_BATCH).to_string()]);
+        self.look(queue, words).await?.iter().map(done_job).collect()
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
@@ -604,6 +620,7 @@ impl RedisQueues {
             working.kept_dead().to_string(),
             worker.to_owned(),
             most.to_string(),
+            working.kept_done().to_string(),
         ]);
         let keys = keys(self.0.form, queue, usize::MAX);
         Question { queue, said: Said::Working(working), keys, words }

@@ -1,6 +1,7 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
-local jobs, dead, graves = KEYS[1], KEYS[6], KEYS[7]
+-- done     those that were done and are kept: their fields after `@id` and `@deliveries`
+local jobs, done, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8]
 local FORM = 'stream'
 
 -- What the queue was made with by who offered first.
@@ -131,4 +132,27 @@ local function erase(ids)
   if #ids == 1 or cut() < #ids then
     call('XDEL', jobs, unpack(ids))
   end
+end
+
+-- Keeps one that is done, while its fields are there still.
+local function keep_done(id, number)
+  local fields = body(id)
+  if fields then
+    call('XADD', done, '*', '@id', id, '@deliveries', number, unpack(fields))
+  end
+end
+
+-- Keeps no more than so many of the done. Nothing is lost by it: they are done.
+local function keep_last(keep)
+  call('XTRIM', done, 'MAXLEN', '=', keep)
+end
+
+-- The oldest so many of the done.
+local function kept(many)
+  local answer = {nonce}
+  for _, entry in ipairs(many > 0 and call('XRANGE', done, '-', '+', 'COUNT', many) or {}) do
+    local fields = entry[2]
+    answer[#answer + 1] = {fields[2], tonumber(fields[4]), {unpack(fields, 5)}}
+  end
+  return answer
 end

@@ -1,5 +1,5 @@
 -- Takes jobs: nonce, settings, us of visibility, most deliveries, how many dead are kept, the
--- worker, how many. The keys of the rate follow those of the queue.
+-- worker, how many, how many of the done are kept. The keys of the rate follow those of the queue.
 -- Answers us until there may be more, or -1; then, when there are any, the jobs as MessagePack: of
 -- each its id, its fields, and which delivery it is when it is not the first. A Redis is much
 -- slower at making an answer of lists within lists than at packing them.
@@ -12,7 +12,7 @@ if other then
   return other
 end
 if not was[2] then
-  call('HSET', meta, 'form', FORM, 'working', ARGV[2])
+  call('HSET', meta, 'form', FORM, 'working', ARGV[2], 'keep', ARGV[8])
 elseif was[2] ~= ARGV[2] then
   return {nonce, 'settings', was[2]}
 end

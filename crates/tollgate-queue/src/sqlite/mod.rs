@@ -13,7 +13,7 @@ use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 use rows::{At, STEPS};
@@ -148,11 +148,7 @@ impl Backend for SqliteQueues {
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
         let settings = settings.clone();
-        let change = move |at: &mut At<'_, '_>| {
-            at.change(&settings);
-            Ok(())
-        };
-        self.at(queue, change).await
+        self.at(queue, move |at| at.change(&settings)).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
@@ -162,6 +158,15 @@ impl Backend for SqliteQueues {
             None => Ok(Stats::default()),
         };
         self.0.transact(Access::Read, stats).await
+    }
+
+    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
+        let queue = queue.to_owned();
+        let done = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => at.done_jobs(most.min(MAX_BATCH)),
+            None => Ok(Vec::new()),
+        };
+        self.0.transact(Access::Read, done).await
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {

@@ -18,6 +18,7 @@ pub(super) const STEPS: &[&str] = &["
         offering TEXT,
         working TEXT,
         counts_all INTEGER NOT NULL,
+        keep_done INTEGER NOT NULL,
         last_ms INTEGER NOT NULL,
         last_number INTEGER NOT NULL,
         drain_window INTEGER NOT NULL,
@@ -62,6 +63,16 @@ pub(super) const STEPS: &[&str] = &["
         body NOT NULL
     );
     CREATE INDEX queue_dead_oldest ON queue_dead (queue, id);
+    -- The last jobs that were done, where these are kept.
+    CREATE TABLE queue_done (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        queue INTEGER NOT NULL,
+        ms INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        deliveries INTEGER NOT NULL,
+        body NOT NULL
+    );
+    CREATE INDEX queue_done_oldest ON queue_done (queue, id);
     -- Ids of jobs that said one, until when they are remembered.
     CREATE TABLE queue_once (
         queue INTEGER NOT NULL,
@@ -81,6 +92,7 @@ pub(super) struct Known {
     pub(super) offering: Option<String>,
     pub(super) working: Option<String>,
     pub(super) counts_all: bool,
+    pub(super) keep_done: u32,
     pub(super) last: JobId,
     pub(super) drain: Drain,
     /// With what there is in it, but for the oldest.
@@ -135,16 +147,16 @@ pub(super) fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
 }
 
 const SELECT_KNOWN: &str = "
-    SELECT id, offering, working, counts_all, last_ms, last_number, drain_window, drain_now,
+    SELECT id, offering, working, counts_all, keep_done, last_ms, last_number, drain_window, drain_now,
            drain_before, waiting, out, dead, accepted, refused, known, delivered, redelivered, done,
            too_old, died
     FROM queues WHERE name = ?1";
 
 const UPDATE_KNOWN: &str = "
-    UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, last_ms = ?5, last_number = ?6,
-        drain_window = ?7, drain_now = ?8, drain_before = ?9, waiting = ?10, out = ?11, dead = ?12,
-        accepted = ?13, refused = ?14, known = ?15, delivered = ?16, redelivered = ?17, done = ?18,
-        too_old = ?19, died = ?20
+    UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, keep_done = ?5, last_ms = ?6,
+        last_number = ?7, drain_window = ?8, drain_now = ?9, drain_before = ?10, waiting = ?11,
+        out = ?12, dead = ?13, accepted = ?14, refused = ?15, known = ?16, delivered = ?17,
+        redelivered = ?18, done = ?19, too_old = ?20, died = ?21
     WHERE id = ?1";
 
 impl<'a, 't> At<'a, 't> {
@@ -155,25 +167,26 @@ impl<'a, 't> At<'a, 't> {
                 offering: row.get(1)?,
                 working: row.get(2)?,
                 counts_all: row.get(3)?,
-                last: id(row, 4)?,
+                keep_done: row.get(4)?,
+                last: id(row, 5)?,
                 drain: Drain {
-                    window: number(row, 6)?,
-                    now: number(row, 7)?,
-                    before: number(row, 8)?,
+                    window: number(row, 7)?,
+                    now: number(row, 8)?,
+                    before: number(row, 9)?,
                 },
                 totals: Stats {
-                    waiting: number(row, 9)?,
-                    in_flight: number(row, 10)?,
-                    dead: number(row, 11)?,
+                    waiting: number(row, 10)?,
+                    in_flight: number(row, 11)?,
+                    dead: number(row, 12)?,
                     oldest: None,
-                    accepted: number(row, 12)?,
-                    refused: number(row, 13)?,
-                    known: number(row, 14)?,
-                    delivered: number(row, 15)?,
-                    redelivered: number(row, 16)?,
-                    done: number(row, 17)?,
-                    too_old: number(row, 18)?,
-                    died: number(row, 19)?,
+                    accepted: number(row, 13)?,
+                    refused: number(row, 14)?,
+                    known: number(row, 15)?,
+                    delivered: number(row, 16)?,
+                    redelivered: number(row, 17)?,
+                    done: number(row, 18)?,
+                    too_old: number(row, 19)?,
+                    died: number(row, 20)?,
                 },
             })
         })?;
@@ -183,7 +196,7 @@ impl<'a, 't> At<'a, 't> {
     pub(super) fn make(tx: &'a Transaction<'t>, name: &'a str) -> Result<Self, Error> {
         let sql =
             "INSERT INTO queues VALUES (NULL, ?1, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                              0, 0, 0, 0, 0, 0) RETURNING id";
+                                              0, 0, 0, 0, 0, 0, 0) RETURNING id";
         let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
         let is = Known { id, ..Known::default() };
         Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
@@ -194,7 +207,7 @@ impl<'a, 't> At<'a, 't> {
         if self.is == *before {
             return Ok(());
         }
-        let Known { id, offering, working, counts_all, last, drain, totals } = &self.is;
+        let Known { id, offering, working, counts_all, keep_done, last, drain, totals } = &self.is;
         let numbers = [
             last.ms(),
             last.number(),
@@ -214,7 +227,8 @@ impl<'a, 't> At<'a, 't> {
             totals.died,
         ]
         .map(u64::cast_signed);
-        let mut params: Vec<&dyn rusqlite::ToSql> = vec![id, offering, working, counts_all];
+        let mut params: Vec<&dyn rusqlite::ToSql> =
+            vec![id, offering, working, counts_all, keep_done];
         params.extend(numbers.iter().map(|number| number as &dyn rusqlite::ToSql));
         self.tx.execute(UPDATE_KNOWN, &params[..])?;
         Ok(())

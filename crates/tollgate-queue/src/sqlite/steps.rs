@@ -9,7 +9,7 @@ use tollgate_sqlite::rusqlite;
 use super::rows::{At, Known, Out, body, id, maybe, number, read_out};
 use crate::body::{Body, Fields};
 use crate::error::Error;
-use crate::job::{Dead, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken, TakenJob};
 use crate::model::{Afterwards, Granted, LOOK, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, agree, micros};
 
@@ -28,6 +28,11 @@ impl At<'_, '_> {
     fn offered_to(&mut self, offering: &Offering) {
         self.is.offering = Some(offering.text());
         self.is.counts_all = offering.counts_all();
+    }
+
+    fn worked_on(&mut self, working: &Working) {
+        self.is.working = Some(working.text());
+        self.is.keep_done = u32::try_from(working.kept_done()).unwrap_or(u32::MAX);
     }
 
     fn agree_on_working(&self, working: &Working) -> Result<(), Error> {
@@ -104,7 +109,9 @@ impl At<'_, '_> {
         most: usize,
     ) -> Result<Taken, Error> {
         self.agree_on_working(working)?;
-        self.is.working.get_or_insert_with(|| working.text());
+        if self.is.working.is_none() {
+            self.worked_on(working);
+        }
         let (back, more_back) = self.come_back(working, most)?;
         let (fresh, more_fresh) = self.fresh(most - back.len())?;
         let there = back.len() + fresh.len();
@@ -273,12 +280,29 @@ impl At<'_, '_> {
         let mut done = 0;
         for id in ids {
             if let Some(out) = self.out(*id)? {
+                if self.is.keep_done > 0 {
+                    let sql = "INSERT INTO queue_done (queue, ms, number, deliveries, body)
+                               SELECT queue, ms, number, deliveries, body FROM queue_jobs
+                               WHERE id = ?1";
+                    self.tx.execute(sql, [out.row])?;
+                }
                 self.remove(&out)?;
                 done += 1;
             }
         }
+        if self.is.keep_done > 0 {
+            self.keep_done()?;
+        }
         self.is.totals.done += done;
         Ok(done)
+    }
+
+    /// The oldest of the done go beyond as many as are kept.
+    fn keep_done(&self) -> Result<(), Error> {
+        let sql = "DELETE FROM queue_done WHERE queue = ?1 AND id <=
+                   (SELECT id FROM queue_done WHERE queue = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
+        self.tx.execute(sql, (self.is.id, self.is.keep_done))?;
+        Ok(())
     }
 
     pub(super) fn again(
@@ -322,13 +346,15 @@ impl At<'_, '_> {
         Settings::read(self.name, offering.as_deref(), working.as_deref())
     }
 
-    pub(super) fn change(&mut self, settings: &Settings) {
+    pub(super) fn change(&mut self, settings: &Settings) -> Result<(), Error> {
         if let Some(offering) = &settings.offering {
             self.offered_to(offering);
         }
         if let Some(working) = &settings.working {
-            self.is.working = Some(working.text());
+            self.worked_on(working);
+            self.keep_done()?;
         }
+        Ok(())
     }
 
     pub(super) fn stats(&self) -> Result<Stats, Error> {
@@ -337,6 +363,19 @@ impl At<'_, '_> {
         let oldest = self.tx.first(sql, [self.is.id], |row| number(row, 0))?;
         let oldest = oldest.map(|ms| self.now_us.saturating_sub(ms.saturating_mul(1_000)));
         Ok(Stats { oldest: oldest.map(Duration::from_micros), ..self.is.totals })
+    }
+
+    pub(super) fn done_jobs(&self, most: usize) -> Result<Vec<DoneJob>, Error> {
+        let sql = "SELECT ms, number, deliveries, body FROM queue_done WHERE queue = ?1
+                   ORDER BY id LIMIT ?2";
+        let rows = self.tx.rows(sql, (self.is.id, most as i64), |row| {
+            Ok((id(row, 0)?, row.get::<_, u32>(2)?, body(row, 3)?))
+        })?;
+        let done = rows.into_iter().map(|(id, deliveries, body)| {
+            let body = body.ok_or_else(|| self.damaged(id))?;
+            Ok(DoneJob { id, deliveries, body })
+        });
+        done.collect()
     }
 
     /// Dead jobs by a condition, the oldest first.

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tollgate::{Clock, StoreError, Time};
 
 use super::*;
-use crate::job::{Dead, Job, Taken};
+use crate::job::{Dead, DoneJob, Job, Taken};
 use crate::memory::MemoryQueues;
 use crate::model::{Offered, Stats};
 use crate::queue::Queue;
@@ -275,6 +275,10 @@ impl Backend for Failing {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.queues.stats(queue).await
+    }
+
+    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
+        self.queues.done_jobs(queue, most).await
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {

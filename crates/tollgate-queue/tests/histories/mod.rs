@@ -80,6 +80,7 @@ pub(crate) struct Made {
     remember_s: u64,
     deliveries: u32,
     keep_dead: u32,
+    keep_done: u32,
     rate: Option<&'static str>,
 }
 
@@ -97,15 +98,11 @@ pub(crate) fn settings() -> impl Strategy<Value = Made> {
         0..40_u64,
         1..4_u32,
         0..3_u32,
+        0..3_u32,
         proptest::sample::select(rates.to_vec()),
     )
-        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, rate)| Made {
-            bound,
-            counts_all,
-            remember_s,
-            deliveries,
-            keep_dead,
-            rate,
+        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, keep_done, rate)| {
+            Made { bound, counts_all, remember_s, deliveries, keep_dead, keep_done, rate }
         })
 }
 
@@ -122,6 +119,7 @@ pub(crate) async fn both(
     let offering = Offering::new(is.bound).counts(counts);
     let mut offering = offering.remember(Duration::from_secs(is.remember_s));
     let mut working = Working::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
+    working = working.keep_done(is.keep_done);
     if let Some(rate) = is.rate {
         working = working.rate(rate.parse().unwrap());
     }
@@ -158,6 +156,8 @@ pub(crate) async fn both(
                     .filter_map(|nth| pick(nth).map(|held| held.id))
                     .collect();
                 same!(on => on.done(queue, &ids));
+                same!(on => on.done_jobs(queue, 0));
+                same!(on => on.done_jobs(queue, 9));
             }
             Step::Again { nth, after_s, why } => {
                 if let Some(it) = pick(nth) {
@@ -189,6 +189,7 @@ pub(crate) async fn both(
                 }
                 if let Some(deliveries) = deliveries {
                     working = working.clone().deliveries(u32::from(deliveries) + 1);
+                    working = working.keep_done(u32::from(deliveries) % 3);
                     settings.working = Some(working.clone());
                 }
                 same!(on => on.change(queue, &settings));
@@ -204,6 +205,7 @@ pub(crate) async fn both(
         }
         same!(on => on.stats(queue));
         same!(on => on.settings(queue));
+        same!(on => on.done_jobs(queue, 2));
     }
 }
 

@@ -1,11 +1,12 @@
-//! `queue dead`: looks at dead jobs, offers them again, forgets them.
+//! `queue dead`: looks at dead jobs, offers them again, forgets them; `queue done`: looks at those
+//! that were done.
 
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use tollgate_queue::{AnyQueues, Dead, JobId, Offered, Queue};
 
 use super::open;
-use crate::args::QueueDead;
+use crate::args::{QueueDead, QueueDone};
 use crate::input;
 use crate::show::{self, Output, count};
 
@@ -131,21 +132,43 @@ fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {
     }
     let mut table = show::table(["job", "deliveries", "why", "what"]);
     for dead in dead {
-        let what = match dead.bytes() {
-            Some(bytes) => count(bytes.len() as u64, "byte"),
-            None => {
-                let fields = dead.fields().iter().map(|(name, value)| format!("{name}={value}"));
-                fields.collect::<Vec<_>>().join(" ")
-            }
-        };
         table.add_row([
             dead.id.to_string(),
             dead.deliveries.to_string(),
             one_line(dead.why.as_deref().unwrap_or("-")),
-            one_line(&what),
+            what(dead.bytes(), dead.fields()),
         ]);
     }
     out.line(table.to_string())
+}
+
+pub(super) async fn done(args: &QueueDone, out: &mut Output) -> Result<u8> {
+    let queue = open(&args.which).await?;
+    let done = queue.done_jobs(usize::from(args.most)).await?;
+    if args.which.json {
+        out.json(&done)?;
+    } else if done.is_empty() {
+        out.line("no jobs that were done are kept: `tollgate queue change NAME --keep-done 100`")?;
+    } else {
+        let mut table = show::table(["job", "deliveries", "what"]);
+        for job in &done {
+            let what = what(job.bytes(), job.fields());
+            table.add_row([job.id.to_string(), job.deliveries.to_string(), what]);
+        }
+        out.line(table.to_string())?;
+    }
+    Ok(0)
+}
+
+/// What is in a job, in short.
+fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String {
+    match bytes {
+        Some(bytes) => count(bytes.len() as u64, "byte"),
+        None => {
+            let fields = fields.iter().map(|(name, value)| format!("{name}={value}"));
+            one_line(&fields.collect::<Vec<_>>().join(" "))
+        }
+    }
 }
 
 /// What somebody else has written, as one line of a table.

@@ -22,6 +22,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
             args::Queue::Work(args) => work::work(args, out).await,
             args::Queue::Stats(args) => stats::stats(args, out).await,
             args::Queue::Dead(args) => dead::dead(args, out).await,
+            args::Queue::Done(args) => dead::done(args, out).await,
             args::Queue::Change(args) => change(args, out).await,
         }
     })
@@ -75,8 +76,9 @@ impl OfferingArgs {
 
 impl WorkingArgs {
     fn is_nothing(&self) -> bool {
-        let Self { rate, visibility, deliveries, keep_dead } = self;
-        rate.is_empty() && visibility.is_none() && deliveries.is_none() && keep_dead.is_none()
+        let Self { rate, visibility, deliveries, keep_dead, keep_done } = self;
+        let is_kept = keep_dead.is_some() || keep_done.is_some();
+        rate.is_empty() && visibility.is_none() && deliveries.is_none() && !is_kept
     }
 
     /// What is said, and for the rest what the queue was made with, or the defaults.
@@ -93,6 +95,9 @@ impl WorkingArgs {
         }
         if let Some(keep_dead) = self.keep_dead {
             working = working.keep_dead(keep_dead);
+        }
+        if let Some(keep_done) = self.keep_done {
+            working = working.keep_done(keep_done);
         }
         Ok(working)
     }
