@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::MemoryStore;
 use tollgate_proof::redis::{RedisServer, SKIPPED};
+use tollgate_queue::{AnyQueues, MemoryQueues, Offering, Queue};
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, Options, TimeSeriesOptions};
+use tollgate_server::{AnyStore, Options, Queues, TimeSeriesOptions};
 
 use crate::common::{Page, Service, policies, promtool};
 use crate::counting::{EVERY, ask_everything};
@@ -71,10 +72,24 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let store = RedisStore::connect(&redis.url()).await.unwrap();
     let timeseries = tollgate_redis::Options::from_url(&redis.url()).unwrap();
     let timeseries = TimeSeriesOptions::new(timeseries, Duration::ZERO).unwrap();
-    let set = |options: &mut Options| options.timeseries = Some(timeseries);
+    let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
+    let queues = Queues::open([(queue, Some(Offering::new(9)))]).await.unwrap();
+    let set = |options: &mut Options| {
+        options.timeseries = Some(timeseries);
+        options.queues = queues;
+    };
     let service = Service::of(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
-    pages.push(service.page().await);
+    // What is in a queue is there when it was looked at first.
+    let begin = Instant::now();
+    let page = loop {
+        let page = service.page().await;
+        if page.series.iter().any(|(name, ..)| name == "tollgate_queue_waiting_jobs") {
+            break page;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "nobody looks at the queue");
+    };
+    pages.push(page);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, labels, _) in pages.into_iter().flat_map(|page| page.series) {
         found.entry(name).or_default().extend(labels.into_keys());
