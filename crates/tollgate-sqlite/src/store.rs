@@ -166,7 +166,25 @@ impl SqliteStore {
         self.session().furnish(guest, steps)
     }
 
-    /// Runs `work` in one transaction, by the store's own thread. An error undoes all of it.
+    /// Runs `work` in one transaction, by the store's own thread. An error undoes all of it, and so
+    /// does a panic.
+    ///
+    /// ```
+    /// use tollgate::StoreError;
+    /// use tollgate_sqlite::{Access, SqliteStore, Transaction};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("counts.db");
+    /// let store = SqliteStore::open(path.to_str().expect("a path in UTF-8"))?;
+    /// store.furnish("notes", &["CREATE TABLE notes_all (text TEXT NOT NULL)"])?;
+    /// let add = "INSERT INTO notes_all VALUES (?1)";
+    /// let note = move |tx: &Transaction<'_>| tx.execute(add, ["hello"]);
+    /// # futures_executor::block_on(async {
+    /// let rows: Result<usize, StoreError> = store.transact(Access::Write, note).await;
+    /// assert_eq!(rows?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Those of `work`; the file could not be locked or written.
