@@ -91,6 +91,10 @@ impl Backend for AnyQueues {
         of!(self, it => it.change(queue, settings).await)
     }
 
+    async fn remove(&self, queue: &str) -> Result<bool, Error> {
+        of!(self, it => it.remove(queue).await)
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         of!(self, it => it.stats(queue).await)
     }

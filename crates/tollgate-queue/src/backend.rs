@@ -78,6 +78,9 @@ pub trait Backend: Send + Sync {
         settings: &Settings,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Removes the queue with all that is in it; false when there was none.
+    fn remove(&self, queue: &str) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// What there is and what there was.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
 

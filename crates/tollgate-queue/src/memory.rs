@@ -143,6 +143,12 @@ impl Backend for MemoryQueues {
         Ok(())
     }
 
+    async fn remove(&self, queue: &str) -> Result<bool, Error> {
+        let one = self.one(queue);
+        let was = std::mem::take(&mut *one.model.lock());
+        Ok(was.settings() != Settings::default())
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         Ok(self.one(queue).model.lock().stats(self.now_us()))
     }

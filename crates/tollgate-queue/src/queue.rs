@@ -109,6 +109,17 @@ impl<B: Backend> Queue<B> {
         self.0.backend.change(&self.0.name, &settings).await
     }
 
+    /// Removes the queue with all that is in it: what waits, what is in hand, the dead, its
+    /// settings and totals; false when there was none. The next who offers makes it anew. The count
+    /// of its rate stays, and on a Redis so do the ids of [`crate::Job::once`], until they are
+    /// forgotten.
+    ///
+    /// # Errors
+    /// Where it lies could not answer.
+    pub async fn remove(&self) -> Result<bool, Error> {
+        self.0.backend.remove(&self.0.name).await
+    }
+
     /// What there is and what there was.
     ///
     /// # Errors

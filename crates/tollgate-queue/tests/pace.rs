@@ -12,7 +12,7 @@ use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     AnyQueues, Counts, Form, Job, JobId, MemoryQueues, Offered, Offering, Queue, RedisQueues,
-    SqliteQueues, Stats, Working,
+    Settings, SqliteQueues, Stats, Working,
 };
 
 const BEGIN_US: u64 = 1_700_000_000_000_000;
@@ -149,6 +149,33 @@ fn a_rate_is_shared_exactly() {
             assert!(at - taken[place_of - 100] >= SECOND_US, "{place}: more than 100 in a second");
         }
         assert!(taken.len() >= 970, "{place}: {} of 1,000", taken.len());
+    });
+}
+
+/// A queue that is removed is gone with all that was in it, and is made anew by who offers next.
+#[test]
+fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
+    everywhere(|place, queue, _| async move {
+        assert!(!queue.remove().await.unwrap(), "{place}: there is none yet");
+        let door = queue.offering(Offering::new(9)).unwrap();
+        let working = Working::new().deliveries(1).keep_done(9);
+        let hands = queue.working(working).unwrap();
+        for _ in 0..5 {
+            door.offer(&Job::new().deadline(Duration::from_secs(9))).await.unwrap();
+        }
+        let taken = hands.take("w", 3).await.unwrap().jobs;
+        hands.done(&[taken[0].id]).await.unwrap();
+        hands.again(taken[1].held(), Duration::ZERO, "no").await.unwrap();
+        assert!(queue.remove().await.unwrap(), "{place}");
+        assert_eq!(queue.stats().await.unwrap(), Stats::default(), "{place}");
+        assert_eq!(queue.settings().await.unwrap(), Settings::default(), "{place}");
+        assert!(queue.dead(9).await.unwrap().is_empty(), "{place}");
+        assert!(queue.done_jobs(9).await.unwrap().is_empty(), "{place}");
+        assert!(!hands.extend(taken[2].held()).await.unwrap(), "{place}");
+        assert!(!queue.remove().await.unwrap(), "{place}");
+        let other = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+        assert!(matches!(other, Offered::Accepted { depth: 1, .. }), "{place}: {other:?}");
+        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 1, "{place}");
     });
 }
 

@@ -15,7 +15,7 @@ mod serve;
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
     Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueuePush,
-    QueueStats, QueueWork, WhichQueue, WorkingArgs,
+    QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
 };
 pub(crate) use serve::{Family, LogDenials, LogForm, Serve};
 

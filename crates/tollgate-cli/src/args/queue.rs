@@ -56,6 +56,11 @@ pub(crate) enum Queue {
     /// Look at the last jobs that were done, where these are kept
     #[command(after_help = "Example: tollgate queue done mail --most 5")]
     Done(QueueDone),
+    /// Remove a queue with all that is in it
+    ///
+    /// Refused, with 1, while jobs wait or are in hand, unless --force says to drop them.
+    #[command(after_help = "Example: tollgate queue remove mail --force")]
+    Remove(QueueRemove),
     /// Change how a queue is offered to or worked on
     ///
     /// Who says something else is refused from then on. Jobs that are out come back when they would
@@ -272,6 +277,16 @@ pub(crate) struct QueueDone {
     #[arg(long, value_name = "N", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) most: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueRemove {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// Drop the jobs that are in it
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -191,6 +191,19 @@ fn jobs_that_were_done_are_kept_where_that_is_wanted() {
 }
 
 #[test]
+fn a_queue_is_removed_with_what_is_in_it_only_by_force() {
+    let place = Place::new();
+    assert_eq!(push(&place, &["--bound", "9"]), 0);
+    let (code, out, _) = place.run(&["queue", "remove", "mail"]);
+    assert!(code == 1 && out.starts_with("kept, for `--force` was not said: 1 waiting"), "{out}");
+    assert_eq!(place.json(&["queue", "remove", "mail", "--force", "--json"])["removed"], true);
+    let (code, _, err) = place.run(&["queue", "remove", "mail"]);
+    assert!(code == 2 && err.contains("there is no queue `mail` there"), "{err}");
+    assert_eq!(push(&place, &["--bound", "3"]), 0);
+    assert_eq!(stats(&place)["accepted"], 1);
+}
+
+#[test]
 fn who_waits_for_room_gets_it() {
     let place = Place::new();
     assert_eq!(push(&place, &["n=1", "--bound", "1"]), 0);

@@ -99,6 +99,7 @@ struct Shared {
     held: Script,
     look: Script,
     change: Script,
+    remove: Script,
     take: Script,
     /// The scripts that take under a rate, by its limits.
     takes: Mutex<HashMap<String, Arc<Script>>>,
@@ -153,6 +154,7 @@ impl RedisQueues {
         let held = script(ALWAYS, include_str!("held.lua"));
         let look = script(ALWAYS, include_str!("look.lua"));
         let change = script(ALWAYS, include_str!("change.lua"));
+        let remove = script(ALWAYS, include_str!("remove.lua"));
         let take = script(ALWAYS, &include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
         Ok(Self(Arc::new(Shared {
@@ -164,6 +166,7 @@ impl RedisQueues {
             held,
             look,
             change,
+            remove,
             take,
             takes,
         })))
@@ -475,6 +478,15 @@ impl Backend for RedisQueues {
         let keys = keys(form, queue, form.done_keys());
         let question = Question { queue, said: Said::Nothing, keys, words };
         self.call(&self.0.change, question).await.map(drop)
+    }
+
+    async fn remove(&self, queue: &str) -> Result<bool, Error> {
+        let keys = keys(self.0.form, queue, usize::MAX);
+        let question = Question { queue, said: Said::Nothing, keys, words: Vec::new() };
+        match &self.call(&self.0.remove, question).await?[..] {
+            [was] => Ok(int(was)? == 1),
+            _ => Err(garbled()),
+        }
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {

@@ -151,6 +151,15 @@ impl Backend for SqliteQueues {
         self.at(queue, move |at| at.change(&settings)).await
     }
 
+    async fn remove(&self, queue: &str) -> Result<bool, Error> {
+        let queue = queue.to_owned();
+        let remove = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
+            Some(at) => at.remove_all(),
+            None => Ok(false),
+        };
+        self.0.transact(Access::Write, remove).await
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         let queue = queue.to_owned();
         let stats = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {

@@ -357,6 +357,15 @@ impl At<'_, '_> {
         Ok(())
     }
 
+    pub(super) fn remove_all(&self) -> Result<bool, Error> {
+        for table in ["queue_jobs", "queue_dead", "queue_done", "queue_once"] {
+            let sql = format!("DELETE FROM {table} WHERE queue = ?1");
+            self.tx.execute(&sql, [self.is.id])?;
+        }
+        self.tx.execute("DELETE FROM queues WHERE id = ?1", [self.is.id])?;
+        Ok(self.settings()? != Settings::default())
+    }
+
     pub(super) fn stats(&self) -> Result<Stats, Error> {
         let sql = "SELECT ms FROM queue_jobs WHERE queue = ?1 AND due_us IS NULL
                    ORDER BY ms, number LIMIT 1";

@@ -273,6 +273,10 @@ impl Backend for Failing {
         self.queues.change(queue, settings).await
     }
 
+    async fn remove(&self, queue: &str) -> Result<bool, Error> {
+        self.queues.remove(queue).await
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.queues.stats(queue).await
     }

@@ -1,10 +1,10 @@
 //! `queue`: the leaky bucket coupled with processing, from a shell.
 
 use anyhow::{Result, bail};
-use tollgate_queue::{AnyQueues, Counts, Offering, Queue, Settings, Working};
+use tollgate_queue::{AnyQueues, Counts, Offering, Queue, Settings, Stats, Working};
 
 use crate::args;
-use crate::args::{Count, OfferingArgs, QueueChange, WhichQueue, WorkingArgs};
+use crate::args::{Count, OfferingArgs, QueueChange, QueueRemove, WhichQueue, WorkingArgs};
 use crate::input;
 use crate::show::Output;
 use crate::store;
@@ -23,6 +23,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
             args::Queue::Stats(args) => stats::stats(args, out).await,
             args::Queue::Dead(args) => dead::dead(args, out).await,
             args::Queue::Done(args) => dead::done(args, out).await,
+            args::Queue::Remove(args) => remove(args, out).await,
             args::Queue::Change(args) => change(args, out).await,
         }
     })
@@ -101,6 +102,27 @@ impl WorkingArgs {
         }
         Ok(working)
     }
+}
+
+async fn remove(args: &QueueRemove, out: &mut Output) -> Result<u8> {
+    let QueueRemove { which, force } = args;
+    let queue = open(which).await?;
+    let Stats { waiting, in_flight, dead, .. } = queue.stats().await?;
+    let is_kept = waiting + in_flight > 0 && !force;
+    let removed = !is_kept && queue.remove().await?;
+    if !removed && !is_kept {
+        bail!("there is no queue `{}` there: nothing was removed", queue.name());
+    }
+    if which.json {
+        out.json(&serde_json::json!({
+            "removed": removed, "waiting": waiting, "in_flight": in_flight, "dead": dead,
+        }))?;
+    } else {
+        let what = format!("{waiting} waiting, {in_flight} in hand or to come back, {dead} dead");
+        let how = if removed { "removed" } else { "kept, for `--force` was not said" };
+        out.line(format!("{how}: {what}"))?;
+    }
+    Ok(u8::from(is_kept))
 }
 
 async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
