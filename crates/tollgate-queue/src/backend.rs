@@ -108,3 +108,13 @@ pub trait Backend: Send + Sync {
     /// Waits until something may have been offered, and no longer than this.
     fn wait(&self, queue: &str, most: Duration) -> impl Future<Output = ()> + Send;
 }
+
+/// How often it is looked whether there is something, where nobody says so.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+const POLL: Duration = Duration::from_millis(20);
+
+/// Waits until it is time to look again, and no longer than this.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(crate) async fn poll(most: Duration) {
+    tokio::time::sleep(most.min(POLL)).await;
+}

@@ -504,7 +504,11 @@ impl Model {
     }
 }
 
-fn agree<S: PartialEq + core::fmt::Display>(name: &str, made: &S, asked: &S) -> Result<(), Error> {
+pub(crate) fn agree<S: PartialEq + core::fmt::Display>(
+    name: &str,
+    made: &S,
+    asked: &S,
+) -> Result<(), Error> {
     if made == asked {
         return Ok(());
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
-use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working, agree};
+use crate::model::{Afterwards, Offered, Stats, agree};
+use crate::settings::{Offering, Settings, Working};
 
 /// The longest reason of a failure, in bytes.
 pub(crate) const MAX_WHY_BYTES: usize = 1_024;
@@ -176,11 +176,8 @@ impl<B: Backend> Producer<B> {
     /// # Errors
     /// It was made with another; where it lies could not answer.
     pub async fn agree(&self) -> Result<(), Error> {
-        let made = self.queue.settings().await?.offering.map(|made| made.text());
-        let said = &self.offering;
-        made.map_or(Ok(()), |made| {
-            agree(self.queue.name(), &made, said, &said.text(), Offering::read)
-        })
+        let made = self.queue.settings().await?.offering;
+        made.map_or(Ok(()), |made| agree(self.queue.name(), &made, &self.offering))
     }
 
     /// Adds a job, unless as many wait as may. Being full is an answer, and no error.

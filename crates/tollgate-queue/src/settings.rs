@@ -260,19 +260,15 @@ impl Working {
     }
 }
 
-/// Whether what was said is what the queue was made with, as both are written down.
-pub(crate) fn agree<S: fmt::Display>(
+/// What was said is not what the queue was made with, which is written down.
+pub(crate) fn other_settings<S: fmt::Display>(
     queue: &str,
     made: &str,
     said: &S,
-    text: &str,
     read: fn(&str) -> Option<S>,
-) -> Result<(), Error> {
-    if made == text {
-        return Ok(());
-    }
+) -> Error {
     let made = read(made).map_or_else(|| made.to_owned(), |made| made.to_string());
-    Err(Error::Settings { queue: queue.to_owned(), made, asked: said.to_string() })
+    Error::Settings { queue: queue.to_owned(), made, asked: said.to_string() }
 }
 
 impl fmt::Display for Offering {

@@ -24,17 +24,14 @@ use tollgate::{Clock, LimitSet, StoreError, Subject};
 use tollgate_redis::compose::{self, Check, Parts};
 use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, poll};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working, agree, micros};
+use crate::settings::{Offering, Settings, Working, micros, other_settings};
 
 /// What every key begins with.
 const PREFIX: &str = "tgq1";
-
-/// How often it is looked whether there is something.
-const POLL: Duration = Duration::from_millis(20);
 
 /// In what the jobs of a queue lie on a Redis. All that a queue promises is the same in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -311,10 +308,10 @@ fn agreed(form: Form, question: &Question<'_>, answer: &[Word]) -> Result<(), Er
     match (answer, &question.said) {
         ([Word::Bytes(what), made], Said::Offering(said)) if what == b"settings" => {
             let made = text(made)?;
-            agree(queue, without_form(&made), *said, "", Offering::read)
+            Err(other_settings(queue, without_form(&made), *said, Offering::read))
         }
         ([Word::Bytes(what), made], Said::Working(said)) if what == b"settings" => {
-            agree(queue, &text(made)?, *said, "", Working::read)
+            Err(other_settings(queue, &text(made)?, *said, Working::read))
         }
         ([Word::Bytes(what), made], _) if what == b"form" => {
             let lie = |form: &str| format!("its jobs in a {form}");
@@ -533,7 +530,7 @@ impl Backend for RedisQueues {
     }
 
     async fn wait(&self, _queue: &str, most: Duration) {
-        tokio::time::sleep(most.min(POLL)).await;
+        poll(most).await;
     }
 }
 

@@ -11,15 +11,12 @@ use core::time::Duration;
 
 use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
-use crate::backend::Backend;
+use crate::backend::{Backend, poll};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 use rows::{At, STEPS};
-
-/// How often it is looked whether there is something.
-const POLL: Duration = Duration::from_millis(20);
 
 /// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
 /// processes that open the file.
@@ -79,8 +76,25 @@ impl SqliteQueues {
         };
         self.0.transact(Access::Write, work).await
     }
+
+    /// Does something with a queue that is there, in one transaction, and makes none.
+    async fn where_it_is<T: Default + Send + 'static>(
+        &self,
+        access: Access,
+        queue: &str,
+        work: impl FnOnce(&At<'_, '_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let name = queue.to_owned();
+        let work = move |tx: &Transaction<'_>| match At::find(tx, &name)? {
+            Some(at) => work(&at),
+            None => Ok(T::default()),
+        };
+        self.0.transact(access, work).await
+    }
 }
 
+// The methods are of one lifetime each, and what is asked for is of any.
+#[allow(clippy::redundant_closure_for_method_calls)]
 impl Backend for SqliteQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
         let (offering, job) = (offering.clone(), job.clone());
@@ -138,12 +152,7 @@ impl Backend for SqliteQueues {
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        let queue = queue.to_owned();
-        let settings = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.settings(),
-            None => Ok(Settings::default()),
-        };
-        self.0.transact(Access::Read, settings).await
+        self.where_it_is(Access::Read, queue, |at| at.settings()).await
     }
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
@@ -152,43 +161,25 @@ impl Backend for SqliteQueues {
     }
 
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
-        let queue = queue.to_owned();
-        let remove = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.remove_all(),
-            None => Ok(false),
-        };
-        self.0.transact(Access::Write, remove).await
+        self.where_it_is(Access::Write, queue, |at| at.remove_all()).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        let queue = queue.to_owned();
-        let stats = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.stats(),
-            None => Ok(Stats::default()),
-        };
-        self.0.transact(Access::Read, stats).await
+        self.where_it_is(Access::Read, queue, |at| at.stats()).await
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
-        let queue = queue.to_owned();
-        let done = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => at.done_jobs(most.min(MAX_BATCH)),
-            None => Ok(Vec::new()),
-        };
-        self.0.transact(Access::Read, done).await
+        let most = most.min(MAX_BATCH);
+        self.where_it_is(Access::Read, queue, move |at| at.done_jobs(most)).await
     }
 
     async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        let queue = queue.to_owned();
-        let dead = move |tx: &Transaction<'_>| match At::find(tx, &queue)? {
-            Some(at) => {
-                let dead =
-                    at.dead("ORDER BY id LIMIT ?2", (at.is.id, most.min(MAX_BATCH) as i64))?;
-                Ok(dead.into_iter().map(|(_, dead)| dead).collect())
-            }
-            None => Ok(Vec::new()),
+        let most = most.min(MAX_BATCH);
+        let dead = move |at: &At<'_, '_>| {
+            let dead = at.dead("ORDER BY id LIMIT ?2", (at.is.id, most as i64))?;
+            Ok(dead.into_iter().map(|(_, dead)| dead).collect())
         };
-        self.0.transact(Access::Read, dead).await
+        self.where_it_is(Access::Read, queue, dead).await
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
@@ -196,6 +187,6 @@ impl Backend for SqliteQueues {
     }
 
     async fn wait(&self, _queue: &str, most: Duration) {
-        tokio::time::sleep(most.min(POLL)).await;
+        poll(most).await;
     }
 }

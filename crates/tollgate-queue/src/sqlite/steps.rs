@@ -11,13 +11,14 @@ use crate::body::{Body, Fields};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken, TakenJob};
 use crate::model::{Afterwards, Granted, LOOK, Offered, Stats};
-use crate::settings::{Offering, Settings, Working, agree, micros};
+use crate::settings::{Offering, Settings, Working, micros, other_settings};
 
 impl At<'_, '_> {
     fn agree_on_offering(&mut self, offering: &Offering) -> Result<(), Error> {
         let said = offering.text();
         match &self.is.offering {
-            Some(made) => agree(self.name, made, offering, &said, Offering::read),
+            Some(made) if *made == said => Ok(()),
+            Some(made) => Err(other_settings(self.name, made, offering, Offering::read)),
             None => {
                 self.offered_to(offering);
                 Ok(())
@@ -37,8 +38,10 @@ impl At<'_, '_> {
 
     fn agree_on_working(&self, working: &Working) -> Result<(), Error> {
         match &self.is.working {
-            Some(made) => agree(self.name, made, working, &working.text(), Working::read),
-            None => Ok(()),
+            Some(made) if *made != working.text() => {
+                Err(other_settings(self.name, made, working, Working::read))
+            }
+            _ => Ok(()),
         }
     }
 
