@@ -59,6 +59,8 @@ impl Tool {
         let build = tree.root.join("target/tools/build");
         let mut cargo = cargo(tree);
         cargo.args(self.install_arguments()).arg("--target-dir").arg(&build);
+        // It runs for seconds, and would be optimised for minutes.
+        cargo.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
         let installed = process::show(&mut cargo)?;
         // Some hundred megabytes that nobody needs again; what stays behind does no harm.
         let _ = std::fs::remove_dir_all(&build);

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::redis::{pause, runtime};
+use common::redis::{cluster, runtime};
 use tollgate::{Ask, Decision, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
@@ -22,20 +22,6 @@ fn limits(text: &str) -> LimitSet {
 /// A shard whose text needs an escape, and braces that would end a hash tag.
 const SHARD: &str = "a {b}";
 const TAG: &str = "tg1:{a%20%7Bb%7D}{";
-
-/// A cluster of one node that has all slots.
-async fn cluster() -> RedisServer {
-    let server = RedisServer::with(&["--cluster-enabled", "yes"]);
-    server.command(&[b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"]);
-    for _ in 0..1_000 {
-        let info = server.command(&[b"CLUSTER", b"INFO"]);
-        if info.text().is_some_and(|info| info.contains("cluster_state:ok")) {
-            return server;
-        }
-        pause(10).await;
-    }
-    panic!("the cluster does not come up: {:?}", server.command(&[b"CLUSTER", b"INFO"]));
-}
 
 fn options(server: &RedisServer) -> Options {
     Options::from_url(&server.url()).unwrap().deadline(Duration::from_secs(30))

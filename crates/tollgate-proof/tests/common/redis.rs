@@ -25,6 +25,20 @@ pub(crate) fn server() -> &'static RedisServer {
     SERVER.get_or_init(RedisServer::start)
 }
 
+/// A cluster of one node that has all slots.
+pub(crate) async fn cluster() -> RedisServer {
+    let server = RedisServer::with(&["--cluster-enabled", "yes"]);
+    server.command(&[b"CLUSTER", b"ADDSLOTSRANGE", b"0", b"16383"]);
+    for _ in 0..1_000 {
+        let info = server.command(&[b"CLUSTER", b"INFO"]);
+        if info.text().is_some_and(|info| info.contains("cluster_state:ok")) {
+            return server;
+        }
+        pause(10).await;
+    }
+    panic!("the cluster does not come up: {:?}", server.command(&[b"CLUSTER", b"INFO"]));
+}
+
 /// Lets some milliseconds go by: between two looks at a condition that has a limit, or two calls
 /// of a caller that is patient.
 pub(crate) async fn pause(millis: u64) {

@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 19] = [
+pub(crate) const CASES: [(&str, Case); 20] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -35,6 +35,7 @@ pub(crate) const CASES: [(&str, Case); 19] = [
     ("a refund that lets older counts count again", uncovered),
     ("a window from the future", stepped_back),
     ("a given clock, long logs and many limits", long),
+    ("several questions in one call", together),
 ];
 
 const NOW_US: u64 = 1_763_632_025_123_456;
@@ -226,6 +227,70 @@ fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
         }
     }
     Ok(())
+}
+
+/// One of several questions that fails, and wrong numbers of keys and arguments of several.
+fn together(texts: &Texts) -> Result<(), Difference> {
+    for answer in [Answer::Verbose, Answer::Remembered] {
+        for clock in [Clock::Server, Clock::Given] {
+            for text in ["x: 7/m via gcra", "x: 7/m via sliding_log", SEVERAL[0]] {
+                let mut of = Check::new(Mode::Whole);
+                (of.answer, of.clock) = (answer, clock);
+                one_fails(texts, of, &set(text))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Difference> {
+    let script = texts.script(of.compose_many(&[limits], &texts.parts).unwrap());
+    let (mut keys, mut args) = (Vec::new(), Vec::new());
+    for name in ["first", "damaged", "broken", "dear", "last"] {
+        let state = Keys::new().state(&Subject::literal(name).unwrap(), limits);
+        keys.extend(Keys::of_check(&state, limits));
+        let cost = if name == "dear" { "0" } else { "1" };
+        let mut own = words(&[cost, name]);
+        if of.answer == Answer::Remembered {
+            keys.push(format!("{state}!request"));
+            own.extend(words(&["question", "1000"]));
+        }
+        if of.clock == Clock::Given {
+            own.push(NOW_US.to_string());
+        }
+        args.extend(own);
+    }
+    let (each_keys, each_args) = (keys.len() / 5, args.len() / 5);
+    let mut fake = Fake::new().bounded();
+    fake.at(NOW_US);
+    fake.put(&keys[each_keys], Held::Text(b"foreign".to_vec()));
+    // What no read of ours takes ends the script of one question with a fault.
+    fake.put(&keys[2 * each_keys], Held::List([b"foreign".to_vec(), b"x".to_vec()].into()));
+    let Reply::List(answers) = fake.call(&script, &keys, &args) else {
+        return Err("no list".to_owned());
+    };
+    let failed: Vec<bool> = answers.iter().map(|it| matches!(it, Reply::Error(_))).collect();
+    equal(&format!("{limits}: {answers:?}"), failed, vec![false, true, true, true, false])?;
+    equal("damaged", &answers[1], &Reply::Error(FOREIGN.to_owned()))?;
+    equal("the cost", &answers[3], &Reply::Error(BAD_COST.to_owned()))?;
+    for (name, i) in [("first", 0), ("last", 4)] {
+        let Reply::List(list) = &answers[i] else { return Err(format!("{:?}", answers[i])) };
+        equal("whose answer", &list[0], &Reply::Text(name.as_bytes().to_vec()))?;
+        let granted = 1 + usize::from(of.answer == Answer::Remembered);
+        equal("granted", &list[granted], &Reply::Int(1))?;
+        equal("charged", fake.get(&keys[i * each_keys]).is_some(), true)?;
+    }
+    let text = format!(
+        "TOLLGATE this script takes {each_keys} keys and {each_args} arguments a question"
+    );
+    refused(&mut fake, &script, &keys, &args[1..], &text)?;
+    refused(&mut fake, &script, &keys, &args[..args.len() - each_args], &text)?;
+    refused(&mut fake, &script, &[], &args, &text)?;
+    let odd = [keys.clone(), words(&["one more"])].concat();
+    if each_keys > 1 {
+        refused(&mut fake, &script, &odd, &args, &text)?;
+    }
+    equal("none", fake.call(&script, &[], &[]), Reply::List(Vec::new()))
 }
 
 const FOREIGN: &str = "TOLLGATE the key holds something that is no state of Tollgate";

@@ -65,6 +65,13 @@ impl Reply {
     }
 }
 
+/// What was held at some time.
+#[derive(PartialEq, Debug)]
+pub(crate) struct Snapshot {
+    keys: HashMap<Vec<u8>, Held>,
+    lifetimes: HashMap<Vec<u8>, u64>,
+}
+
 pub(crate) struct Fake {
     lua: Lua,
     data: Rc<RefCell<Data>>,
@@ -120,6 +127,18 @@ impl Fake {
         let mut data = self.data.borrow_mut();
         data.keys.clear();
         data.lifetimes.clear();
+    }
+
+    /// All that is held, with how long.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let data = self.data.borrow();
+        Snapshot { keys: data.keys.clone(), lifetimes: data.lifetimes.clone() }
+    }
+
+    /// Holds what it held then.
+    pub(crate) fn restore(&self, snapshot: Snapshot) {
+        let mut data = self.data.borrow_mut();
+        (data.keys, data.lifetimes) = (snapshot.keys, snapshot.lifetimes);
     }
 
     /// Forgets the compiled scripts.

@@ -190,7 +190,7 @@ impl Texts {
 pub(crate) struct Scripts {
     texts: Texts,
     clock: Clock,
-    checks: HashMap<(Vec<String>, u8), Script>,
+    checks: HashMap<(Vec<String>, u8), (Script, Script)>,
     refund: Script,
     adjust: Script,
     reset: Script,
@@ -218,13 +218,16 @@ impl Scripts {
         }
     }
 
-    pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode) -> &Script {
+    /// The script of one such question, and that of several.
+    pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode) -> &(Script, Script) {
         let key = (sets.iter().map(ToString::to_string).collect(), mode_number(mode));
         let (texts, clock) = (&self.texts, self.clock);
         self.checks.entry(key).or_insert_with(|| {
             let mut check = Check::new(mode);
             check.clock = clock;
-            texts.script(check.compose(sets, &texts.parts).expect("all are in Lua"))
+            let one = check.compose(sets, &texts.parts).expect("all are in Lua");
+            let many = check.compose_many(sets, &texts.parts).expect("all are in Lua");
+            (texts.script(one), texts.script(many))
         })
     }
 
@@ -241,6 +244,8 @@ pub(crate) struct Pair {
     pub(crate) seen: Seen,
     keys: Keys,
     pub(crate) nonce: u64,
+    /// What the last check was answered.
+    answer: Option<Reply>,
     /// What has happened, when somebody wants to know.
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -263,6 +268,7 @@ impl Pair {
             seen: Seen::default(),
             keys: Keys::new(),
             nonce: 0,
+            answer: None,
             trace: None,
         }
     }
@@ -399,15 +405,9 @@ impl Pair {
     ) -> Result<Outcome, Difference> {
         self.nonce += 1;
         self.seen.cases += 1;
-        let mut keys = Vec::new();
-        for (subject, limits) in asked {
-            let (state, _) = self.keys_of(subject, limits);
-            keys.extend(Keys::of_check(&state, limits));
-        }
-        let mut args = vec![cost.to_string(), self.nonce.to_string()];
+        let (keys, args) = self.words(asked, cost, self.nonce, now_us);
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
-        let script = self.scripts.check(&sets, mode).clone();
-        self.clock(now_us, &mut args);
+        let (script, _) = self.scripts.check(&sets, mode).clone();
         let before = mode.is_peek().then(|| self.fake.keys());
         let answer = self.fake.call(&script, &keys, &args);
         let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
@@ -421,6 +421,7 @@ impl Pair {
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
         };
         self.told(|| format!("{asked:?} {mode:?} {cost} at {now_us}: {answer:?}"));
+        self.answer = Some(answer.clone());
         let whole = list.iter().skip(1).all(|reply| matches!(reply, Reply::Int(_)));
         if !whole || list[0] != Reply::Text(self.nonce.to_string().into_bytes()) {
             return Err(format!("{sets:?} {mode:?} {cost} at {now_us}: {answer:?}"));
@@ -472,6 +473,62 @@ impl Pair {
         }
         self.note(&outcome, mode, cost);
         Ok(outcome)
+    }
+
+    /// The keys and the arguments of a question.
+    fn words(
+        &self,
+        asked: &[(String, LimitSet)],
+        cost: u64,
+        nonce: u64,
+        now_us: u64,
+    ) -> (Vec<String>, Vec<String>) {
+        let mut keys = Vec::new();
+        for (subject, limits) in asked {
+            let (state, _) = self.keys_of(subject, limits);
+            keys.extend(Keys::of_check(&state, limits));
+        }
+        let mut args = vec![cost.to_string(), nonce.to_string()];
+        self.clock(now_us, &mut args);
+        (keys, args)
+    }
+
+    /// Asks several questions in one call, goes back, and asks them one by one: the answers and
+    /// what is held must be the same. Whether they are right the single ones say.
+    pub(crate) fn check_many(
+        &mut self,
+        questions: &[(Vec<(String, LimitSet)>, u64)],
+        mode: Mode,
+        now_us: u64,
+    ) -> Result<Vec<Outcome>, Difference> {
+        let Some((first, _)) = questions.first() else { return Ok(Vec::new()) };
+        let sets: Vec<&LimitSet> = first.iter().map(|(_, limits)| limits).collect();
+        let (_, script) = self.scripts.check(&sets, mode).clone();
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
+        for ((asked, cost), nonce) in questions.iter().zip(self.nonce + 1..) {
+            let (own_keys, own_args) = self.words(asked, *cost, nonce, now_us);
+            keys.extend(own_keys);
+            args.extend(own_args);
+        }
+        let before = self.fake.snapshot();
+        let together = self.fake.call(&script, &keys, &args);
+        let held = self.fake.snapshot();
+        self.fake.restore(before);
+        self.told(|| format!("{questions:?} {mode:?} at once at {now_us}: {together:?}"));
+        let (mut outcomes, mut alone) = (Vec::new(), Vec::new());
+        for (asked, cost) in questions {
+            outcomes.push(self.check(asked, *cost, mode, now_us)?);
+            alone.extend(self.answer.take());
+        }
+        if together != Reply::List(alone.clone()) {
+            return Err(format!(
+                "{questions:?} {mode:?} at {now_us}:\n  at once {together:?}\n  alone   {alone:?}"
+            ));
+        }
+        if held != self.fake.snapshot() {
+            return Err(format!("{questions:?} {mode:?} at {now_us}: another state is left"));
+        }
+        Ok(outcomes)
     }
 
     fn note(&mut self, outcome: &Outcome, mode: Mode, cost: u64) {
@@ -695,9 +752,21 @@ impl Pair {
                             asked.push((format!("s{i}"), current.clone()));
                         }
                     }
-                    let outcome = self.check(&asked, cost, mode, now_us)?;
-                    if outcome.granted > 0 && !mode.is_peek() {
-                        charges.push(charge(&outcome, asked, self.nonce));
+                    let mut questions = vec![(asked, cost)];
+                    if rng.random_bool(0.1) {
+                        questions = more(rng, questions, plan.capacity);
+                    }
+                    let first = self.nonce + 1;
+                    let outcomes = match &questions[..] {
+                        [(asked, cost)] => vec![self.check(asked, *cost, mode, now_us)?],
+                        _ => self.check_many(&questions, mode, now_us)?,
+                    };
+                    for ((outcome, (asked, _)), number) in
+                        outcomes.iter().zip(questions).zip(first..)
+                    {
+                        if outcome.granted > 0 && !mode.is_peek() {
+                            charges.push(charge(outcome, asked, number));
+                        }
                     }
                 }
                 36 | 37 => {
@@ -720,6 +789,24 @@ impl Pair {
         }
         Ok(())
     }
+}
+
+/// A question with up to four others like it, about the same subjects or others.
+fn more(
+    rng: &mut ChaCha8Rng,
+    mut questions: Vec<(Vec<(String, LimitSet)>, u64)>,
+    capacity: u64,
+) -> Vec<(Vec<(String, LimitSet)>, u64)> {
+    for _ in 0..rng.random_range(1..5) {
+        let mut asked = questions[0].0.clone();
+        if rng.random_bool(0.5) {
+            for (i, (subject, _)) in asked.iter_mut().enumerate() {
+                *subject = format!("t{i}");
+            }
+        }
+        questions.push((asked, cost(rng, capacity)));
+    }
+    questions
 }
 
 /// The head of a log without its base, and the times and the costs of its events.

@@ -293,6 +293,7 @@ fn scripts(parts: &Parts) -> Vec<String> {
                     let sets: Vec<LimitSet> = subjects.iter().map(|s| s.parse().unwrap()).collect();
                     let sets: Vec<&LimitSet> = sets.iter().collect();
                     texts.push(check.compose(&sets, parts).unwrap().text().to_owned());
+                    texts.push(check.compose_many(&sets, parts).unwrap().text().to_owned());
                 }
             }
         }
@@ -314,6 +315,8 @@ fn of_composed() -> Vec<Mutant> {
     }
     // What stands in for a name in a file's line.
     known.insert(shape("if #KEYS ~= 1 or #ARGV ~= 1 then"));
+    known.insert(shape("if count % 1 ~= 0 or #ARGV ~= 1 * count then"));
+    known.insert(shape("local count = #KEYS / 1"));
     let (mut mutants, mut number) = (Vec::new(), 0);
     for script in scripts(&parts) {
         for line in script.lines().skip(1).map(str::trim) {

@@ -20,6 +20,7 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
+pub(crate) use self::batch::Many;
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;
@@ -31,6 +32,7 @@ use crate::fault::{Fault, Outcome};
 use crate::options::Options;
 use crate::script::Script;
 
+mod batch;
 mod breaker;
 mod door;
 mod loads;
@@ -122,7 +124,7 @@ impl Client {
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
         let entry = Entry::new(&self.0, by.from.into_std())?;
-        let answer = self.0.ask(&call, by).await;
+        let answer = self.0.ask(call, by).await;
         entry.leave(match &answer {
             Ok(_) => Verdict::Answered,
             Err(fault) => verdict(fault),
@@ -136,12 +138,26 @@ impl Client {
     /// As [`Client::call`]; nothing is charged.
     pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
         let by = Deadline::within(deadline);
-        let Some(slot) = self.0.slots.first() else {
-            return Err(self.0.door.unreachable("there is no connection").into());
-        };
         let seen = self.0.loads.seen();
-        let wire = slot.wire(by).await?;
+        let wire = self.0.first_wire(by).await?;
         Ok(self.0.loads.load(script, seen, &wire, by).await?)
+    }
+
+    /// Loads the script of several questions and tries it on these keys, so that questions which
+    /// come together go together from the first.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; nothing is charged.
+    pub(crate) async fn load_many(
+        &self,
+        many: &Many,
+        keys: &[String],
+        deadline: Duration,
+    ) -> Result<(), StoreError> {
+        self.load(many.script(), deadline).await?;
+        let by = Deadline::within(deadline);
+        many.tried(&self.0.first_wire(by).await?.exchange(&many.trial(keys), by).await?);
+        Ok(())
     }
 
     /// Sends a command on a connection of its own, within the deadline, and gives the answer.
@@ -174,16 +190,28 @@ pub(crate) fn first_nonce() -> AtomicU64 {
 /// and the script answers with a list that begins with it.
 pub(crate) struct Call<'s> {
     script: &'s Script,
+    /// The script of several such calls.
+    many: Option<&'s Arc<Many>>,
     nonce: u64,
+    keys: usize,
     command: Cmd,
 }
+
+/// Room for the words and the bytes of a usual call.
+const USUAL_WORDS: usize = 8;
+const USUAL_BYTES: usize = 192;
 
 impl<'s> Call<'s> {
     /// A call without words yet: first come as many keys as it says.
     pub(crate) fn new(script: &'s Script, nonce: u64, keys: usize) -> Self {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(script.sha()).arg(keys);
-        Self { script, nonce, command }
+        let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
+        command.arg("EVALSHA").arg(script.sha()).arg(keys);
+        Self { script, many: None, nonce, keys, command }
+    }
+
+    /// Lets it be asked in one call with others of the same script.
+    pub(crate) fn with_others(self, many: &'s Arc<Many>) -> Self {
+        Self { many: Some(many), ..self }
     }
 
     /// Adds a key or an argument.
@@ -238,7 +266,15 @@ impl Line {
 }
 
 impl Shared {
-    async fn ask(&self, call: &Call<'_>, by: Deadline) -> Result<Vec<Value>, Fault> {
+    async fn first_wire(&self, by: Deadline) -> Result<Arc<Wire>, Fault> {
+        match self.slots.first() {
+            Some(slot) => slot.wire(by).await,
+            None => Err(self.door.unreachable("there is no connection")),
+        }
+    }
+
+    async fn ask(&self, call: Call<'_>, by: Deadline) -> Result<Vec<Value>, Fault> {
+        let Call { script, mut many, nonce, keys, mut command } = call;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
             return Err(self.door.unreachable("there is no connection"));
@@ -246,10 +282,24 @@ impl Shared {
         for _ in 0..ROUNDS {
             let seen = self.loads.seen();
             let wire = slot.wire(by).await?;
-            let answer = wire.exchange(&call.command, by).await;
-            let missing = match answer.and_then(|answer| read(answer, call.nonce)) {
+            let answer = match many.take() {
+                None => wire.exchange(&command, by).await,
+                Some(many) => match wire.exchange_with_others(command, keys, many, by).await {
+                    Ok(heard) => {
+                        command = heard.command;
+                        // Refused with others, it goes alone from here on.
+                        let Some(answer) = heard.answer else { continue };
+                        Ok(answer)
+                    }
+                    Err(fault) => {
+                        settle(slot, &wire, &fault);
+                        return Err(fault);
+                    }
+                },
+            };
+            let missing = match answer.and_then(|answer| read(answer, nonce)) {
                 Ok(answer) => return Ok(answer),
-                Err(Fault::NoScript) => self.loads.load(call.script, seen, &wire, by).await,
+                Err(Fault::NoScript) => self.loads.load(script, seen, &wire, by).await,
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = missing {

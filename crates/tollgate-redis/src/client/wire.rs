@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerError, Value};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
+use super::batch::{Asked, Batches, Heard, Many};
 use crate::fault::{Fault, Outcome};
 
 /// When an answer must be there.
@@ -46,6 +48,8 @@ pub(super) struct Wire {
     pub(super) id: u64,
     pub(super) since: Instant,
     connection: MultiplexedConnection,
+    /// Where questions go that may be asked together.
+    asked: mpsc::UnboundedSender<Asked>,
     driver: AbortHandle,
     ended: Arc<AtomicBool>,
     late: AtomicBool,
@@ -68,8 +72,10 @@ impl Wire {
     ) -> Self {
         let flag = Arc::new(AtomicBool::new(false));
         let mut end = End { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
+        let (asked, questions) = mpsc::unbounded_channel();
+        let batches = Batches::new(connection.clone(), questions);
         let driver = tokio::spawn(async move {
-            after_others(driver).await;
+            drive(driver, batches).await;
             end.by_itself = true;
             drop(end);
         });
@@ -77,6 +83,7 @@ impl Wire {
             id,
             since: Instant::now(),
             connection,
+            asked,
             driver: driver.abort_handle(),
             ended: flag,
             late: AtomicBool::new(false),
@@ -110,7 +117,28 @@ impl Wire {
     /// Sends a command and waits for the answer to it, which may be an error of the server.
     pub(super) async fn exchange(&self, command: &Cmd, by: Deadline) -> Result<Value, Fault> {
         let mut connection = self.connection.clone();
-        self.answered(connection.send_packed_command(command), by).await
+        self.answered(said(connection.send_packed_command(command)), by).await
+    }
+
+    /// Sends the call of a script, in one call with others of the same script that are there, and
+    /// waits for the answer to it. `keys` is how many keys it has.
+    pub(super) async fn exchange_with_others(
+        &self,
+        command: Cmd,
+        keys: usize,
+        many: &Arc<Many>,
+        by: Deadline,
+    ) -> Result<Heard, Fault> {
+        let (reply, answer) = oneshot::channel();
+        let question = async {
+            let asked = Asked { many: Arc::clone(many), command, keys, reply };
+            if self.asked.send(asked).is_err() {
+                return Err(Fault::Closed { outcome: Outcome::NotCharged });
+            }
+            // Dropped without an answer: the connection was cut.
+            answer.await.unwrap_or(Err(Fault::Closed { outcome: Outcome::Unknown }))
+        };
+        self.answered(question, by).await
     }
 
     /// Sends commands in one write and waits for all answers, each of which may be an error of the
@@ -124,7 +152,7 @@ impl Wire {
         let mut connection = self.connection.clone();
         let count = commands.len();
         let answers =
-            self.answered(connection.send_packed_commands(commands, 0, count), by).await?;
+            self.answered(said(connection.send_packed_commands(commands, 0, count)), by).await?;
         if answers.len() == count {
             Ok(answers)
         } else {
@@ -135,7 +163,7 @@ impl Wire {
     /// Waits for what was asked, which is not sent before this is.
     async fn answered<T>(
         &self,
-        question: impl Future<Output = RedisResult<T>>,
+        question: impl Future<Output = Result<T, Fault>>,
         by: Deadline,
     ) -> Result<T, Fault> {
         if Instant::now() >= by.at {
@@ -148,8 +176,7 @@ impl Wire {
         match timeout_at(by.at, question).await {
             Ok(answer) => {
                 place.close();
-                // Whether it was sent before the connection broke is not known for sure.
-                answer.map_err(|error| lost(&error, Outcome::Unknown))
+                answer
             }
             Err(_) => {
                 self.late.store(true, Ordering::Release);
@@ -172,9 +199,17 @@ impl Drop for Wire {
     }
 }
 
-/// Lets every task that can run go before each turn of this one: what they ask is then sent in one
+/// What was said to a question. Whether it was sent before the connection broke is not known for
+/// sure.
+async fn said<T>(question: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
+    question.await.map_err(|error| lost(&error, Outcome::Unknown))
+}
+
+/// Drives a connection until it ends.
+///
+/// It lets every task that can run go before each of its turns: what they ask is then sent in one
 /// write. A task that was just woken would run next, and write for one question at a time.
-async fn after_others(driver: impl Future<Output = ()>) {
+async fn drive(driver: impl Future<Output = ()>, mut batches: Batches) {
     let mut driver = pin!(driver);
     let mut has_waited = false;
     poll_fn(|cx| {
@@ -183,7 +218,13 @@ async fn after_others(driver: impl Future<Output = ()>) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        driver.as_mut().poll(cx)
+        batches.send(cx);
+        let ended = driver.as_mut().poll(cx);
+        batches.receive(cx);
+        if ended.is_ready() {
+            batches.end();
+        }
+        ended
     })
     .await;
 }

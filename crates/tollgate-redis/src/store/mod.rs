@@ -34,9 +34,10 @@ pub const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
 /// Counts in Redis or Valkey, shared by every machine that asks it. Cheap to clone: clones share
 /// the connections.
 ///
-/// A check is one call of one script, whatever the number of limits and subjects. It needs a
-/// tokio runtime with I/O and time enabled. What it does when Redis is away is in
-/// `docs/faults.md`: it answers within its deadline, and never asks twice what may have been done.
+/// A check is one call of one script, whatever the number of limits and subjects; checks under the
+/// same limits that wait for the connection at the same time share a call. It needs a tokio runtime
+/// with I/O and time enabled. What it does when Redis is away is in `docs/faults.md`: it answers
+/// within its deadline, and never asks twice what may have been done.
 ///
 /// ```no_run
 /// use tollgate::Limiter;
@@ -112,7 +113,7 @@ impl RedisStore {
     /// How many scripts were loaded into the server.
     #[must_use]
     pub fn loads(&self) -> u64 {
-        self.0.client.loads()
+        self.0.client.loads() + self.0.plans.loads()
     }
 
     /// Whether questions go to the server, or the circuit breaker keeps them back.
@@ -121,19 +122,26 @@ impl RedisStore {
         self.0.client.breaker()
     }
 
-    /// Composes and loads the script of a check of as many subjects as there are sets of limits, in
-    /// this order. Without it the first check does so, and takes two round trips more.
+    /// Composes and loads the scripts of a check of as many subjects as there are sets of limits, in
+    /// this order: of one, and of several that go in one call. Without it the first checks do so,
+    /// take two round trips more, and go one by one until then.
     ///
     /// # Errors
     /// As [`Store::check`]; nothing is charged.
     pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
-        // Any subjects will do: a script is the same for all.
+        // Any subjects will do: a script is the same for all. Two questions show whether the
+        // server lets different keys go in one call.
         let subjects: Result<Vec<Subject>, _> =
-            (0..limits.len()).map(|n| Subject::of("key", n.to_string())).collect();
+            (0..2 * limits.len()).map(|n| Subject::of("key", n.to_string())).collect();
         let subjects = subjects.map_err(|error| StoreError::permanent(error.to_string()))?;
-        let parts = subjects.iter().zip(limits).map(|(it, limits)| Counted::new(it, limits));
-        let plan = self.0.plans.of(&Question::new(parts.collect(), 1, Mode::Whole))?;
-        self.0.client.load(&plan.script, self.0.deadline).await
+        let parts = subjects.iter().zip(limits.iter().chain(limits));
+        let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
+        let (one, _) = parts.split_at(limits.len());
+        let plan = self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
+        self.0.client.load(&plan.script, self.0.deadline).await?;
+        let of_check = |part: &Counted<'_>| Keys::of_check(&self.0.keys.of(*part), part.limits);
+        let keys: Vec<String> = parts.iter().flat_map(of_check).collect();
+        self.0.client.load_many(&plan.many, &keys, self.0.deadline).await
     }
 
     /// How its keys are named.
@@ -243,7 +251,8 @@ impl RedisStore {
         let plan = self.0.plans.of(question)?;
         let once = question.request.is_some();
         let nonce = self.next_nonce();
-        let mut call = Call::new(&plan.script, nonce, plan.keys() + usize::from(once));
+        let keys = plan.keys() + usize::from(once);
+        let mut call = Call::new(&plan.script, nonce, keys).with_others(&plan.many);
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
             key.clear();

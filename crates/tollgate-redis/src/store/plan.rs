@@ -1,6 +1,7 @@
 //! Which script a question takes, and which keys: worked out once for a set of limits.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sha1::Digest as _;
@@ -8,6 +9,7 @@ use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
+use crate::client::Many;
 use crate::compose::{Answer, Check, Clock, Parts};
 use crate::key::check_suffixes;
 use crate::script::Script;
@@ -20,6 +22,8 @@ type PlanKey = (SmallVec<[u64; 2]>, u8);
 /// A composed script, and how the keys of its subjects are named.
 pub(super) struct Plan {
     pub(super) script: Script,
+    /// Of several such questions.
+    pub(super) many: Arc<Many>,
     /// For each subject, what its keys have after that of its state.
     pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
@@ -36,12 +40,19 @@ impl Plan {
 pub(super) struct Plans {
     clock: Clock,
     parts: Parts,
+    /// Loads of scripts of several questions.
+    loads: Arc<AtomicU64>,
     known: RwLock<HashMap<PlanKey, Arc<Plan>>>,
 }
 
 impl Plans {
     pub(super) fn new(clock: Clock, parts: Parts) -> Self {
-        Self { clock, parts, known: RwLock::default() }
+        Self { clock, parts, loads: Arc::default(), known: RwLock::default() }
+    }
+
+    /// How many scripts of several questions were loaded, ever.
+    pub(super) fn loads(&self) -> u64 {
+        self.loads.load(Ordering::Relaxed)
     }
 
     /// The script of a question, composed once.
@@ -59,13 +70,15 @@ impl Plans {
         if question.request.is_some() {
             check.answer = Answer::Remembered;
         }
-        let script = check.compose(&sets, &self.parts).ok_or_else(|| {
+        let scripts = check.compose(&sets, &self.parts).zip(check.compose_many(&sets, &self.parts));
+        let (script, many) = scripts.ok_or_else(|| {
             StoreError::permanent(
                 "a strategy of these limits has no step in Lua: connect with `swapping`",
             )
         })?;
         let plan = Arc::new(Plan {
             script,
+            many: Arc::new(Many::new(many, Arc::clone(&self.loads))),
             suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
         });

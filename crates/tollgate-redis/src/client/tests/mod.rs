@@ -1,19 +1,21 @@
 //! The client against real servers, and against one that lies.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
+mod batch;
 mod errors;
 mod faults;
 mod hostile;
 mod server;
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::Value;
 use tollgate::StoreError;
 
-use super::{Call, Client};
+use super::{Call, Client, Many};
 use crate::fault::Fault;
 use crate::options::Options;
 use crate::script::Script;
@@ -24,7 +26,8 @@ fn counting() -> Script {
     Script::new("return {ARGV[1], redis.call('INCR', KEYS[1])}".to_owned())
 }
 
-/// Calls a script with this key and this nonce.
+/// Calls a script with this key and this nonce, as a question does that may go with others; there
+/// are none.
 async fn call_of(
     client: &Client,
     script: &Script,
@@ -32,7 +35,20 @@ async fn call_of(
     nonce: u64,
     deadline: Duration,
 ) -> Result<Vec<Value>, StoreError> {
-    let mut call = Call::new(script, nonce, 1);
+    let many = Arc::new(Many::new(script.clone(), Arc::default()));
+    with_others(client, script, &many, key, nonce, deadline).await
+}
+
+/// The same, together with others that name the same script of several.
+async fn with_others(
+    client: &Client,
+    script: &Script,
+    many: &Arc<Many>,
+    key: &str,
+    nonce: u64,
+    deadline: Duration,
+) -> Result<Vec<Value>, StoreError> {
+    let mut call = Call::new(script, nonce, 1).with_others(many);
     call.word(key).word(nonce);
     client.call(call, deadline).await
 }

@@ -70,6 +70,16 @@ impl Check {
         let composer = Composer::new(self, subjects, parts)?;
         Some(Script::new(composer.write()))
     }
+
+    /// The script of several such questions in one call, about the same limits of other subjects
+    /// or the same ones. It takes the keys of all questions, one after the other, then their
+    /// arguments, and answers with a list of what [`Check::compose`]'s script would answer each,
+    /// were they called in this order at one time. What fails for one is the error in its place.
+    #[must_use]
+    pub fn compose_many(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
+        let composer = Composer::new(self, subjects, parts)?;
+        Some(Script::new(composer.write_many()))
+    }
 }
 
 /// One limit in the script.
@@ -152,6 +162,43 @@ impl<'s> Composer<'s> {
     }
 
     fn write(&self) -> String {
+        let mut out = self.head();
+        out.push_str(&self.numbered("ask.lua"));
+        out.push_str(self.texts.clock(self.check.clock));
+        self.one(&mut out);
+        out
+    }
+
+    fn write_many(&self) -> String {
+        let mut out = self.head();
+        let clock = self.texts.clock(self.check.clock);
+        if self.check.clock == Clock::Server {
+            out.push_str(clock);
+        }
+        out.push_str("local function check(KEYS, ARGV)\n");
+        if self.check.clock == Clock::Given {
+            out.push_str(clock);
+        }
+        self.one(&mut out);
+        out.push_str("end\n");
+        let list = |of: &str, count: usize| {
+            let each = (1..=count).map(|i| format!("{of}[{} * i + {i}]", count));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let many = self.numbered("many.lua");
+        let many = many.replace("$EACH_KEYS", &list("KEYS", self.keys));
+        out.push_str(&many.replace("$EACH_ARGS", &list("ARGV", self.check.arguments())));
+        out
+    }
+
+    /// A text of the driver, with how many keys and arguments a question has.
+    fn numbered(&self, name: &str) -> String {
+        let text = self.texts.driver(name).replace("$KEYS", &self.keys.to_string());
+        text.replace("$ARGS", &self.check.arguments().to_string())
+    }
+
+    /// What stands before all else: the functions of the steps.
+    fn head(&self) -> String {
         let mut out = String::new();
         let flags = if self.peeks() { " flags=no-writes" } else { "" };
         let sets: Vec<String> = self
@@ -168,38 +215,40 @@ impl<'s> Composer<'s> {
         for step in &own {
             out.push_str(&self.called(step));
         }
-        let ask = self.texts.driver("ask.lua").replace("$KEYS", &self.keys.to_string());
-        out.push_str(&ask.replace("$ARGS", &self.check.arguments().to_string()));
+        out
+    }
+
+    /// One question, from its cost to its answer.
+    fn one(&self, out: &mut String) {
+        out.push_str(self.texts.driver("cost.lua"));
         if self.prefix == "L." {
             out.push_str("local L = {}\n");
         }
-        out.push_str(self.texts.clock(self.check.clock));
-        self.remembered(&mut out);
+        self.remembered(out);
         if !self.peeks() {
             out.push_str("local stale\n");
         }
         out.push_str("local unusual = false\n");
         for part in &self.parts {
-            self.read_integers(part, &mut out);
+            self.read_integers(part, out);
             for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
-                self.read_log(part, slot, &mut out);
+                self.read_log(part, slot, out);
             }
         }
         for slot in self.slots() {
-            self.view(slot, &mut out);
+            self.view(slot, out);
         }
         if matches!(self.check.mode, Mode::Partial | Mode::PeekPartial) {
-            self.partial(&mut out);
+            self.partial(out);
         }
         for slot in self.slots().filter(|slot| slot.form == Form::Log && !self.peeks()) {
             let (how, sum) = (self.name("how", slot), self.name("sum", slot));
             let _ = writeln!(out, "{}{how}, {sum} = nil, nil", self.local);
         }
         for slot in self.slots() {
-            self.judge(slot, self.local, "cost", &mut out);
+            self.judge(slot, self.local, "cost", out);
         }
-        self.decide(&mut out);
-        out
+        self.decide(out);
     }
 
     /// `a1` or `L.a1`.

@@ -1,0 +1,206 @@
+//! Questions that go in one call, to servers that lie about it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::timeout;
+
+use super::server::{Act, Fake, Server, until};
+use super::{connect, counting, fault, with_others};
+use crate::client::{Client, Many};
+use crate::fault::{Fault, Outcome};
+use crate::script::Script;
+
+const LONG: Duration = Duration::from_secs(5);
+
+/// What [`counting`] does, for several questions of one key and one argument.
+fn counting_many() -> Script {
+    let text = "local all = {}
+for i = 1, #KEYS do
+  all[i] = {ARGV[i], redis.call('INCR', KEYS[i])}
+end
+return all";
+    Script::new(text.to_owned())
+}
+
+async fn ask(client: &Client, many: &Arc<Many>, nonce: u64) -> Result<Vec<Value>, Fault> {
+    let answer = with_others(client, &counting(), many, "k:1", nonce, LONG).await;
+    answer.map_err(|error| fault(&error).clone())
+}
+
+/// Three questions at once, and whether the server has the script of several.
+async fn three(client: &Client, many: &Arc<Many>) -> [Result<Vec<Value>, Fault>; 3] {
+    let (one, two, three) =
+        tokio::join!(ask(client, many, 1), ask(client, many, 2), ask(client, many, 3));
+    [one, two, three]
+}
+
+fn ready() -> Arc<Many> {
+    Arc::new(Many::new(counting_many(), Arc::default()).pretend())
+}
+
+/// `*N`, and for each a list of its nonce and the count.
+fn answers(nonces: &[&str]) -> Vec<u8> {
+    let each = nonces.iter().map(|nonce| format!("*2\r\n${}\r\n{nonce}\r\n:7\r\n", nonce.len()));
+    format!("*{}\r\n{}", nonces.len(), each.collect::<String>()).into_bytes()
+}
+
+/// A server that answers the first call on its first connection so, and others as they should be:
+/// those of several, and those of one.
+async fn first(act: impl Fn(&[String]) -> Act + Send + Sync + 'static) -> Fake {
+    Fake::start(move |connection, words| {
+        if connection == 0 {
+            return act(words);
+        }
+        let keys: usize = words[2].parse().unwrap();
+        let nonces: Vec<&str> = words[3 + keys..].iter().map(String::as_str).collect();
+        Act::Say(match words[1] == counting_many().sha() {
+            true => answers(&nonces),
+            false => answers(&nonces).split_off(4),
+        })
+    })
+    .await
+}
+
+fn seven() -> Result<Vec<Value>, Fault> {
+    Ok(vec![Value::Int(7)])
+}
+
+#[tokio::test]
+async fn wrong_answers_to_several_fail_all_whom_they_may_concern() {
+    let garbled = || Err(Fault::Garbled { outcome: Outcome::Unknown });
+    let closed = || Err(Fault::Closed { outcome: Outcome::Unknown });
+    let cases = [
+        ("too few", answers(&["1", "2"]), [garbled(), garbled(), garbled()]),
+        ("too many", answers(&["1", "2", "3", "4"]), [garbled(), garbled(), garbled()]),
+        ("no list", b"+OK\r\n".to_vec(), [garbled(), garbled(), garbled()]),
+        ("another nonce", answers(&["1", "9", "3"]), [seven(), garbled(), seven()]),
+        ("another order", answers(&["2", "1", "3"]), [garbled(), garbled(), seven()]),
+        ("an answer of one", answers(&["1"]).split_off(4), [garbled(), garbled(), garbled()]),
+        ("nothing", Vec::new(), [closed(), closed(), closed()]),
+    ];
+    for (what, bytes, expected) in cases {
+        let fake = first(move |_| match bytes.is_empty() {
+            true => Act::SayAndClose(Vec::new()),
+            false => Act::Say(bytes.clone()),
+        })
+        .await;
+        let (client, many) = (connect(fake.options()).await, ready());
+        assert_eq!(three(&client, &many).await, expected, "{what}");
+        // The connection was cut, and those who ask next have another.
+        assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{what}");
+        assert_eq!(fake.connections.load(Ordering::SeqCst), 2, "{what}");
+        until("the first is closed", async || fake.open.load(Ordering::SeqCst) == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn an_error_in_the_place_of_one_is_that_of_one() {
+    let error = b"*3\r\n*2\r\n$1\r\n1\r\n:7\r\n-WRONGTYPE x\r\n*2\r\n$1\r\n3\r\n:7\r\n".to_vec();
+    let fake = first(move |_| Act::Say(error.clone())).await;
+    let client = connect(fake.options()).await;
+    let expected = [seven(), Err(Fault::WrongType), seven()];
+    assert_eq!(three(&client, &ready()).await, expected);
+    assert_eq!(client.connects(), 1);
+}
+
+#[tokio::test]
+async fn what_the_server_says_of_a_call_is_said_to_all() {
+    let fake = first(|_| Act::Say(b"-OOM command not allowed\r\n".to_vec())).await;
+    let client = connect(fake.options()).await;
+    let full = || Err(Fault::OutOfMemory);
+    assert_eq!(three(&client, &ready()).await, [full(), full(), full()]);
+    assert_eq!(fake.heard("3"), 1, "they were asked together, and not again");
+}
+
+/// A call of several that surely did not run is made by each alone.
+#[tokio::test]
+async fn what_cannot_be_asked_together_is_asked_alone() {
+    for refusal in [
+        "NOSCRIPT No matching script.",
+        "CROSSSLOT Keys in request don't hash to the same slot",
+        "NOPERM this user has no permissions to access one of the keys",
+    ] {
+        let fake = first(move |words| match words.len() {
+            // EVALSHA, the script, how many, a key, the nonce.
+            5 => Act::Say(answers(&[words[4].as_str()]).split_off(4)),
+            _ => Act::Say(format!("-{refusal}\r\n").into_bytes()),
+        })
+        .await;
+        let (client, many) = (connect(fake.options()).await, ready());
+        assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{refusal}");
+        assert_eq!([fake.heard("1"), fake.heard("2"), fake.heard("3")], [1, 1, 2], "{refusal}");
+        assert_eq!(client.connects(), 1);
+    }
+}
+
+/// A question that nobody waits for any more before it was sent never is.
+#[tokio::test]
+async fn a_question_that_is_dropped_at_once_is_never_sent() {
+    let fake = first(|words| Act::Say(answers(&[words.last().unwrap()]).split_off(4))).await;
+    let (client, many) = (connect(fake.options()).await, ready());
+    let mut dropped = Box::pin(ask(&client, &many, 1));
+    // Polled once, so that it has asked; the connection has had no turn.
+    let polled = poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_pending()));
+    assert!(polled.await);
+    drop(dropped);
+    assert_eq!(ask(&client, &many, 2).await, seven());
+    assert_eq!((fake.heard("1"), fake.heard("2")), (0, 1));
+}
+
+/// Against a real server: the script of several is loaded when it is needed first, and again when
+/// it was forgotten, and no question runs twice.
+#[tokio::test]
+async fn scripts_of_several_are_loaded_and_loaded_again() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    let loads = Arc::default();
+    let many = Arc::new(Many::new(counting_many(), Arc::clone(&loads)));
+    let mut asked = 0;
+    for round in 1..=3 {
+        // Three rounds: alone while it is loaded, then together.
+        for _ in 0..3 {
+            for answer in three(&client, &many).await {
+                assert!(matches!(answer.unwrap()[..], [Value::Int(_)]));
+                asked += 1;
+            }
+        }
+        assert_eq!(loads.load(Ordering::SeqCst), round);
+        assert_eq!(server.count("k:1").await, asked);
+        server.tell(&["SCRIPT", "FLUSH"]).await;
+    }
+}
+
+/// A connection that is lost while the script is loaded leaves the load to the next.
+#[tokio::test]
+async fn a_load_that_is_lost_is_tried_again() {
+    let sha = counting_many().sha().to_owned();
+    let fake = Fake::start(move |connection, words| match (connection, words[0].as_str()) {
+        (0, "SCRIPT") => Act::SayAndClose(Vec::new()),
+        (_, "SCRIPT") => Act::Say(format!("$40\r\n{sha}\r\n").into_bytes()),
+        _ => {
+            let keys: usize = words[2].parse().unwrap();
+            let nonces: Vec<&str> = words[3 + keys..].iter().map(String::as_str).collect();
+            let all = answers(&nonces);
+            Act::Say(if keys > 1 { all } else { all[4..].to_vec() })
+        }
+    })
+    .await;
+    let client = connect(fake.options()).await;
+    let loads = Arc::default();
+    let many = Arc::new(Many::new(counting_many(), Arc::clone(&loads)));
+    let closed = || Err(Fault::Closed { outcome: Outcome::Unknown });
+    assert_eq!(three(&client, &many).await, [closed(), closed(), closed()]);
+    until("it is loaded", async || {
+        let answers = three(&client, &many).await;
+        answers.iter().all(Result::is_ok) && loads.load(Ordering::SeqCst) == 1
+    })
+    .await;
+    let before = fake.heard("1");
+    assert_eq!(timeout(LONG, three(&client, &many)).await.unwrap(), [seven(), seven(), seven()]);
+    assert_eq!(fake.heard("1"), before, "together: the last word is the nonce of the last");
+}
