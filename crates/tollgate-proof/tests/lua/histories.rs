@@ -463,7 +463,10 @@ impl Pair {
             let resets: Vec<u64> = resets.by_ref().take(limits.limits().len()).collect();
             self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets)?;
         }
-        // What was carried over to nothing may be written or not.
+        // What was carried over to nothing may be written or not, and the others with it.
+        if says && self.fake.wrote() && !outcome.changed {
+            self.model.carry_over(asked, Time::from_micros(now_us));
+        }
         for (subject, limits) in asked {
             self.states(subject, limits)?;
         }

@@ -120,6 +120,15 @@ impl Model {
         outcome
     }
 
+    /// Keeps what a denial found, as a store does in which one of the subjects still has a state
+    /// that counts nothing and was carried over: whether it has, nothing says.
+    pub(crate) fn carry_over(&mut self, asked: &[(String, LimitSet)], now: Time) {
+        for (subject, limits) in asked {
+            let (held, _) = self.load(subject, limits, now);
+            self.keep(subject, limits, held);
+        }
+    }
+
     /// True and nothing when it was given back before; else the units given to each limit, in the
     /// order of their places.
     pub(crate) fn refund(&mut self, charge: &Charge, now: Time) -> Option<Vec<u64>> {
