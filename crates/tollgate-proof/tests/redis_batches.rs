@@ -42,9 +42,8 @@ async fn at_once(
     numbers: impl Iterator<Item = usize>,
 ) -> Vec<Result<Decision<'static>, Error>> {
     let subjects: Vec<Subject> = numbers.map(subject).collect();
-    let asks = subjects.iter().map(async |subject| {
-        limiter.check(subject).await.map(Decision::into_owned)
-    });
+    let asks =
+        subjects.iter().map(async |subject| limiter.check(subject).await.map(Decision::into_owned));
     join_all(asks).await
 }
 
@@ -108,8 +107,7 @@ fn each_kind_of_question_has_its_own_calls() {
             let others = join_all((0..8).map(|_| limiter.check([(&bob, &other)])));
             let id = format!("id {round}");
             let repeats = join_all((0..8).map(|_| limiter.check_once(&id, &bob)));
-            let (checks, peeks, others, repeats) =
-                tokio::join!(checks, peeks, others, repeats);
+            let (checks, peeks, others, repeats) = tokio::join!(checks, peeks, others, repeats);
             let used = 9 * round;
             let left: Vec<u64> = checks.into_iter().map(|it| it.unwrap().remaining()).collect();
             assert!(left.is_sorted_by(|a, b| a > b), "in order: {left:?}");
@@ -186,7 +184,14 @@ fn a_cluster_is_asked_one_by_one() {
 fn a_user_with_some_keys_has_those() {
     let server = redis_or_skip!();
     let rights: [&[u8]; 9] = [
-        b"ACL", b"SETUSER", b"some", b"on", b">some", b"~tg1:{user:1*", b"+@all", b"-flushall",
+        b"ACL",
+        b"SETUSER",
+        b"some",
+        b"on",
+        b">some",
+        b"~tg1:{user:1*",
+        b"+@all",
+        b"-flushall",
         b"&*",
     ];
     server.command(&rights);
@@ -196,7 +201,9 @@ fn a_user_with_some_keys_has_those() {
         for _ in 0..3 {
             for (i, decision) in at_once(&limiter, 0..20).await.into_iter().enumerate() {
                 match decision {
-                    Ok(decision) => assert!(decision.is_allowed() && i.to_string().starts_with('1')),
+                    Ok(decision) => {
+                        assert!(decision.is_allowed() && i.to_string().starts_with('1'))
+                    }
                     Err(error) => {
                         assert!(!i.to_string().starts_with('1'), "{i}: {error}");
                         assert!(matches!(fault(&error), Fault::NoPermission { .. }), "{error}");

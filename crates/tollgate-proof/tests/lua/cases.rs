@@ -280,9 +280,8 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
         equal("granted", &list[granted], &Reply::Int(1))?;
         equal("charged", fake.get(&keys[i * each_keys]).is_some(), true)?;
     }
-    let text = format!(
-        "TOLLGATE this script takes {each_keys} keys and {each_args} arguments a question"
-    );
+    let text =
+        format!("TOLLGATE this script takes {each_keys} keys and {each_args} arguments a question");
     refused(&mut fake, &script, &keys, &args[1..], &text)?;
     refused(&mut fake, &script, &keys, &args[..args.len() - each_args], &text)?;
     refused(&mut fake, &script, &[], &args, &text)?;

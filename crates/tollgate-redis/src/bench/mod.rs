@@ -5,6 +5,7 @@ use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
 use tollgate::{Limit, LimitSet, ParseError, StoreError, Strategy, Subject};
 
+use crate::client::MOST as SHARED;
 use crate::compose::{Check, Parts};
 use crate::key::Keys;
 use crate::script::Script;
@@ -203,6 +204,7 @@ impl Bench {
             let limits = limits.parse().map_err(ours)?;
             probes.push(self.limits(plan, name, &limits, true)?);
         }
+        probes.push(self.together(plan)?);
         for (buckets, precision) in FINE {
             let limits = format!("{WIDE} precision {precision} via sliding_window");
             let plan = Plan { checks: plan.checks / 4, ..*plan };
@@ -295,6 +297,30 @@ impl Bench {
                 admits,
                 answers: Answers::Check,
                 depth: plan.depth,
+                checks: plan.checks,
+            },
+        )
+    }
+
+    /// Checks that share a call, as many as the store lets share one.
+    fn together(&mut self, plan: &Plan) -> Result<Probe, StoreError> {
+        let limits: LimitSet = format!("{WIDE} via gcra").parse().map_err(ours)?;
+        let script = Check::new(Mode::Whole).compose_many(&[&limits], &Parts::default());
+        let script = script.ok_or_else(|| StoreError::permanent("gcra has no step in Lua"))?;
+        let states = subjects()?;
+        let states = states.iter().map(|subject| self.server.keys.state(subject, &limits));
+        let states: Vec<String> = states.collect();
+        let (calls, _) = states.as_chunks::<SHARED>();
+        let keys: Vec<Vec<String>> = calls.iter().map(|keys| keys.to_vec()).collect();
+        self.server.probe(
+            &together(),
+            &Questions {
+                script: &script,
+                keys: &keys,
+                args: &vec![arguments(1); SHARED].concat(),
+                admits: true,
+                answers: Answers::Checks(SHARED),
+                depth: plan.depth.div_ceil(SHARED),
                 checks: plan.checks,
             },
         )
@@ -396,6 +422,10 @@ fn fine(buckets: &str) -> String {
     format!("sliding_window, {buckets} sub-buckets")
 }
 
+fn together() -> String {
+    format!("gcra, {SHARED} in a call")
+}
+
 fn denied_log(count: usize, cost: usize) -> String {
     format!("log of {count}, cost {cost} denied")
 }
@@ -416,6 +446,7 @@ fn rows(plan: &Plan, offers: &[Offers], probes: &[Probe]) -> Vec<Row> {
     };
     row("gcra", BY_HAND, Some(1.25));
     row("gcra, denied", "gcra by hand, denied", None);
+    row(&together(), "gcra", None);
     row("fixed_window, 3 windows", "fixed_window", Some(1.6));
     row("gcra, 3 windows", "gcra", Some(1.6));
     let constant = Strategy::ALL.iter().filter(|strategy| is_constant(**strategy));

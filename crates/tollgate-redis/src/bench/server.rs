@@ -37,11 +37,32 @@ pub(super) struct Probe {
 pub(super) enum Answers {
     /// As a check: how much was granted.
     Check,
+    /// As so many checks in one call: a list of what each was answered.
+    Checks(usize),
     /// As an offer to a queue: an id at the end, or nothing there.
     Offer,
 }
 
 impl Answers {
+    /// How many questions one call asks.
+    fn each(self) -> usize {
+        match self {
+            Self::Checks(count) => count,
+            Self::Check | Self::Offer => 1,
+        }
+    }
+
+    /// How many questions of a call were admitted, or were not.
+    fn count(self, answer: &Value, admitted: bool) -> usize {
+        let is_expected = |of: Self, answer| usize::from(of.is_admitted(answer) == admitted);
+        match (self, answer) {
+            (Self::Checks(_), Value::Array(list)) => {
+                list.iter().map(|answer| is_expected(Self::Check, answer)).sum()
+            }
+            _ => is_expected(self, answer),
+        }
+    }
+
     fn is_admitted(self, answer: &Value) -> bool {
         match (self, answer) {
             (Self::Check, Value::Int(verdict)) => *verdict == 1,
@@ -63,14 +84,14 @@ impl Answers {
 /// What a probe asks.
 pub(super) struct Questions<'q> {
     pub(super) script: &'q Script,
-    /// The keys of each question.
+    /// The keys of each call.
     pub(super) keys: &'q [Vec<String>],
     pub(super) args: &'q [String],
     pub(super) admits: bool,
     pub(super) answers: Answers,
-    /// How many in one pack.
+    /// How many calls in one pack.
     pub(super) depth: usize,
-    /// How many in one run.
+    /// How many questions in one run.
     pub(super) checks: usize,
 }
 
@@ -125,13 +146,14 @@ impl Server {
 
     /// One run: what a check costs the server.
     pub(super) fn run(&mut self, probe: &mut Probe) -> Result<(), StoreError> {
-        let packs = probe.checks.div_ceil(probe.depth);
+        let packed = probe.depth * probe.answers.each();
+        let packs = probe.checks.div_ceil(packed);
         let before = self.cpu()?;
         let mut expected = 0;
         for pack in probe.packs.iter().cycle().take(packs) {
             expected += self.send(probe, pack)?;
         }
-        let asked = (packs * probe.depth) as f64;
+        let asked = (packs * packed) as f64;
         let seconds = self.cpu()? - before;
         if (expected as f64) < asked * SHARE {
             let verdict = if probe.admits { "admitted" } else { "denied" };
@@ -152,8 +174,7 @@ impl Server {
             if let Value::ServerError(error) = answer {
                 return Err(StoreError::permanent(format!("{}: {error:?}", probe.name)));
             }
-            let admitted = probe.answers.is_admitted(answer);
-            expected += usize::from(admitted == probe.admits);
+            expected += probe.answers.count(answer, probe.admits);
         }
         Ok(expected)
     }

@@ -20,7 +20,7 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-pub(crate) use self::batch::Many;
+pub(crate) use self::batch::{MOST, Many};
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;

@@ -137,7 +137,8 @@ impl RedisStore {
         let parts = subjects.iter().zip(limits.iter().chain(limits));
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
-        let plan = self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
+        let plan =
+            self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
         let of_check = |part: &Counted<'_>| Keys::of_check(&self.0.keys.of(*part), part.limits);
         let keys: Vec<String> = parts.iter().flat_map(of_check).collect();
