@@ -122,9 +122,9 @@ impl RedisStore {
         self.0.client.breaker()
     }
 
-    /// Composes and loads the scripts of a check of as many subjects as there are sets of limits, in
-    /// this order: of one, and of several that go in one call. Without it the first checks do so,
-    /// take two round trips more, and go one by one until then.
+    /// Composes and loads the scripts of a check of as many subjects as there are sets of limits,
+    /// in this order: of one, and of several that go in one call. Without it the first checks do
+    /// so, take two round trips more, and go one by one until then.
     ///
     /// # Errors
     /// As [`Store::check`]; nothing is charged.

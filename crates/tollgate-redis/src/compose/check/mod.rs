@@ -182,7 +182,7 @@ impl<'s> Composer<'s> {
         self.one(&mut out);
         out.push_str("end\n");
         let list = |of: &str, count: usize| {
-            let each = (1..=count).map(|i| format!("{of}[{} * i + {i}]", count));
+            let each = (1..=count).map(|i| format!("{of}[{count} * i + {i}]"));
             each.collect::<Vec<_>>().join(", ")
         };
         let many = self.numbered("many.lua");
