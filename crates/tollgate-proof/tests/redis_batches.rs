@@ -202,7 +202,7 @@ fn a_user_with_some_keys_has_those() {
             for (i, decision) in at_once(&limiter, 0..20).await.into_iter().enumerate() {
                 match decision {
                     Ok(decision) => {
-                        assert!(decision.is_allowed() && i.to_string().starts_with('1'))
+                        assert!(decision.is_allowed() && i.to_string().starts_with('1'));
                     }
                     Err(error) => {
                         assert!(!i.to_string().starts_with('1'), "{i}: {error}");
