@@ -64,7 +64,7 @@ struct Current {
     clock: ManualClock,
     parts: Vec<Part>,
     /// Loads of scripts at its begin.
-    loads: u64,
+    before: (u64, u64),
 }
 
 impl OnRedis {
@@ -135,9 +135,9 @@ impl Decider for OnRedis {
         };
         // While the script is loaded, nothing is on its way that could change places.
         self.runtime.block_on(store.prepare(&all))?;
-        let (loads, parts) = (store.loads(), parts.to_vec());
+        let (before, parts) = ((store.loads(), store.refusals()), parts.to_vec());
         let limiter = Limiter::new(first.limits.clone(), store);
-        self.current = Some(Current { limiter, clock, parts, loads });
+        self.current = Some(Current { limiter, clock, parts, before });
         Ok(())
     }
 
@@ -206,11 +206,13 @@ impl Current {
         if stop.is_asked() {
             return Err(Error::Stopped);
         }
-        if self.limiter.store().loads() != self.loads {
+        let store = self.limiter.store();
+        if (store.loads(), store.refusals()) != self.before {
             // Those that were on their way came after others that were sent later.
             return Err(StoreError::transient(
-                "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), \
-                 so the order of events is not sure: start it again",
+                "Redis has forgotten a script during the run (SCRIPT FLUSH, or a restart), or \
+                 takes no call about several clients (a cluster, rights to some keys), so the \
+                 order of events is not sure: start it again",
             )
             .into());
         }

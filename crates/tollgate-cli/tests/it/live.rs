@@ -116,7 +116,9 @@ fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
     check(&json);
     for case in json["cases"].as_array().unwrap() {
         let live = &case["live"];
-        assert_eq!(live["calls"], 1.0, "a decision is one question: {live}");
+        // Those that come together share one.
+        let calls = live["calls"].as_f64().unwrap();
+        assert!(calls > 0.0 && calls <= 1.0, "a decision is at most one call: {live}");
         assert!(live["commands"].as_f64().unwrap() > 1.0, "{live}");
         assert!(live["cpu_us"].as_f64().unwrap() > 0.0, "{live}");
     }

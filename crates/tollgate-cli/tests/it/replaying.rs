@@ -145,7 +145,7 @@ fn calls(socket: &std::path::Path, command: &str) -> u64 {
 }
 
 #[test]
-fn redis_decides_as_memory_does_in_one_call_for_each_event() {
+fn redis_decides_as_memory_does_with_many_events_in_a_call() {
     let place = Place::new();
     let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
     let socket = place.path().join("redis.sock");
@@ -158,8 +158,10 @@ fn redis_decides_as_memory_does_in_one_call_for_each_event() {
         args.extend(["--store", &url]);
         let (code, on_redis, err) = place.run(&args);
         assert_eq!((code, on_redis), (0, in_memory), "{limits:?}: {err}");
-        let expected = 10_000 * tollgate::Strategy::ALL.len() as u64;
-        assert_eq!((calls(&socket, "evalsha"), calls(&socket, "eval")), (expected, 0));
+        let events = 10_000 * tollgate::Strategy::ALL.len() as u64;
+        let used = calls(&socket, "evalsha");
+        assert!((events / 16..events / 8).contains(&used), "{used} calls for {events} events");
+        assert_eq!(calls(&socket, "eval"), 0);
         assert_eq!(redis_cli(&socket, &["DBSIZE"]), "0\n", "everything is removed");
     }
 }

@@ -167,6 +167,14 @@ impl Plan {
     }
 }
 
+/// One of several questions under the same limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    asked: Vec<(String, LimitSet)>,
+    cost: u64,
+    now_us: u64,
+}
+
 /// Changes the text of a script.
 pub(crate) type Edit = Rc<dyn Fn(&str) -> String>;
 
@@ -190,7 +198,7 @@ impl Texts {
 pub(crate) struct Scripts {
     texts: Texts,
     clock: Clock,
-    checks: HashMap<(Vec<String>, u8), (Script, Script)>,
+    checks: HashMap<(Vec<String>, u8, bool), Rc<Script>>,
     refund: Script,
     adjust: Script,
     reset: Script,
@@ -218,17 +226,20 @@ impl Scripts {
         }
     }
 
-    /// The script of one such question, and that of several.
-    pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode) -> &(Script, Script) {
-        let key = (sets.iter().map(ToString::to_string).collect(), mode_number(mode));
+    /// The script of one such question, or of several.
+    pub(crate) fn check(&mut self, sets: &[&LimitSet], mode: Mode, several: bool) -> Rc<Script> {
+        let names = sets.iter().map(ToString::to_string).collect();
         let (texts, clock) = (&self.texts, self.clock);
-        self.checks.entry(key).or_insert_with(|| {
+        let script = self.checks.entry((names, mode_number(mode), several)).or_insert_with(|| {
             let mut check = Check::new(mode);
             check.clock = clock;
-            let one = check.compose(sets, &texts.parts).expect("all are in Lua");
-            let many = check.compose_many(sets, &texts.parts).expect("all are in Lua");
-            (texts.script(one), texts.script(many))
-        })
+            let script = match several {
+                false => check.compose(sets, &texts.parts),
+                true => check.compose_many(sets, &texts.parts),
+            };
+            Rc::new(texts.script(script.expect("all are in Lua")))
+        });
+        Rc::clone(script)
     }
 
     fn forget(&mut self) {
@@ -407,7 +418,7 @@ impl Pair {
         self.seen.cases += 1;
         let (keys, args) = self.words(asked, cost, self.nonce, now_us);
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
-        let (script, _) = self.scripts.check(&sets, mode).clone();
+        let script = self.scripts.check(&sets, mode, false);
         let before = mode.is_peek().then(|| self.fake.keys());
         let answer = self.fake.call(&script, &keys, &args);
         let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
@@ -497,19 +508,20 @@ impl Pair {
     }
 
     /// Asks several questions in one call, goes back, and asks them one by one: the answers and
-    /// what is held must be the same. Whether they are right the single ones say.
+    /// what is held must be the same. Whether they are right the single ones say. By a given clock
+    /// each question has a time of its own.
     pub(crate) fn check_many(
         &mut self,
-        questions: &[(Vec<(String, LimitSet)>, u64)],
+        questions: &[Question],
         mode: Mode,
-        now_us: u64,
     ) -> Result<Vec<Outcome>, Difference> {
-        let Some((first, _)) = questions.first() else { return Ok(Vec::new()) };
-        let sets: Vec<&LimitSet> = first.iter().map(|(_, limits)| limits).collect();
-        let (_, script) = self.scripts.check(&sets, mode).clone();
+        let Some(first) = questions.first() else { return Ok(Vec::new()) };
+        let sets: Vec<&LimitSet> = first.asked.iter().map(|(_, limits)| limits).collect();
+        let script = self.scripts.check(&sets, mode, true);
         let (mut keys, mut args) = (Vec::new(), Vec::new());
-        for ((asked, cost), nonce) in questions.iter().zip(self.nonce + 1..) {
-            let (own_keys, own_args) = self.words(asked, *cost, nonce, now_us);
+        for (question, nonce) in questions.iter().zip(self.nonce + 1..) {
+            let Question { asked, cost, now_us } = question;
+            let (own_keys, own_args) = self.words(asked, *cost, nonce, *now_us);
             keys.extend(own_keys);
             args.extend(own_args);
         }
@@ -517,19 +529,19 @@ impl Pair {
         let together = self.fake.call(&script, &keys, &args);
         let held = self.fake.snapshot();
         self.fake.restore(before);
-        self.told(|| format!("{questions:?} {mode:?} at once at {now_us}: {together:?}"));
+        self.told(|| format!("{questions:?} {mode:?} at once: {together:?}"));
         let (mut outcomes, mut alone) = (Vec::new(), Vec::new());
-        for (asked, cost) in questions {
-            outcomes.push(self.check(asked, *cost, mode, now_us)?);
+        for Question { asked, cost, now_us } in questions {
+            outcomes.push(self.check(asked, *cost, mode, *now_us)?);
             alone.extend(self.answer.take());
         }
         if together != Reply::List(alone.clone()) {
             return Err(format!(
-                "{questions:?} {mode:?} at {now_us}:\n  at once {together:?}\n  alone   {alone:?}"
+                "{questions:?} {mode:?}:\n  at once {together:?}\n  alone   {alone:?}"
             ));
         }
         if held != self.fake.snapshot() {
-            return Err(format!("{questions:?} {mode:?} at {now_us}: another state is left"));
+            return Err(format!("{questions:?} {mode:?}: another state is left"));
         }
         Ok(outcomes)
     }
@@ -715,6 +727,24 @@ impl Pair {
         self.model = Model::default();
     }
 
+    /// Adds up to four questions like the first, about the same subjects or others.
+    fn more(&self, rng: &mut ChaCha8Rng, questions: &mut Vec<Question>, plan: &Plan) {
+        for _ in 0..rng.random_range(1..5) {
+            let mut next = questions[questions.len() - 1].clone();
+            if rng.random_bool(0.5) {
+                for (i, (subject, _)) in next.asked.iter_mut().enumerate() {
+                    *subject = format!("t{i}");
+                }
+            }
+            next.cost = cost(rng, plan.capacity);
+            // The server's clock is read once for all of them.
+            if self.scripts.clock == Clock::Given {
+                next.now_us = advance(rng, next.now_us, plan.period_us);
+            }
+            questions.push(next);
+        }
+    }
+
     /// A history of random operations over a plan.
     pub(crate) fn history(
         &mut self,
@@ -729,6 +759,8 @@ impl Pair {
             1 => (1 << 52) - rng.random_range(0..plan.period_us),
             _ => 1_763_632_025_000_000 + rng.random_range(0..10_000_000_000_000),
         };
+        // In some histories many come together: composing and compiling is what takes the time.
+        let together = if rng.random_bool(0.15) { 0.25 } else { 0.0 };
         let mut charges: Vec<Charge> = Vec::new();
         let mut current = plan.sets[0].clone();
         for _ in 0..operations {
@@ -755,20 +787,20 @@ impl Pair {
                             asked.push((format!("s{i}"), current.clone()));
                         }
                     }
-                    let mut questions = vec![(asked, cost)];
-                    if rng.random_bool(0.1) {
-                        questions = more(rng, questions, plan.capacity);
+                    let mut questions = vec![Question { asked, cost, now_us }];
+                    if rng.random_bool(together) {
+                        self.more(rng, &mut questions, plan);
+                        now_us = questions.last().map_or(now_us, |last| last.now_us);
                     }
                     let first = self.nonce + 1;
                     let outcomes = match &questions[..] {
-                        [(asked, cost)] => vec![self.check(asked, *cost, mode, now_us)?],
-                        _ => self.check_many(&questions, mode, now_us)?,
+                        [Question { asked, .. }] => vec![self.check(asked, cost, mode, now_us)?],
+                        _ => self.check_many(&questions, mode)?,
                     };
-                    for ((outcome, (asked, _)), number) in
-                        outcomes.iter().zip(questions).zip(first..)
+                    for ((outcome, question), number) in outcomes.iter().zip(questions).zip(first..)
                     {
                         if outcome.granted > 0 && !mode.is_peek() {
-                            charges.push(charge(outcome, asked, number));
+                            charges.push(charge(outcome, question.asked, number));
                         }
                     }
                 }
@@ -792,24 +824,6 @@ impl Pair {
         }
         Ok(())
     }
-}
-
-/// A question with up to four others like it, about the same subjects or others.
-fn more(
-    rng: &mut ChaCha8Rng,
-    mut questions: Vec<(Vec<(String, LimitSet)>, u64)>,
-    capacity: u64,
-) -> Vec<(Vec<(String, LimitSet)>, u64)> {
-    for _ in 0..rng.random_range(1..5) {
-        let mut asked = questions[0].0.clone();
-        if rng.random_bool(0.5) {
-            for (i, (subject, _)) in asked.iter_mut().enumerate() {
-                *subject = format!("t{i}");
-            }
-        }
-        questions.push((asked, cost(rng, capacity)));
-    }
-    questions
 }
 
 /// The head of a log without its base, and the times and the costs of its events.

@@ -8,13 +8,14 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use redis::aio::MultiplexedConnection;
-use redis::{Arg, Cmd, ServerError, Value};
+use redis::{Arg, Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{Unconstrained, unconstrained};
 
 use super::wire::{lost, refused};
 use crate::fault::{Fault, Outcome};
@@ -32,10 +33,20 @@ const BEFORE_KEYS: usize = 3;
 
 /// The script of several questions at once, and whether the server has it.
 pub(crate) struct Many {
-    script: Script,
+    /// Made when it is needed first: who is never asked together with others has none.
+    script: OnceLock<Script>,
+    compose: Box<dyn Fn() -> Script + Send + Sync>,
     state: AtomicU8,
-    /// Loads of this and others, ever.
-    loads: Arc<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+/// What happened to scripts of several questions, ever.
+#[derive(Default)]
+pub(crate) struct Counts {
+    /// Loads.
+    pub(crate) loads: AtomicU64,
+    /// Calls that were refused, and asked again one by one.
+    pub(crate) refusals: AtomicU64,
 }
 
 /// Nobody has loaded it, or the server has forgotten it.
@@ -48,30 +59,43 @@ const READY: u8 = 2;
 const NEVER: u8 = 3;
 
 impl Many {
-    /// `loads` counts how often scripts like this were loaded.
-    pub(crate) fn new(script: Script, loads: Arc<AtomicU64>) -> Self {
-        Self { script, state: AtomicU8::new(UNKNOWN), loads }
+    /// `compose` makes the script; `counts` are those of all such scripts.
+    pub(crate) fn new(
+        compose: impl Fn() -> Script + Send + Sync + 'static,
+        counts: Arc<Counts>,
+    ) -> Self {
+        let state = AtomicU8::new(UNKNOWN);
+        Self { script: OnceLock::new(), compose: Box::new(compose), state, counts }
     }
 
     pub(super) fn script(&self) -> &Script {
-        &self.script
+        self.script.get_or_init(&self.compose)
     }
 
     /// A call with the keys of several questions and not one argument: the script refuses it.
     pub(super) fn trial(&self, keys: &[String]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(self.script.sha()).arg(keys.len()).arg(keys);
+        command.arg(self.script().sha()).arg(keys.len()).arg(keys);
         command
     }
 
     /// Notes what the trial was answered: by the script, or by the server instead of it.
-    pub(super) fn tried(&self, answer: &Value) {
-        let Value::ServerError(error) = answer else { return };
-        match said_of_several(error) {
-            Some(state) => self.set(state),
-            None if matches!(refused(error), Fault::Refused { .. }) => self.set(READY),
-            None => {}
+    ///
+    /// # Errors
+    /// What says nothing of this script.
+    pub(super) fn tried(&self, answer: &Value) -> Result<(), Fault> {
+        let Value::ServerError(error) = answer else {
+            return Err(Fault::Garbled { outcome: Outcome::NotCharged });
+        };
+        match refused(error) {
+            // The keys of the trial are made up: the user may have rights to others.
+            Fault::Refused { .. } | Fault::NoPermission { outcome: Outcome::NotCharged } => {
+                self.change(UNKNOWN, READY);
+            }
+            fault if is_for_good(&fault) => self.set(NEVER),
+            fault => return Err(fault),
         }
+        Ok(())
     }
 
     /// As if the server had it.
@@ -81,14 +105,18 @@ impl Many {
         self
     }
 
+    #[cfg(test)]
+    pub(super) fn refusals(&self) -> u64 {
+        self.counts.refusals.load(Ordering::Relaxed)
+    }
+
     fn set(&self, state: u8) {
         self.state.store(state, Ordering::Release);
     }
 
-    /// True for one caller, who is to load it.
-    fn is_to_be_loaded(&self) -> bool {
-        let order = Ordering::AcqRel;
-        self.state.compare_exchange(UNKNOWN, LOADING, order, Ordering::Acquire).is_ok()
+    /// Changes what is known, unless something else is by now; true when it was changed.
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     fn is_ready(&self) -> bool {
@@ -105,9 +133,11 @@ pub(super) struct Heard {
     pub(super) answer: Option<Value>,
 }
 
-/// A question that may be asked together with others of its script.
+/// A question, which may be asked together with others of its script.
 pub(super) struct Asked {
-    pub(super) many: Arc<Many>,
+    /// The script of several such questions; none for one that goes alone, and that no other
+    /// overtakes.
+    pub(super) many: Option<Arc<Many>>,
     /// The call of it alone.
     pub(super) command: Cmd,
     /// How many keys it has.
@@ -126,7 +156,7 @@ impl Asked {
     }
 }
 
-type Sent = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Sent = Unconstrained<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
 /// The questions of one connection that were asked and are not answered.
 pub(super) struct Batches {
@@ -152,9 +182,17 @@ impl Batches {
             // Nobody waits any more, and it has not been sent: then it never is.
             waiting.retain(|asked| !asked.reply.is_closed());
             while let Some(first) = waiting.first() {
-                let many = Arc::clone(&first.many);
-                let is_alike = |asked: &mut Asked| Arc::ptr_eq(&asked.many, &many);
-                let alike = waiting.extract_if(.., is_alike).collect();
+                let Some(many) = first.many.clone() else {
+                    let first = waiting.remove(0);
+                    self.begin(cx, alone(self.connection.clone(), first));
+                    continue;
+                };
+                let end = waiting.iter().position(|asked| asked.many.is_none());
+                let end = end.unwrap_or(waiting.len());
+                let is_alike = |asked: &mut Asked| {
+                    asked.many.as_ref().is_some_and(|other| Arc::ptr_eq(other, &many))
+                };
+                let alike = waiting.extract_if(..end, is_alike).collect();
                 self.send_alike(cx, &many, alike);
             }
             // Its room is used again.
@@ -164,47 +202,42 @@ impl Batches {
 
     /// Gives questions of one script to the connection.
     fn send_alike(&mut self, cx: &mut Context<'_>, many: &Arc<Many>, mut alike: Vec<Asked>) {
-        if alike.len() > 1 && many.is_to_be_loaded() {
-            let load = load(self.connection.clone(), Loading(Arc::clone(many)));
-            self.begin(cx, Box::pin(load));
+        if alike.len() > 1 && many.change(UNKNOWN, LOADING) {
+            self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(many))));
         }
         if alike.len() == 1 || !many.is_ready() {
             for asked in alike {
-                self.begin(cx, Box::pin(alone(self.connection.clone(), asked)));
+                self.begin(cx, alone(self.connection.clone(), asked));
             }
             return;
         }
-        // In parts of one size: 17 are 9 and 8.
+        // As even as can be: 17 are 9 and 8.
         let size = alike.len().div_ceil(alike.len().div_ceil(MOST));
         while !alike.is_empty() {
             let rest = alike.split_off(size.min(alike.len()));
-            self.begin(cx, Box::pin(together(self.connection.clone(), Arc::clone(many), alike)));
+            self.begin(cx, together(self.connection.clone(), Arc::clone(many), alike));
             alike = rest;
         }
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>, mut question: Sent) {
-        // The first poll puts it in the connection's queue.
-        if question.as_mut().poll(cx).is_pending() {
-            self.sent.push_back(question);
+    /// Begins an exchange: its first poll puts it in the connection's queue.
+    ///
+    /// Without the budget that tokio gives a task. When that is spent, an exchange would not be
+    /// sent at its first poll, and not be polled again before all that were sent are answered.
+    fn begin(&mut self, cx: &mut Context<'_>, exchange: impl Future<Output = ()> + Send + 'static) {
+        let mut exchange: Sent = unconstrained(Box::pin(exchange));
+        if Pin::new(&mut exchange).poll(cx).is_pending() {
+            self.sent.push_back(exchange);
         }
     }
 
     /// Hands over the answers that are there.
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) {
         while let Some(first) = self.sent.front_mut() {
-            if first.as_mut().poll(cx).is_pending() {
+            if Pin::new(first).poll(cx).is_pending() {
                 return;
             }
             self.sent.pop_front();
-        }
-    }
-
-    /// The connection has ended: says so to those that were never sent.
-    pub(super) fn end(&mut self) {
-        self.asked.close();
-        while let Ok(asked) = self.asked.try_recv() {
-            asked.fail(Fault::Closed { outcome: Outcome::NotCharged });
         }
     }
 }
@@ -217,26 +250,27 @@ async fn alone(mut connection: MultiplexedConnection, asked: Asked) {
 }
 
 async fn together(mut connection: MultiplexedConnection, many: Arc<Many>, all: Vec<Asked>) {
-    let answers = connection.send_packed_command(&call(&many.script, &all)).await;
+    let answers = connection.send_packed_command(&call(many.script(), &all)).await;
     match answers {
         Ok(Value::Array(answers)) if answers.len() == all.len() => {
             for (asked, answer) in all.into_iter().zip(answers) {
                 asked.hear(Some(answer));
             }
         }
-        Ok(Value::ServerError(error)) => match said_of_several(&error) {
-            Some(state) => {
-                many.set(state);
-                for asked in all {
-                    asked.hear(None);
-                }
+        Ok(Value::ServerError(error)) => {
+            let fault = refused(&error);
+            if is_for_good(&fault) {
+                many.set(NEVER);
+            } else if fault == Fault::NoScript {
+                // Unless somebody loads it already.
+                many.change(READY, UNKNOWN);
             }
-            None => {
-                for asked in all {
-                    asked.hear(Some(Value::ServerError(error.clone())));
-                }
+            let again = is_of_several(&fault);
+            many.counts.refusals.fetch_add(u64::from(again), Ordering::Relaxed);
+            for asked in all {
+                asked.hear((!again).then(|| Value::ServerError(error.clone())));
             }
-        },
+        }
         Ok(_) => {
             for asked in all {
                 asked.fail(Fault::Garbled { outcome: Outcome::Unknown });
@@ -250,19 +284,16 @@ async fn together(mut connection: MultiplexedConnection, many: Arc<Many>, all: V
     }
 }
 
-/// When an error is about a call of several questions, and none of them ran: what is then known of
-/// their script. Each of them alone may be answered.
-fn said_of_several(error: &ServerError) -> Option<u8> {
-    match refused(error) {
-        Fault::NoScript => Some(UNKNOWN),
-        // What is wrong may be the key of another question.
-        Fault::CrossSlot
-        | Fault::Cluster
-        | Fault::ClusterDown
-        | Fault::TryAgain
-        | Fault::NoPermission { outcome: Outcome::NotCharged } => Some(NEVER),
-        _ => None,
-    }
+/// True for an error that a call of several questions has, and each of them alone may not have;
+/// none of them ran.
+fn is_of_several(fault: &Fault) -> bool {
+    is_for_good(fault) || matches!(fault, Fault::NoScript | Fault::TryAgain | Fault::ClusterDown)
+}
+
+/// True for one that comes again: where keys of several subjects cannot be in one call.
+fn is_for_good(fault: &Fault) -> bool {
+    let denied = Fault::NoPermission { outcome: Outcome::NotCharged };
+    matches!(fault, Fault::CrossSlot | Fault::Cluster) || *fault == denied
 }
 
 /// One call for all of them: the keys of each, then the arguments of each.
@@ -296,22 +327,21 @@ struct Loading(Arc<Many>);
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        let order = Ordering::AcqRel;
-        let _ = self.0.state.compare_exchange(LOADING, UNKNOWN, order, Ordering::Acquire);
+        self.0.change(LOADING, UNKNOWN);
     }
 }
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
-    let script = &loading.0.script;
+    let many = &loading.0;
     let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(script.text());
+    command.arg("LOAD").arg(many.script().text());
     // Questions go alone until it is there, and say what else is wrong.
     match connection.send_packed_command(&command).await {
-        Ok(Value::BulkString(sha)) if sha == script.sha().as_bytes() => {
-            loading.0.loads.fetch_add(1, Ordering::Relaxed);
-            loading.0.set(READY);
+        Ok(Value::BulkString(sha)) if sha == many.script().sha().as_bytes() => {
+            many.counts.loads.fetch_add(1, Ordering::Relaxed);
+            many.set(READY);
         }
-        Ok(Value::ServerError(error)) if said_of_several(&error).is_some() => loading.0.set(NEVER),
+        Ok(Value::ServerError(error)) if is_for_good(&refused(&error)) => many.set(NEVER),
         _ => {}
     }
 }

@@ -21,6 +21,9 @@ use crate::options::{Address, Options};
 /// How long finding out what went wrong may take, after a connection could not be made.
 const DIAGNOSIS: Duration = Duration::from_millis(250);
 
+/// How many loads of scripts may wait to be sent beside the questions.
+const ROOM_FOR_LOADS: usize = 64;
+
 /// A record of TLS with a handshake that is none. Whoever speaks TLS says so in an alert; to plain
 /// text it would answer with a reset and not a byte.
 const BAD_HANDSHAKE: &[u8] = b"\x16\x03\x01\x00\x05hello";
@@ -148,11 +151,12 @@ impl Door {
     ) -> Result<Wire, Fault> {
         let options = &self.options;
         // No timeout of redis-rs: every question has one timer, ours. Its queue is as long as
-        // there are places, so that a question with a place never waits to be sent.
+        // there are places, and some loads of scripts, so that a question with a place never
+        // waits to be sent.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
-            .set_pipeline_buffer_size(options.in_flight);
+            .set_pipeline_buffer_size(options.in_flight.saturating_add(ROOM_FOR_LOADS));
         // RESP2, and not a word said by redis-rs itself: the errors of its own greeting do not
         // tell a wrong password from a missing one.
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();

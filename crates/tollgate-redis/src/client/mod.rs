@@ -20,7 +20,7 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-pub(crate) use self::batch::{MOST, Many};
+pub(crate) use self::batch::{Counts, MOST, Many};
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 use self::door::Door;
@@ -41,9 +41,9 @@ mod slot;
 mod tests;
 mod wire;
 
-/// How often a script is called in one question: the first time, once it was loaded, and twice
-/// more for a server that forgot it in between.
-const ROUNDS: usize = 4;
+/// How often a script is called in one question: together with others, the first time alone, once
+/// it was loaded, and twice more for a server that forgot it in between.
+const ROUNDS: usize = 5;
 
 /// A client of one Redis. Cheap to clone: clones share the connections.
 #[derive(Clone)]
@@ -156,8 +156,8 @@ impl Client {
     ) -> Result<(), StoreError> {
         self.load(many.script(), deadline).await?;
         let by = Deadline::within(deadline);
-        many.tried(&self.0.first_wire(by).await?.exchange(&many.trial(keys), by).await?);
-        Ok(())
+        let answer = self.0.first_wire(by).await?.exchange(&many.trial(keys), by).await?;
+        Ok(many.tried(&answer)?)
     }
 
     /// Sends a command on a connection of its own, within the deadline, and gives the answer.
@@ -282,22 +282,17 @@ impl Shared {
         for _ in 0..ROUNDS {
             let seen = self.loads.seen();
             let wire = slot.wire(by).await?;
-            let answer = match many.take() {
-                None => wire.exchange(&command, by).await,
-                Some(many) => match wire.exchange_with_others(command, keys, many, by).await {
-                    Ok(heard) => {
-                        command = heard.command;
-                        // Refused with others, it goes alone from here on.
-                        let Some(answer) = heard.answer else { continue };
-                        Ok(answer)
-                    }
-                    Err(fault) => {
-                        settle(slot, &wire, &fault);
-                        return Err(fault);
-                    }
-                },
+            let heard = match wire.ask(command, keys, many.take().cloned(), by).await {
+                Ok(heard) => heard,
+                Err(fault) => {
+                    settle(slot, &wire, &fault);
+                    return Err(fault);
+                }
             };
-            let missing = match answer.and_then(|answer| read(answer, nonce)) {
+            command = heard.command;
+            // Refused with others, it goes alone from here on.
+            let Some(answer) = heard.answer else { continue };
+            let missing = match read(answer, nonce) {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::NoScript) => self.loads.load(script, seen, &wire, by).await,
                 Err(fault) => Err(fault),

@@ -120,19 +120,18 @@ impl Wire {
         self.answered(said(connection.send_packed_command(command)), by).await
     }
 
-    /// Sends the call of a script, in one call with others of the same script that are there, and
-    /// waits for the answer to it. `keys` is how many keys it has.
-    pub(super) async fn exchange_with_others(
+    /// Sends the call of a script and waits for the answer to it: alone, or with `many` in one call
+    /// with others of the same script that are there. `keys` is how many keys it has.
+    pub(super) async fn ask(
         &self,
         command: Cmd,
         keys: usize,
-        many: &Arc<Many>,
+        many: Option<Arc<Many>>,
         by: Deadline,
     ) -> Result<Heard, Fault> {
         let (reply, answer) = oneshot::channel();
         let question = async {
-            let asked = Asked { many: Arc::clone(many), command, keys, reply };
-            if self.asked.send(asked).is_err() {
+            if self.asked.send(Asked { many, command, keys, reply }).is_err() {
                 return Err(Fault::Closed { outcome: Outcome::NotCharged });
             }
             // Dropped without an answer: the connection was cut.
@@ -221,9 +220,6 @@ async fn drive(driver: impl Future<Output = ()>, mut batches: Batches) {
         batches.send(cx);
         let ended = driver.as_mut().poll(cx);
         batches.receive(cx);
-        if ended.is_ready() {
-            batches.end();
-        }
         ended
     })
     .await;

@@ -113,7 +113,14 @@ impl RedisStore {
     /// How many scripts were loaded into the server.
     #[must_use]
     pub fn loads(&self) -> u64 {
-        self.0.client.loads() + self.0.plans.loads()
+        self.0.client.loads() + self.0.plans.counts.loads.load(Ordering::Relaxed)
+    }
+
+    /// How many calls of several checks the server refused as such, so that each was asked again
+    /// alone; others may have come before it.
+    #[must_use]
+    pub fn refusals(&self) -> u64 {
+        self.0.plans.counts.refusals.load(Ordering::Relaxed)
     }
 
     /// Whether questions go to the server, or the circuit breaker keeps them back.

@@ -1,7 +1,6 @@
 //! Which script a question takes, and which keys: worked out once for a set of limits.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sha1::Digest as _;
@@ -9,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
-use crate::client::Many;
+use crate::client::{Counts, Many};
 use crate::compose::{Answer, Check, Clock, Parts};
 use crate::key::check_suffixes;
 use crate::script::Script;
@@ -39,20 +38,16 @@ impl Plan {
 /// The plans that were made, each when it was needed first.
 pub(super) struct Plans {
     clock: Clock,
-    parts: Parts,
-    /// Loads of scripts of several questions.
-    loads: Arc<AtomicU64>,
+    parts: Arc<Parts>,
+    /// Of scripts of several questions.
+    pub(super) counts: Arc<Counts>,
     known: RwLock<HashMap<PlanKey, Arc<Plan>>>,
 }
 
 impl Plans {
     pub(super) fn new(clock: Clock, parts: Parts) -> Self {
-        Self { clock, parts, loads: Arc::default(), known: RwLock::default() }
-    }
-
-    /// How many scripts of several questions were loaded, ever.
-    pub(super) fn loads(&self) -> u64 {
-        self.loads.load(Ordering::Relaxed)
+        let (parts, counts) = (Arc::new(parts), Arc::default());
+        Self { clock, parts, counts, known: RwLock::default() }
     }
 
     /// The script of a question, composed once.
@@ -70,15 +65,22 @@ impl Plans {
         if question.request.is_some() {
             check.answer = Answer::Remembered;
         }
-        let scripts = check.compose(&sets, &self.parts).zip(check.compose_many(&sets, &self.parts));
-        let (script, many) = scripts.ok_or_else(|| {
+        let without_lua = || {
             StoreError::permanent(
                 "a strategy of these limits has no step in Lua: connect with `swapping`",
             )
-        })?;
+        };
+        let script = check.compose(&sets, &self.parts).ok_or_else(without_lua)?;
+        let owned: Vec<LimitSet> = sets.iter().copied().cloned().collect();
+        let parts = Arc::clone(&self.parts);
+        let many = move || {
+            let sets: Vec<&LimitSet> = owned.iter().collect();
+            // The script of one is there, so this is, too.
+            check.compose_many(&sets, &parts).unwrap_or_else(|| Script::new(String::new()))
+        };
         let plan = Arc::new(Plan {
             script,
-            many: Arc::new(Many::new(many, Arc::clone(&self.loads))),
+            many: Arc::new(Many::new(many, Arc::clone(&self.counts))),
             suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
         });
@@ -86,8 +88,8 @@ impl Plans {
         if known.len() >= MAX_PLANS {
             known.clear();
         }
-        known.insert(key, Arc::clone(&plan));
-        Ok(plan)
+        // Whoever needed it at the same time shares it: only then are they asked together.
+        Ok(Arc::clone(known.entry(key).or_insert(plan)))
     }
 }
 

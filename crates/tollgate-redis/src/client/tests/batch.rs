@@ -1,8 +1,8 @@
 //! Questions that go in one call, to servers that lie about it.
 
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::server::{Act, Fake, Server, until};
 use super::{connect, counting, fault, with_others};
-use crate::client::{Client, Many};
+use crate::client::{Call, Client, Counts, Many};
 use crate::fault::{Fault, Outcome};
 use crate::script::Script;
 
@@ -40,7 +40,7 @@ async fn three(client: &Client, many: &Arc<Many>) -> [Result<Vec<Value>, Fault>;
 }
 
 fn ready() -> Arc<Many> {
-    Arc::new(Many::new(counting_many(), Arc::default()).pretend())
+    Arc::new(Many::new(counting_many, Arc::default()).pretend())
 }
 
 /// `*N`, and for each a list of its nonce and the count.
@@ -124,6 +124,7 @@ async fn what_cannot_be_asked_together_is_asked_alone() {
         "NOSCRIPT No matching script.",
         "CROSSSLOT Keys in request don't hash to the same slot",
         "NOPERM this user has no permissions to access one of the keys",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
     ] {
         let fake = first(move |words| match words.len() {
             // EVALSHA, the script, how many, a key, the nonce.
@@ -134,8 +135,82 @@ async fn what_cannot_be_asked_together_is_asked_alone() {
         let (client, many) = (connect(fake.options()).await, ready());
         assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{refusal}");
         assert_eq!([fake.heard("1"), fake.heard("2"), fake.heard("3")], [1, 1, 2], "{refusal}");
+        // And from then on at once, but for what a load mends.
+        let again = u64::from(refusal.starts_with("TRYAGAIN"));
+        if !refusal.starts_with("NOSCRIPT") {
+            assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{refusal}");
+            assert_eq!(fake.heard("3"), 3 + usize::try_from(again).unwrap(), "{refusal}");
+            assert_eq!(many.refusals(), 1 + again);
+        }
         assert_eq!(client.connects(), 1);
     }
+}
+
+/// However many come at once, all are sent before any is answered, in their order: tokio gives a
+/// task a budget of 128 exchanges for a turn, which must not count here.
+#[tokio::test]
+async fn however_many_come_at_once_all_are_sent() {
+    const ALL: u64 = 300;
+    let heard = Mutex::new(Vec::new());
+    let fake = Fake::start(move |_, words| {
+        let mut heard = heard.lock().unwrap();
+        heard.push(words.last().unwrap().clone());
+        if heard.len() < usize::try_from(ALL).unwrap() {
+            return Act::Nothing;
+        }
+        let each = heard.iter().flat_map(|nonce| answers(&[nonce.as_str()]).split_off(4));
+        Act::Say(each.collect())
+    })
+    .await;
+    let client = connect(fake.options()).await;
+    let script = counting();
+    let all = (1..=ALL).map(|nonce| {
+        let many = Arc::new(Many::new(counting_many, Arc::default()));
+        let (client, script) = (client.clone(), script.clone());
+        async move { with_others(&client, &script, &many, "k:1", nonce, LONG).await.is_ok() }
+    });
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut answered = 0;
+    // All of them are polled before the connection has a turn, and in this order.
+    let each = poll_fn(|cx| {
+        all.retain_mut(|it| match it.as_mut().poll(cx) {
+            Poll::Ready(is_ok) => {
+                answered += u64::from(is_ok);
+                false
+            }
+            Poll::Pending => true,
+        });
+        if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    });
+    tokio::task::unconstrained(each).await;
+    assert_eq!(answered, ALL, "each has its own answer, so they came in their order");
+}
+
+/// A call that goes alone is not overtaken by those after it, nor overtakes those before it.
+#[tokio::test]
+async fn a_call_without_company_keeps_its_place() {
+    let fake = first(|words| {
+        let keys: usize = words[2].parse().unwrap();
+        let nonces: Vec<&str> = words[3 + keys..].iter().map(String::as_str).collect();
+        Act::Say(if keys > 1 { answers(&nonces) } else { answers(&nonces).split_off(4) })
+    })
+    .await;
+    let (client, many) = (connect(fake.options()).await, ready());
+    let alone = async {
+        let script = counting();
+        let mut call = Call::new(&script, 3, 1);
+        call.word("k:1").word(3);
+        client.call(call, LONG).await.map_err(|error| fault(&error).clone())
+    };
+    let done = tokio::join!(
+        ask(&client, &many, 1),
+        ask(&client, &many, 2),
+        alone,
+        ask(&client, &many, 4),
+        ask(&client, &many, 5)
+    );
+    assert_eq!(done, (seven(), seven(), seven(), seven(), seven()));
+    assert_eq!(fake.words(), ["2", "3", "5"], "the last words of three calls");
 }
 
 /// A question that nobody waits for any more before it was sent never is.
@@ -158,8 +233,8 @@ async fn a_question_that_is_dropped_at_once_is_never_sent() {
 async fn scripts_of_several_are_loaded_and_loaded_again() {
     let server = Server::start(&[]);
     let client = connect(server.options()).await;
-    let loads = Arc::default();
-    let many = Arc::new(Many::new(counting_many(), Arc::clone(&loads)));
+    let counts: Arc<Counts> = Arc::default();
+    let many = Arc::new(Many::new(counting_many, Arc::clone(&counts)));
     let mut asked = 0;
     for round in 1..=3 {
         // Three rounds: alone while it is loaded, then together.
@@ -169,7 +244,7 @@ async fn scripts_of_several_are_loaded_and_loaded_again() {
                 asked += 1;
             }
         }
-        assert_eq!(loads.load(Ordering::SeqCst), round);
+        assert_eq!(counts.loads.load(Ordering::SeqCst), round);
         assert_eq!(server.count("k:1").await, asked);
         server.tell(&["SCRIPT", "FLUSH"]).await;
     }
@@ -191,13 +266,13 @@ async fn a_load_that_is_lost_is_tried_again() {
     })
     .await;
     let client = connect(fake.options()).await;
-    let loads = Arc::default();
-    let many = Arc::new(Many::new(counting_many(), Arc::clone(&loads)));
+    let counts: Arc<Counts> = Arc::default();
+    let many = Arc::new(Many::new(counting_many, Arc::clone(&counts)));
     let closed = || Err(Fault::Closed { outcome: Outcome::Unknown });
     assert_eq!(three(&client, &many).await, [closed(), closed(), closed()]);
     until("it is loaded", async || {
         let answers = three(&client, &many).await;
-        answers.iter().all(Result::is_ok) && loads.load(Ordering::SeqCst) == 1
+        answers.iter().all(Result::is_ok) && counts.loads.load(Ordering::SeqCst) == 1
     })
     .await;
     let before = fake.heard("1");

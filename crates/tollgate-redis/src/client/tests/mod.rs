@@ -35,7 +35,7 @@ async fn call_of(
     nonce: u64,
     deadline: Duration,
 ) -> Result<Vec<Value>, StoreError> {
-    let many = Arc::new(Many::new(script.clone(), Arc::default()));
+    let many = Arc::new(Many::new(|| unreachable!("it is alone"), Arc::default()));
     with_others(client, script, &many, key, nonce, deadline).await
 }
 

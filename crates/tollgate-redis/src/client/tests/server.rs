@@ -213,6 +213,11 @@ impl Fake {
         Options::tcp("127.0.0.1", self.port)
     }
 
+    /// The last words of all commands but PING, as they arrived.
+    pub(super) fn words(&self) -> Vec<String> {
+        self.heard.lock().unwrap().clone()
+    }
+
     /// How often a question with this nonce has arrived.
     pub(super) fn heard(&self, nonce: &str) -> usize {
         self.heard.lock().unwrap().iter().filter(|word| *word == nonce).count()
