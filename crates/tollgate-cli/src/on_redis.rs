@@ -210,7 +210,7 @@ impl Current {
         if (store.loads(), store.refusals()) != self.before {
             // Those that were on their way came after others that were sent later.
             return Err(StoreError::transient(
-                "Redis has forgotten a script during the run (SCRIPT FLUSH, or a restart), or \
+                "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), or \
                  takes no call about several clients (a cluster, rights to some keys), so the \
                  order of events is not sure: start it again",
             )

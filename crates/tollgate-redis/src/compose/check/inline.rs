@@ -65,7 +65,8 @@ pub(super) fn without(text: &str, names: &[String]) -> String {
 }
 
 fn has_word(text: &str, word: &str) -> bool {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|found| found == word)
+    let ends = |byte: &u8| !byte.is_ascii_alphanumeric() && *byte != b'_';
+    text.as_bytes().split(ends).any(|found| found == word.as_bytes())
 }
 
 #[cfg(test)]
