@@ -17,6 +17,7 @@ use redis::{Arg, Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Unconstrained, unconstrained};
 
+use super::loads;
 use super::wire::{lost, refused};
 use crate::fault::{Fault, Outcome};
 use crate::script::Script;
@@ -333,15 +334,16 @@ impl Drop for Loading {
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
     let many = &loading.0;
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(many.script().text());
+    let Ok(answer) = connection.send_packed_command(&loads::command(many.script())).await else {
+        return;
+    };
     // Questions go alone until it is there, and say what else is wrong.
-    match connection.send_packed_command(&command).await {
-        Ok(Value::BulkString(sha)) if sha == many.script().sha().as_bytes() => {
+    match loads::loaded(many.script(), &answer) {
+        Ok(()) => {
             many.counts.loads.fetch_add(1, Ordering::Relaxed);
             many.set(READY);
         }
-        Ok(Value::ServerError(error)) if is_for_good(&refused(&error)) => many.set(NEVER),
-        _ => {}
+        Err(fault) if is_for_good(&fault) => many.set(NEVER),
+        Err(_) => {}
     }
 }

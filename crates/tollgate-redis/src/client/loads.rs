@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 use super::wire::{Deadline, Wire, refused};
 use crate::fault::{Fault, Outcome};
 use crate::script::Script;
-use redis::Value;
+use redis::{Cmd, Value};
 
 /// Loads of scripts. There are as many entries as scripts, which are part of the program.
 #[derive(Default)]
@@ -19,6 +19,22 @@ pub(super) struct Loads {
     done: AtomicU64,
     /// For each script, under its name, the number of its last load.
     last: Mutex<HashMap<String, Arc<AsyncMutex<u64>>>>,
+}
+
+/// What loads a script.
+pub(super) fn command(script: &Script) -> Cmd {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("LOAD").arg(script.text());
+    command
+}
+
+/// Whether the answer to [`command`] says that the script is there.
+pub(super) fn loaded(script: &Script, answer: &Value) -> Result<(), Fault> {
+    match answer {
+        Value::BulkString(sha) if sha == script.sha().as_bytes() => Ok(()),
+        Value::ServerError(error) => Err(refused(error)),
+        _ => Err(Fault::Garbled { outcome: Outcome::NotCharged }),
+    }
 }
 
 /// How many loads were done when a script was called.
@@ -53,16 +69,10 @@ impl Loads {
         if *last > seen.0 {
             return Ok(());
         }
-        let mut command = redis::cmd("SCRIPT");
-        let answer = wire.exchange(command.arg("LOAD").arg(script.text()), by).await;
-        match answer.map_err(Fault::before_the_script)? {
-            Value::BulkString(sha) if sha == script.sha().as_bytes() => {
-                *last = self.done.fetch_add(1, Ordering::AcqRel) + 1;
-                Ok(())
-            }
-            Value::ServerError(error) => Err(refused(&error)),
-            _ => Err(Fault::Garbled { outcome: Outcome::NotCharged }),
-        }
+        let answer = wire.exchange(&command(script), by).await;
+        loaded(script, &answer.map_err(Fault::before_the_script)?)?;
+        *last = self.done.fetch_add(1, Ordering::AcqRel) + 1;
+        Ok(())
     }
 
     fn turn(&self, script: &Script) -> Arc<AsyncMutex<u64>> {
