@@ -759,8 +759,14 @@ impl Pair {
             1 => (1 << 52) - rng.random_range(0..plan.period_us),
             _ => 1_763_632_025_000_000 + rng.random_range(0..10_000_000_000_000),
         };
-        // In some histories many come together: composing and compiling is what takes the time.
+        // Composing and compiling is what takes the time: in some histories many come together, and
+        // each has one mode beside the usual one, as often as all of them would be.
         let together = if rng.random_bool(0.15) { 0.25 } else { 0.0 };
+        let unusual = match rng.random_range(0..4) {
+            0 | 1 => Mode::Partial,
+            2 => Mode::Peek,
+            _ => Mode::PeekPartial,
+        };
         let mut charges: Vec<Charge> = Vec::new();
         let mut current = plan.sets[0].clone();
         for _ in 0..operations {
@@ -775,12 +781,7 @@ impl Pair {
             match rng.random_range(0..40) {
                 0..36 => {
                     let cost = cost(rng, plan.capacity);
-                    let mode = match rng.random_range(0..10) {
-                        0..6 => Mode::Whole,
-                        6 | 7 => Mode::Partial,
-                        8 => Mode::Peek,
-                        _ => Mode::PeekPartial,
-                    };
+                    let mode = if rng.random_bool(0.6) { Mode::Whole } else { unusual };
                     let mut asked = Vec::new();
                     for i in 0..subjects {
                         if i == 0 || rng.random_bool(0.6) {

@@ -1,9 +1,8 @@
 //! Durations as numbers and as text.
 
-use core::fmt::Write as _;
 use core::time::Duration;
 
-use compact_str::CompactString;
+use compact_str::{CompactString, ToCompactString as _};
 use serde::ser::{self, SerializeStruct as _};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -23,42 +22,23 @@ pub struct Wait(pub Duration);
 impl Serialize for Wait {
     /// Rounded up to a whole microsecond; no float is involved.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let us = micros(self.0);
-        let mut seconds = Text::default();
-        push_decimal(&mut seconds, us);
-        let mut text = Text::default();
-        push_duration(&mut text, us);
+        let seconds = Seconds::of(self.0);
         let mut parts = serializer.serialize_struct("Wait", 2)?;
-        // Digits and a point are a number of JSON as they stand.
-        let number: &RawValue = serde_json::from_str(&seconds).map_err(ser::Error::custom)?;
-        parts.serialize_field("seconds", number)?;
+        match seconds.us {
+            0 => parts.serialize_field("seconds", &seconds.whole)?,
+            _ => {
+                let mut text = Text::default();
+                seconds.push(&mut text);
+                // Digits and a point are a number of JSON as they stand.
+                let number: &RawValue = serde_json::from_str(&text).map_err(ser::Error::custom)?;
+                parts.serialize_field("seconds", number)?;
+            }
+        }
+        let mut text = Text::default();
+        seconds.push_units(&mut text);
         parts.serialize_field("text", text.as_str())?;
         parts.end()
     }
-}
-
-/// A text that needs no allocation: every duration that a decision has is shorter.
-type Text = CompactString;
-
-/// Whole microseconds, rounded up.
-fn micros(duration: Duration) -> u128 {
-    duration.as_nanos().div_ceil(1_000)
-}
-
-/// Microseconds as seconds, `whole.fraction`, without trailing zeros.
-fn push_decimal(text: &mut Text, us: u128) {
-    // Writing to a text does not fail.
-    let (whole, mut fraction) = (us / 1_000_000, us % 1_000_000);
-    let _ = write!(text, "{whole}");
-    if fraction == 0 {
-        return;
-    }
-    let mut digits = 6;
-    while fraction % 10 == 0 {
-        fraction /= 10;
-        digits -= 1;
-    }
-    let _ = write!(text, ".{fraction:0digits$}");
 }
 
 /// A duration as people read it, exact to the microsecond and never rounded down: `1.5s`,
@@ -66,23 +46,62 @@ fn push_decimal(text: &mut Text, us: u128) {
 #[must_use]
 pub fn duration(duration: Duration) -> String {
     let mut text = Text::default();
-    push_duration(&mut text, micros(duration));
+    Seconds::of(duration).push_units(&mut text);
     text.into()
 }
 
-fn push_duration(text: &mut Text, mut us: u128) {
-    const UNITS: [(&str, u128); 3] =
-        [("d", 86_400_000_000), ("h", 3_600_000_000), ("m", 60_000_000)];
-    for (unit, length) in UNITS {
-        if us >= length {
-            let _ = write!(text, "{}{unit}", us / length);
-            us %= length;
+/// A text that needs no allocation: every duration that a decision has is shorter.
+type Text = CompactString;
+
+/// A duration in microseconds, rounded up. By halves: numbers of 128 bits take long to divide, and
+/// every answer has some durations.
+#[derive(Clone, Copy)]
+struct Seconds {
+    whole: u64,
+    /// The microseconds beyond.
+    us: u32,
+}
+
+impl Seconds {
+    fn of(duration: Duration) -> Self {
+        let (whole, us) = (duration.as_secs(), duration.subsec_nanos().div_ceil(1_000));
+        match us {
+            // The longest duration of all is as long as it can be told.
+            1_000_000 => Self { whole: whole.saturating_add(1), us: 0 },
+            us => Self { whole, us },
         }
     }
-    if us > 0 || text.is_empty() {
-        push_decimal(text, us);
-        text.push('s');
+
+    /// `whole.fraction`, without trailing zeros.
+    fn push(self, text: &mut Text) {
+        push_number(text, self.whole);
+        if self.us == 0 {
+            return;
+        }
+        // The digits behind a point, with their zeros in front: 1_000_000 has them behind a 1.
+        let digits = (1_000_000 + u64::from(self.us)).to_compact_string();
+        text.push('.');
+        text.push_str(digits.get(1..).unwrap_or_default().trim_end_matches('0'));
     }
+
+    /// In days, hours, minutes and seconds.
+    fn push_units(mut self, text: &mut Text) {
+        for (unit, length) in [('d', 86_400), ('h', 3_600), ('m', 60)] {
+            if self.whole >= length {
+                push_number(text, self.whole / length);
+                text.push(unit);
+                self.whole %= length;
+            }
+        }
+        if self.whole > 0 || self.us > 0 || text.is_empty() {
+            self.push(text);
+            text.push('s');
+        }
+    }
+}
+
+fn push_number(text: &mut Text, number: u64) {
+    text.push_str(&number.to_compact_string());
 }
 
 #[cfg(test)]
@@ -102,6 +121,10 @@ mod tests {
             (125_000_000_000, "2m5s"),
             (3_600_000_000_001, "1h0.000001s"),
             (273_600_000_000_000, "3d4h"),
+            (999_999_001, "1s"),
+            (59_999_999_001, "1m"),
+            (1_000_001_000, "1.000001s"),
+            (10_020_000_000, "10.02s"),
         ] {
             assert_eq!(duration(Duration::from_nanos(nanos)), text);
         }

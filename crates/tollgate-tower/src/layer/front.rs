@@ -70,6 +70,14 @@ impl Front {
         self.user.is_some() || self.api_key.is_some() || !self.custom.is_empty()
     }
 
+    /// The route that a function of the caller's tells, for identities that are made of it. It must
+    /// lie beside the request while its fields are looked at.
+    #[inline]
+    pub(super) fn own_route(&self, extensions: &Extensions) -> Option<String> {
+        let function = self.route.as_ref().filter(|_| self.has_identities())?;
+        function(extensions)
+    }
+
     /// The identity that a field is.
     fn identity(&self, field: &Field) -> Option<&Identity> {
         match field {
@@ -120,6 +128,7 @@ impl<'r> RequestFields<'r> {
         front: &'r Front,
         mistakes: &'r Mistakes,
         closely: bool,
+        own_route: Option<&'r str>,
     ) -> Self {
         let mut head = Head::of(request);
         if front.has_identities() {
@@ -127,7 +136,11 @@ impl<'r> RequestFields<'r> {
             if let Some(peer) = front.peer(request.extensions()) {
                 head = head.with_peer(peer);
             }
-            if let Some(route) = extensions::route(request.extensions()) {
+            let route = match front.route {
+                Some(_) => own_route,
+                None => extensions::route(request.extensions()),
+            };
+            if let Some(route) = route {
                 head = head.with_route(route);
             }
             if let Some(path) = extensions::path(request.extensions()) {

@@ -76,7 +76,9 @@ where
             return ResponseFuture::passed(self.inner.call(request));
         }
         let closely = timer.is_some();
-        let fields = RequestFields::new(&request, &shared.front, &shared.mistakes, closely);
+        let route = shared.front.own_route(request.extensions());
+        let (front, mistakes) = (&shared.front, &shared.mistakes);
+        let fields = RequestFields::new(&request, front, mistakes, closely, route.as_deref());
         let looked = shared.gate.look(&fields);
         if let Some((field, why)) = fields.fault(&looked) {
             return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
@@ -224,7 +226,9 @@ impl<S: Store + 'static> Shared<S> {
             }
             (Outcome::Banned, ..) => self.answers.banned(wire, policy.unwrap_or_default()),
             (Outcome::Missing, _, Some(field)) => {
-                let fields = RequestFields::new(request, &self.front, &self.mistakes, false);
+                let (front, mistakes) = (&self.front, &self.mistakes);
+                let route = front.own_route(request.extensions());
+                let fields = RequestFields::new(request, front, mistakes, false, route.as_deref());
                 let why = fields.why_missing(field);
                 self.answers.missing(wire, &self.front.missing(field, why))
             }

@@ -223,6 +223,32 @@ async fn identities_are_made_of_routes_and_whole_paths() {
 }
 
 #[tokio::test]
+async fn identities_see_the_route_that_a_function_tells() {
+    #[derive(Clone)]
+    struct Template(&'static str);
+
+    let limits = r#"limits = [{ subject = "field.route", limit = "1/h", absent = "deny" }]"#;
+    let layer = builder(&policy(limits))
+        .route(|extensions| extensions.get::<Template>().map(|template| template.0.to_owned()))
+        .field("route", Identity::route())
+        .build()
+        .unwrap();
+    let app = served(layer);
+    let ask = async |template: Option<&'static str>| {
+        let mut request = from("192.0.2.1", &[]);
+        if let Some(template) = template {
+            request.extensions_mut().insert(Template(template));
+        }
+        send(&app, request).await.status
+    };
+    assert_eq!(ask(Some("/users/{id}")).await, 200);
+    assert_eq!(ask(Some("/items/{id}")).await, 200);
+    assert_eq!(ask(Some("/users/{id}")).await, 429);
+    // Not the route of axum, which is there: the function says that there is none.
+    assert_eq!(ask(None).await, 400);
+}
+
+#[tokio::test]
 async fn a_handler_that_asks_again_can_be_counted_again() {
     let layer = TollgateLayer::per_client("3/h").unwrap();
     let inner = Router::new().route("/", get(|| async { "hello" })).layer(layer.clone());

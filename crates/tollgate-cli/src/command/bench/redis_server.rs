@@ -84,16 +84,27 @@ impl Server {
         Ok(())
     }
 
+    /// Forgets all keys.
+    pub(super) fn empty(&self) -> Result<()> {
+        let answer = self.ask("FLUSHALL").context("the redis-server that was started is gone")?;
+        if answer != *b"+OK\r\n" {
+            bail!("the redis-server that was started does not forget its keys");
+        }
+        Ok(())
+    }
+
     fn answers(&self) -> bool {
-        let ping = || {
-            let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
-            stream.write_all(b"PING\r\n")?;
-            let mut answer = [0; 5];
-            stream.read_exact(&mut answer)?;
-            io::Result::Ok(answer == *b"+PONG")
-        };
-        ping().unwrap_or(false)
+        self.ask("PING").is_ok_and(|answer| answer == *b"+PONG")
+    }
+
+    /// The first bytes of its answer to a word.
+    fn ask(&self, word: &str) -> io::Result<[u8; 5]> {
+        let mut stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(format!("{word}\r\n").as_bytes())?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer)?;
+        Ok(answer)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `bench server`: the service beside a peer, beside bare scripts, and behind nginx.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -122,11 +123,23 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
         Ok(redis) => {
             let ours = Program::tollgate(&["--store", &redis.url()])?;
             let url = ours.url("/v1/check");
+            // redis-benchmark is told how many calls to make: as many as fill the time of a run at
+            // the rate of the run before, so that as many keys expire meanwhile as in the others.
+            let rate = Cell::new(40_000.0);
+            let scripts = || {
+                let run = bare_script(&redis, args, rate.get())?;
+                rate.set(run.per_second);
+                Ok(run)
+            };
+            // And each run has the keys that expire to itself: removing those of another takes 4 to
+            // 19 ms at a time, ten times a second, in which nobody is answered.
+            let alone = |load: &dyn Fn() -> Result<Run>| redis.empty().and_then(|()| load());
+            let check = wrk.side("tollgate, Redis", &url, Some(&script));
             let sides = vec![
-                wrk.side("tollgate, Redis", &url, Some(&script)),
+                Side { what: check.what, load: Box::new(|| alone(&check.load)), runs: Vec::new() },
                 Side {
                     what: "redis-benchmark, the bare script".to_owned(),
-                    load: Box::new(|| bare_script(&redis, args)),
+                    load: Box::new(|| alone(&scripts)),
                     runs: Vec::new(),
                 },
             ];
@@ -366,8 +379,9 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// What redis-benchmark reaches with the script that the service sends.
-fn bare_script(redis: &Server, args: &BenchServer) -> Result<Run> {
+/// What redis-benchmark reaches with the script that the service sends, in so many calls as should
+/// take the time of a run.
+fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
     let limits: LimitSet = LIMIT.parse()?;
     let mut check = Check::new(Mode::Whole);
     check.answer = Answer::Verbose;
@@ -389,10 +403,10 @@ fn bare_script(redis: &Server, args: &BenchServer) -> Result<Run> {
     if !loaded.status.success() {
         bail!("the script cannot be loaded: {}", String::from_utf8_lossy(&loaded.stdout));
     }
-    let calls = args.seconds * 40_000;
+    let calls = f64::from(args.seconds) * rate;
     let output = Command::new("redis-benchmark")
         .args(at)
-        .args(["-c", &CONNECTIONS.to_string(), "-n", &calls.to_string()])
+        .args(["-c", &CONNECTIONS.to_string(), "-n", &format!("{calls:.0}")])
         .args(["-r", &args.subjects.to_string(), "--csv", "evalsha", script.sha()])
         .arg(keys.len().to_string())
         .args(&keys)
