@@ -234,7 +234,8 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Where a router has left the template of the route that matched, the field `route`.
+    /// Where a router has left the template of the route that matched: the field `route`, and what
+    /// [`Identity::route`] sees. With the feature `axum` it replaces what axum tells.
     pub fn route(
         mut self,
         route: impl Fn(&Extensions) -> Option<String> + Send + Sync + 'static,
