@@ -58,13 +58,19 @@ pub(crate) struct OnRedis {
     stop: Stop,
 }
 
+/// How often the store asked again for what it had sent, ever: after a load of a script, or one by
+/// one what was refused together.
+fn disturbances(store: &RedisStore) -> u64 {
+    store.loads() + store.refusals()
+}
+
 /// The case at work.
 struct Current {
     limiter: Limiter<RedisStore>,
     clock: ManualClock,
     parts: Vec<Part>,
-    /// Loads of scripts at its begin.
-    before: (u64, u64),
+    /// What had disturbed the store at its begin.
+    before: u64,
 }
 
 impl OnRedis {
@@ -135,7 +141,7 @@ impl Decider for OnRedis {
         };
         // While the script is loaded, nothing is on its way that could change places.
         self.runtime.block_on(store.prepare(&all))?;
-        let (before, parts) = ((store.loads(), store.refusals()), parts.to_vec());
+        let (before, parts) = (disturbances(&store), parts.to_vec());
         let limiter = Limiter::new(first.limits.clone(), store);
         self.current = Some(Current { limiter, clock, parts, before });
         Ok(())
@@ -206,8 +212,7 @@ impl Current {
         if stop.is_asked() {
             return Err(Error::Stopped);
         }
-        let store = self.limiter.store();
-        if (store.loads(), store.refusals()) != self.before {
+        if disturbances(self.limiter.store()) != self.before {
             // Those that were on their way came after others that were sent later.
             return Err(StoreError::transient(
                 "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), or \

@@ -41,8 +41,8 @@ impl Serialize for Wait {
     }
 }
 
-/// A duration as people read it, exact to the microsecond and never rounded down: `1.5s`,
-/// `2m5s`, `3d4h`.
+/// A duration as people read it, exact to the microsecond and never rounded down, as far as
+/// 2^64 - 1 s: `1.5s`, `2m5s`, `3d4h`.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
     let mut text = Text::default();
@@ -66,7 +66,6 @@ impl Seconds {
     fn of(duration: Duration) -> Self {
         let (whole, us) = (duration.as_secs(), duration.subsec_nanos().div_ceil(1_000));
         match us {
-            // The longest duration of all is as long as it can be told.
             1_000_000 => Self { whole: whole.saturating_add(1), us: 0 },
             us => Self { whole, us },
         }

@@ -70,12 +70,22 @@ impl Front {
         self.user.is_some() || self.api_key.is_some() || !self.custom.is_empty()
     }
 
-    /// The route that a function of the caller's tells, for identities that are made of it. It must
-    /// lie beside the request while its fields are looked at.
+    /// The template of the route that matched.
+    fn route<'r>(&self, extensions: &'r Extensions) -> Option<Cow<'r, str>> {
+        match &self.route {
+            Some(function) => function(extensions).map(Cow::Owned),
+            None => extensions::route(extensions).map(Cow::Borrowed),
+        }
+    }
+
+    /// The same, where identities may be made of it. It must lie beside the request while its
+    /// fields are looked at.
     #[inline]
-    pub(super) fn own_route(&self, extensions: &Extensions) -> Option<String> {
-        let function = self.route.as_ref().filter(|_| self.has_identities())?;
-        function(extensions)
+    pub(super) fn route_for_identities<'r>(
+        &self,
+        extensions: &'r Extensions,
+    ) -> Option<Cow<'r, str>> {
+        if self.has_identities() { self.route(extensions) } else { None }
     }
 
     /// The identity that a field is.
@@ -122,13 +132,14 @@ pub(super) struct RequestFields<'r> {
 }
 
 impl<'r> RequestFields<'r> {
+    /// `route` is that of [`Front::route_for_identities`].
     #[inline]
     pub(super) fn new<B>(
         request: &'r Request<B>,
         front: &'r Front,
         mistakes: &'r Mistakes,
         closely: bool,
-        own_route: Option<&'r str>,
+        route: Option<&'r str>,
     ) -> Self {
         let mut head = Head::of(request);
         if front.has_identities() {
@@ -136,10 +147,6 @@ impl<'r> RequestFields<'r> {
             if let Some(peer) = front.peer(request.extensions()) {
                 head = head.with_peer(peer);
             }
-            let route = match front.route {
-                Some(_) => own_route,
-                None => extensions::route(request.extensions()),
-            };
             if let Some(route) = route {
                 head = head.with_route(route);
             }
@@ -244,10 +251,9 @@ impl<'r> RequestFields<'r> {
     }
 
     fn route(&self) -> Option<Cow<'r, str>> {
-        let extensions = self.head.extensions();
-        match &self.front.route {
-            Some(function) => function(extensions).map(Cow::Owned),
-            None => extensions::route(extensions).map(Cow::Borrowed),
+        match self.head.route() {
+            Some(route) => Some(Cow::Borrowed(route)),
+            None => self.front.route(self.head.extensions()),
         }
     }
 }

@@ -76,7 +76,7 @@ where
             return ResponseFuture::passed(self.inner.call(request));
         }
         let closely = timer.is_some();
-        let route = shared.front.own_route(request.extensions());
+        let route = shared.front.route_for_identities(request.extensions());
         let (front, mistakes) = (&shared.front, &shared.mistakes);
         let fields = RequestFields::new(&request, front, mistakes, closely, route.as_deref());
         let looked = shared.gate.look(&fields);
@@ -84,6 +84,7 @@ where
             return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
         }
         drop(fields);
+        drop(route);
         let stamp = looked.stamp();
         let decided = match shared.charging.is_none() {
             true => match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
@@ -227,7 +228,7 @@ impl<S: Store + 'static> Shared<S> {
             (Outcome::Banned, ..) => self.answers.banned(wire, policy.unwrap_or_default()),
             (Outcome::Missing, _, Some(field)) => {
                 let (front, mistakes) = (&self.front, &self.mistakes);
-                let route = front.own_route(request.extensions());
+                let route = front.route_for_identities(request.extensions());
                 let fields = RequestFields::new(request, front, mistakes, false, route.as_deref());
                 let why = fields.why_missing(field);
                 self.answers.missing(wire, &self.front.missing(field, why))

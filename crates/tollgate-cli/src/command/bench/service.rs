@@ -126,20 +126,25 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
             // redis-benchmark is told how many calls to make: as many as fill the time of a run at
             // the rate of the run before, so that as many keys expire meanwhile as in the others.
             let rate = Cell::new(40_000.0);
-            let scripts = || {
-                let run = bare_script(&redis, args, rate.get())?;
-                rate.set(run.per_second);
-                Ok(run)
-            };
             // And each run has the keys that expire to itself: removing those of another takes 4 to
             // 19 ms at a time, ten times a second, in which nobody is answered.
-            let alone = |load: &dyn Fn() -> Result<Run>| redis.empty().and_then(|()| load());
-            let check = wrk.side("tollgate, Redis", &url, Some(&script));
             let sides = vec![
-                Side { what: check.what, load: Box::new(|| alone(&check.load)), runs: Vec::new() },
+                Side {
+                    what: "tollgate, Redis".to_owned(),
+                    load: Box::new(|| {
+                        redis.empty()?;
+                        wrk.load(&url, Some(&script))
+                    }),
+                    runs: Vec::new(),
+                },
                 Side {
                     what: "redis-benchmark, the bare script".to_owned(),
-                    load: Box::new(|| alone(&scripts)),
+                    load: Box::new(|| {
+                        redis.empty()?;
+                        let run = bare_script(&redis, args, rate.get())?;
+                        rate.set(run.per_second);
+                        Ok(run)
+                    }),
                     runs: Vec::new(),
                 },
             ];
