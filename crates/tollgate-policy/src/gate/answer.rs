@@ -1,5 +1,6 @@
 //! What a gate answers.
 
+use core::any::Any;
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
@@ -300,6 +301,14 @@ impl<'a> AnswerView<'a> {
     #[must_use]
     pub fn policies(self) -> &'a Policies {
         &self.live.policies
+    }
+
+    /// What a front makes of the policies of a revision, once for all who ask: it lies beside them,
+    /// and goes with them. Who asks while it is being made waits. None when something of another
+    /// type lies there: a gate has room for one.
+    #[inline]
+    pub fn beside<T: Any + Send + Sync>(self, make: impl FnOnce(&Policies) -> T) -> Option<&'a T> {
+        self.live.beside(make)
     }
 
     /// Where the limits of each subject of the decision lie among the policies, in the order of

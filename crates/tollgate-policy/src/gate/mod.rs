@@ -1,11 +1,12 @@
 //! The one door: a request comes in, the policies that apply are asked in one check, an answer goes
 //! out.
 
+use core::any::Any;
 use core::fmt;
 use core::future::Future;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
@@ -79,6 +80,8 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     stamp: Stamp,
     counters: Vec<Arc<Counters>>,
+    /// What a front has made of these policies.
+    beside: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for Live {
@@ -180,6 +183,12 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.0.live.load().revision.clone()
+    }
+
+    /// Makes what lies beside the policies of now, before an answer is asked for it
+    /// ([`AnswerView::beside`]).
+    pub fn make_beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Policies) -> T) {
+        let _ = self.0.live.load().beside(make);
     }
 
     /// What to note on a request that this gate decides, by the policies of now.
@@ -578,11 +587,17 @@ fn binding(plan: &Plan, decision: &Decision<'_>) -> Option<usize> {
 }
 
 impl Live {
+    /// What lies beside the policies, made now if it is not there; none when it is of another type.
+    #[inline]
+    fn beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Policies) -> T) -> Option<&T> {
+        self.beside.get_or_init(|| Box::new(make(&self.policies))).downcast_ref()
+    }
+
     fn new(policies: Policies, number: u64, stamp: Stamp, registry: &Registry) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        Self { policies, revision, stamp, counters }
+        Self { policies, revision, stamp, counters, beside: OnceLock::new() }
     }
 
     #[inline]

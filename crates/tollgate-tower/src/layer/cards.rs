@@ -1,20 +1,13 @@
 //! How the limits of all policies are shown, made once for each revision.
 
-use std::sync::Arc;
-
-use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tollgate_policy::{AnswerView, Dimension, Entry, Part, Policies, Policy, Rule};
+use tollgate_policy::{AnswerView, Dimension, Entry, Policies, Policy, Rule};
 
 use crate::answer::Card;
 
 /// The cards of one revision: for each policy those of its entries.
 #[derive(Debug)]
-pub(super) struct Deck {
-    revision: u64,
-    policies: Vec<Vec<EntryCards>>,
-}
+pub(super) struct Deck(Vec<Vec<EntryCards>>);
 
 /// Of the entry's own limits, and of each override's.
 #[derive(Debug)]
@@ -23,40 +16,21 @@ struct EntryCards {
     rules: Vec<Option<Card>>,
 }
 
-/// The deck of the newest revision that was seen.
-#[derive(Debug, Default)]
-pub(super) struct Cards {
-    newest: ArcSwapOption<Deck>,
-    making: Mutex<()>,
-}
-
-/// A deck that is held.
-pub(super) enum Held {
-    Newest(Guard<Option<Arc<Deck>>>),
-    /// Of a request that began before the policies were replaced: its own, and no others.
-    Own(Vec<Card>),
-}
-
-impl Held {
-    /// The cards of these parts, in order; fewer when one cannot be shown.
-    #[inline]
-    pub(super) fn of(&self, parts: &[Part]) -> SmallVec<[&Card; 2]> {
-        let deck = match self {
-            Self::Newest(guard) => guard.as_deref(),
-            Self::Own(cards) => return cards.iter().collect(),
+/// The cards of an answer's parts, in order; none when one of them cannot be shown.
+#[inline]
+pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&Card; 2]> {
+    let deck = answer.beside(Deck::new);
+    let mut cards = SmallVec::new();
+    for part in answer.parts() {
+        let entry = deck
+            .and_then(|deck| deck.0.get(part.policy))
+            .and_then(|entries| entries.get(part.entry));
+        let Some(card) = entry.and_then(|entry| entry.of(part.rule)) else {
+            return SmallVec::new();
         };
-        let mut cards = SmallVec::new();
-        for part in parts {
-            let entry = deck
-                .and_then(|deck| deck.policies.get(part.policy))
-                .and_then(|entries| entries.get(part.entry));
-            let Some(card) = entry.and_then(|entry| entry.of(part.rule)) else {
-                return SmallVec::new();
-            };
-            cards.push(card);
-        }
-        cards
+        cards.push(card);
     }
+    cards
 }
 
 impl EntryCards {
@@ -68,53 +42,10 @@ impl EntryCards {
     }
 }
 
-impl Cards {
-    /// The deck of an answer's revision.
-    #[inline]
-    pub(super) fn of(&self, answer: AnswerView<'_>) -> Held {
-        let wanted = answer.revision().number;
-        let guard = self.newest.load();
-        if guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
-            return Held::Newest(guard);
-        }
-        match guard.as_ref() {
-            Some(deck) if deck.revision > wanted => Held::Own(own(answer)),
-            _ => {
-                drop(guard);
-                self.make(answer.policies(), wanted);
-                let guard = self.newest.load();
-                match guard.as_ref().is_some_and(|deck| deck.revision == wanted) {
-                    true => Held::Newest(guard),
-                    false => Held::Own(own(answer)),
-                }
-            }
-        }
-    }
-
-    /// Makes the cards of policies, unless newer ones are there.
-    #[cold]
-    pub(super) fn make(&self, policies: &Policies, revision: u64) {
-        // One makes them, the others wait: it takes some milliseconds for thousands of policies.
-        let _making = self.making.lock();
-        if self.newest.load().as_ref().is_none_or(|deck| deck.revision < revision) {
-            self.newest.store(Some(Arc::new(Deck::new(policies, revision))));
-        }
-    }
-}
-
-/// The cards of one answer; none when one of them cannot be made.
-#[cold]
-fn own(answer: AnswerView<'_>) -> Vec<Card> {
-    let policies = answer.policies().policies();
-    let cards =
-        answer.parts().iter().map(|part| card(policies.get(part.policy)?, part.entry, part.rule));
-    cards.collect::<Option<_>>().unwrap_or_default()
-}
-
 impl Deck {
-    fn new(policies: &Policies, revision: u64) -> Self {
-        let policies = policies.policies().iter().map(entries).collect();
-        Self { revision, policies }
+    #[cold]
+    pub(super) fn new(policies: &Policies) -> Self {
+        Self(policies.policies().iter().map(entries).collect())
     }
 }
 
@@ -173,8 +104,8 @@ mod tests {
                  [[policies.limits]]\nsubject = \"ip\"\nlimit = \"1/s via gcra\"\n"
             );
             let policies = Policies::parse(&text, Format::Toml).unwrap();
-            let deck = Deck::new(&policies, 1);
-            let cards = deck.policies[0].iter().map(|entry| entry.of(None).unwrap().policy());
+            let deck = Deck::new(&policies);
+            let cards = deck.0[0].iter().map(|entry| entry.of(None).unwrap().policy());
             let cards: Vec<&str> = cards.collect();
             let name =
                 if subject.len() < 20 { format!("header.{subject}") } else { "1".to_owned() };

@@ -31,7 +31,7 @@ pub use mistakes::Mistake;
 pub use service::Tollgate;
 pub use share::Share;
 
-use cards::Cards;
+use cards::Deck;
 use charge::Charging;
 use front::Front;
 use mistakes::{Mistakes, Told};
@@ -82,7 +82,6 @@ pub(crate) struct Shared<S> {
     /// Answers for another's request, to a proxy: in the terms of HTTP, whatever that request is.
     for_proxies: bool,
     charging: Charging,
-    cards: Cards,
     mistakes: Mistakes,
     times: Times,
     /// The newest revision that was seen.
@@ -313,12 +312,11 @@ impl<S: Store + 'static> Builder<S> {
             retry_when_unavailable: self.retry_when_unavailable,
             for_proxies: self.for_proxies,
             charging: self.charging,
-            cards: Cards::default(),
             mistakes: Mistakes::new(self.told),
             times: Times::default(),
             newest: AtomicU64::new(revision.number),
         };
-        shared.cards.make(&policies, revision.number);
+        shared.gate.make_beside(Deck::new);
         let not_told = shared.not_told(&policies);
         if shared.for_proxies && !not_told.is_empty() {
             shared.mistakes.report_anew(&Mistake::NotTold(not_told));

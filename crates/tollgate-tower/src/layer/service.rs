@@ -14,9 +14,11 @@ use tollgate_policy::{AnswerView, Cost, Field, Looked, Outcome, Policies, Stamp}
 use tower_service::Service;
 
 use super::Shared;
+use super::cards;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mistakes::Mistake;
+use super::share::Timer;
 use crate::answer::{Marks, Wire};
 use crate::identity::Why;
 
@@ -86,31 +88,53 @@ where
         drop(fields);
         drop(route);
         let stamp = looked.stamp();
-        let decided = match shared.charging.is_none() {
-            true => match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
-                Some(verdict) => Ok((verdict, None)),
-                None => Err(looked),
-            },
+        let (verdict, answer) = if shared.charging.is_none() {
+            match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
+                Some(verdict) => (verdict, None),
+                None => return self.wait(looked, request, timer),
+            }
+        } else {
             // The answer says what to give back, or what to charge more.
-            false => shared.gate.ask_now(looked).map(|answer| {
-                let verdict = shared.verdict(&request, answer.view());
-                (verdict, Some(answer))
-            }),
+            match shared.gate.ask_now(looked) {
+                Ok(answer) => (shared.verdict(&request, answer.view()), Some(answer)),
+                Err(looked) => return self.wait(looked, request, timer),
+            }
         };
-        let looked = match decided {
-            Ok((Ok(marks), answer)) => {
+        match verdict {
+            Ok(marks) => {
                 note(stamp, &mut request);
                 let admitted = Admitted::new(shared, marks, answer, timer);
-                return ResponseFuture::running(self.inner.call(request), admitted);
+                ResponseFuture::running(self.inner.call(request), admitted)
             }
-            Ok((Err(refusal), _)) => return ResponseFuture::refused(refusal),
-            Err(looked) => looked,
-        };
+            Err(refusal) => ResponseFuture::refused(refusal),
+        }
+    }
+}
+
+impl<I, S> Tollgate<I, S> {
+    /// The way of a request whose store has to be waited for. Apart, so that its room is not made
+    /// for those who need not wait.
+    #[inline(never)]
+    fn wait<B, RB>(
+        &mut self,
+        looked: Looked,
+        mut request: Request<B>,
+        timer: Option<Timer>,
+    ) -> ResponseFuture<I::Future, S, RB, I::Error>
+    where
+        I: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+        I::Future: Send + 'static,
+        I::Error: Send + 'static,
+        S: Store + 'static,
+        B: Send + 'static,
+        RB: From<Bytes> + Send + 'static,
+    {
         // The clone takes the place of the service that was found ready.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
+            let stamp = looked.stamp();
             let answer = shared.gate.ask(looked).await;
             match shared.verdict(&request, answer.view()) {
                 Err(refusal) => Ok(refusal.map(RB::from)),
@@ -194,12 +218,11 @@ impl<S: Store + 'static> Shared<S> {
         Err(self.refusal(request, answer))
     }
 
-    /// Policies that are seen for the first time: their cards, and what nobody tells them.
+    /// Policies that are seen for the first time: what nobody tells them.
     #[cold]
     fn take_revision(&self, answer: AnswerView<'_>) {
         let number = answer.revision().number;
         if self.newest.fetch_max(number, Ordering::Relaxed) < number {
-            self.cards.make(answer.policies(), number);
             let fields = self.not_told(answer.policies());
             if !fields.is_empty() {
                 self.mistakes.report_anew(&Mistake::NotTold(fields));
@@ -213,8 +236,7 @@ impl<S: Store + 'static> Shared<S> {
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let mut refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
-                let cards = self.cards.of(answer);
-                let refused = self.answers.refused(wire, &cards.of(answer.parts()), decision);
+                let refused = self.answers.refused(wire, &cards::of(answer), decision);
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
@@ -253,8 +275,7 @@ impl<S: Store + 'static> Shared<S> {
     pub(super) fn marks(&self, answer: AnswerView<'_>, decision: Option<&Decision<'_>>) -> Marks {
         let mut marks = Marks::default();
         if let Some(decision) = decision {
-            let cards = self.cards.of(answer);
-            self.answers.fill(&mut marks, &cards.of(answer.parts()), decision);
+            self.answers.fill(&mut marks, &cards::of(answer), decision);
         }
         if self.show_revision {
             marks.add(REVISION, revision(answer));
