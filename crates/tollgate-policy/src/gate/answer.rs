@@ -306,6 +306,27 @@ impl<'a> AnswerView<'a> {
     /// What a front makes of the policies of a revision, once for all who ask: it lies beside them,
     /// and goes with them. Who asks while it is being made waits. None when something of another
     /// type lies there: a gate has room for one.
+    ///
+    /// ```
+    /// use tollgate::MemoryStore;
+    /// use tollgate_policy::{Format, Gate, Policies};
+    ///
+    /// let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+    ///             limits = [{ subject = \"ip\", limit = \"1/h\" }]";
+    /// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
+    /// # futures_executor::block_on(async {
+    /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
+    /// let count = |policies: &Policies| policies.policies().len();
+    /// assert_eq!(answer.view().beside(count), Some(&1));
+    /// assert_eq!(answer.view().beside(|_| 7_usize), Some(&1), "it is there already");
+    /// assert_eq!(answer.view().beside(|_| "text"), None);
+    /// gate.replace(Policies::parse(&format!("{text}\n"), Format::Toml)?);
+    /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
+    /// assert_eq!(answer.view().beside(|_| 7_usize), Some(&7), "other policies");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn beside<T: Any + Send + Sync>(self, make: impl FnOnce(&Policies) -> T) -> Option<&'a T> {
         self.live.beside(make)
