@@ -304,8 +304,7 @@ impl<'a> AnswerView<'a> {
     }
 
     /// What a front makes of the policies of a revision, once for all who ask: it lies beside them,
-    /// and goes with them. Who asks while it is being made waits. None when something of another
-    /// type lies there: a gate has room for one.
+    /// one thing of each type, and goes with them. Who asks while it is being made waits.
     ///
     /// ```
     /// use tollgate::MemoryStore;
@@ -317,18 +316,19 @@ impl<'a> AnswerView<'a> {
     /// # futures_executor::block_on(async {
     /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
     /// let count = |policies: &Policies| policies.policies().len();
-    /// assert_eq!(answer.view().beside(count), Some(&1));
-    /// assert_eq!(answer.view().beside(|_| 7_usize), Some(&1), "it is there already");
-    /// assert_eq!(answer.view().beside(|_| "text"), None);
+    /// assert_eq!(answer.view().beside(count), &1);
+    /// assert_eq!(answer.view().beside(|_| 7_usize), &1, "it is there already");
+    /// assert_eq!(answer.view().beside(|_| "text"), &"text", "another type is another thing");
+    /// assert_eq!(answer.view().beside(count), &1);
     /// gate.replace(Policies::parse(&format!("{text}\n"), Format::Toml)?);
     /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
-    /// assert_eq!(answer.view().beside(|_| 7_usize), Some(&7), "other policies");
+    /// assert_eq!(answer.view().beside(|_| 7_usize), &7, "other policies");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn beside<T: Any + Send + Sync>(self, make: impl FnOnce(&Policies) -> T) -> Option<&'a T> {
+    pub fn beside<T: Any + Send + Sync>(self, make: impl Fn(&Policies) -> T) -> &'a T {
         self.live.beside(make)
     }
 

@@ -6,7 +6,7 @@ use core::fmt;
 use core::future::Future;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
@@ -18,6 +18,7 @@ use tollgate::{
 
 mod answer;
 mod apart;
+mod beside;
 mod observe;
 mod replace;
 mod stamp;
@@ -28,6 +29,7 @@ pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
 
 use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
+use beside::Beside;
 use observe::Registry;
 
 use crate::field::{Field, Fields};
@@ -80,8 +82,8 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     stamp: Stamp,
     counters: Vec<Arc<Counters>>,
-    /// What a front has made of these policies.
-    beside: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// What fronts have made of these policies.
+    beside: Beside,
 }
 
 impl fmt::Debug for Live {
@@ -187,8 +189,8 @@ impl<S: Store> Gate<S> {
 
     /// Makes what lies beside the policies of now, before an answer is asked for it
     /// ([`AnswerView::beside`]).
-    pub fn make_beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Policies) -> T) {
-        let _ = self.0.live.load().beside(make);
+    pub fn make_beside<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
+        self.0.live.load().beside(make);
     }
 
     /// What to note on a request that this gate decides, by the policies of now.
@@ -587,17 +589,17 @@ fn binding(plan: &Plan, decision: &Decision<'_>) -> Option<usize> {
 }
 
 impl Live {
-    /// What lies beside the policies, made now if it is not there; none when it is of another type.
+    /// What lies beside the policies, made now if it is not there.
     #[inline]
-    fn beside<T: Any + Send + Sync>(&self, make: impl FnOnce(&Policies) -> T) -> Option<&T> {
-        self.beside.get_or_init(|| Box::new(make(&self.policies))).downcast_ref()
+    fn beside<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) -> &T {
+        self.beside.of(|| make(&self.policies))
     }
 
     fn new(policies: Policies, number: u64, stamp: Stamp, registry: &Registry) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        Self { policies, revision, stamp, counters, beside: OnceLock::new() }
+        Self { policies, revision, stamp, counters, beside: Beside::default() }
     }
 
     #[inline]

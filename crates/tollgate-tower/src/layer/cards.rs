@@ -22,9 +22,7 @@ pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&Card; 2]> {
     let deck = answer.beside(Deck::new);
     let mut cards = SmallVec::new();
     for part in answer.parts() {
-        let entry = deck
-            .and_then(|deck| deck.0.get(part.policy))
-            .and_then(|entries| entries.get(part.entry));
+        let entry = deck.0.get(part.policy).and_then(|entries| entries.get(part.entry));
         let Some(card) = entry.and_then(|entry| entry.of(part.rule)) else {
             return SmallVec::new();
         };
