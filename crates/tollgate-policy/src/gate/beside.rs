@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 #[derive(Default)]
 pub(super) struct Beside {
     made: OnceLock<Box<dyn Any + Send + Sync>>,
-    next: OnceLock<Box<Beside>>,
+    next: OnceLock<Box<Self>>,
 }
 
 impl Beside {
