@@ -48,7 +48,7 @@ impl Times {
     /// Counts a request, and times it when it is its turn.
     #[inline]
     pub(super) fn start(&self) -> Option<Timer> {
-        // Not in one step: that would stop every processor for a number that may be off by a few.
+        // Not in one step, which the processor takes longer for: it may be off by a few.
         let number = self.requests.load(Ordering::Relaxed);
         self.requests.store(number.wrapping_add(1), Ordering::Relaxed);
         (number.is_multiple_of(EVERY))
