@@ -238,6 +238,15 @@ fn together(texts: &Texts) -> Result<(), Difference> {
                 (of.answer, of.clock) = (answer, clock);
                 one_fails(texts, of, &set(text))?;
             }
+            // As many as live in local variables: there is room for all of them, for the words of
+            // a question, and for its answer.
+            for strategy in Strategy::ALL {
+                let limit = |i| format!("l{i}: {i}/{i}m via {}", strategy.name());
+                let text = (1..=8).map(limit).collect::<Vec<_>>().join(", ");
+                let mut of = Check::new(Mode::Whole);
+                (of.answer, of.clock) = (answer, clock);
+                one_fails(texts, of, &set(&text))?;
+            }
         }
     }
     Ok(())
@@ -246,11 +255,11 @@ fn together(texts: &Texts) -> Result<(), Difference> {
 fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Difference> {
     let script = texts.script(of.compose_many(&[limits], &texts.parts).unwrap());
     let (mut keys, mut args) = (Vec::new(), Vec::new());
-    for name in ["first", "damaged", "broken", "dear", "last"] {
+    for (number, name) in ["first", "damaged", "broken", "dear", "last"].iter().enumerate() {
         let state = Keys::new().state(&Subject::literal(name).unwrap(), limits);
         keys.extend(Keys::of_check(&state, limits));
-        let cost = if name == "dear" { "0" } else { "1" };
-        let mut own = words(&[cost, name]);
+        let cost = if *name == "dear" { "0" } else { "1" };
+        let mut own = words(&[cost, &number.to_string()]);
         if of.answer == Answer::Remembered {
             keys.push(format!("{state}!request"));
             own.extend(words(&["question", "1000"]));
@@ -266,16 +275,16 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     fake.put(&keys[each_keys], Held::Text(b"foreign".to_vec()));
     // What no read of ours takes ends the script of one question with a fault.
     fake.put(&keys[2 * each_keys], Held::List([b"foreign".to_vec(), b"x".to_vec()].into()));
-    let Reply::List(answers) = fake.call(&script, &keys, &args) else {
+    let Reply::List(answers) = fake.call(&script, &keys, &args).unpacked() else {
         return Err("no list".to_owned());
     };
     let failed: Vec<bool> = answers.iter().map(|it| matches!(it, Reply::Error(_))).collect();
     equal(&format!("{limits}: {answers:?}"), failed, vec![false, true, true, true, false])?;
     equal("damaged", &answers[1], &Reply::Error(FOREIGN.to_owned()))?;
     equal("the cost", &answers[3], &Reply::Error(BAD_COST.to_owned()))?;
-    for (name, i) in [("first", 0), ("last", 4)] {
+    for i in [0, 4] {
         let Reply::List(list) = &answers[i] else { return Err(format!("{:?}", answers[i])) };
-        equal("whose answer", &list[0], &Reply::Text(name.as_bytes().to_vec()))?;
+        equal("whose answer", &list[0], &Reply::Text(i.to_string().into_bytes()))?;
         let granted = 1 + usize::from(of.answer == Answer::Remembered);
         equal("granted", &list[granted], &Reply::Int(1))?;
         equal("charged", fake.get(&keys[i * each_keys]).is_some(), true)?;

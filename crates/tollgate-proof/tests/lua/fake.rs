@@ -63,6 +63,21 @@ impl Reply {
         };
         list[1..].iter().map(number).collect()
     }
+
+    /// A list of which each packed answer is as it would be for a question alone: the nonce as
+    /// text, and then numbers.
+    pub(crate) fn unpacked(self) -> Self {
+        let Self::List(mut list) = self else { return self };
+        for reply in &mut list {
+            if let Self::Text(packed) = reply {
+                let mut numbers = tollgate_redis::compose::unpacked(packed).expect("numbers");
+                let nonce = numbers.next().expect("a nonce");
+                let numbers: Vec<Self> = numbers.map(Self::Int).collect();
+                *reply = Self::List([vec![Self::Text(nonce.to_string().into())], numbers].concat());
+            }
+        }
+        Self::List(list)
+    }
 }
 
 /// What was held at some time.
@@ -455,6 +470,21 @@ fn pack(lua: &Lua, args: MultiValue) -> Result<mlua::String> {
                 }
                 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // as shown
                 bytes.extend_from_slice(&(number as u64).to_be_bytes()[8 - width..]);
+            }
+            ('i', value) => {
+                assert_eq!(width, 8);
+                let number = match value {
+                    Value::Integer(number) => number as f64,
+                    Value::Number(number) => number,
+                    // Lua takes digits for the number that they are.
+                    Value::String(text) => text.to_str()?.parse().map_err(Error::runtime)?,
+                    other => return Err(Error::runtime(format!("{other:?} is no number"))),
+                };
+                if number.fract() != 0.0 || number.abs() >= 2f64.powi(53) {
+                    return Err(Error::runtime(format!("{number} is not whole")));
+                }
+                #[allow(clippy::cast_possible_truncation)] // as shown
+                bytes.extend_from_slice(&(number as i64).to_be_bytes());
             }
             (letter, value) => return Err(Error::runtime(format!("{letter} of {value:?}"))),
         }

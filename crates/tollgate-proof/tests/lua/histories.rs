@@ -526,7 +526,7 @@ impl Pair {
             args.extend(own_args);
         }
         let before = self.fake.snapshot();
-        let together = self.fake.call(&script, &keys, &args);
+        let together = self.fake.call(&script, &keys, &args).unpacked();
         let held = self.fake.snapshot();
         self.fake.restore(before);
         self.told(|| format!("{questions:?} {mode:?} at once: {together:?}"));

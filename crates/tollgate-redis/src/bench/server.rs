@@ -3,6 +3,7 @@
 use redis::{ConnectionLike as _, Value};
 use tollgate::StoreError;
 
+use crate::compose::unpacked;
 use crate::key::Keys;
 use crate::script::Script;
 use crate::usage::cpu_s;
@@ -66,6 +67,9 @@ impl Answers {
     fn is_admitted(self, answer: &Value) -> bool {
         match (self, answer) {
             (Self::Check, Value::Int(verdict)) => *verdict == 1,
+            (Self::Check, Value::BulkString(packed)) => {
+                unpacked(packed).and_then(|mut numbers| numbers.nth(1)).is_some_and(|of| of > 0)
+            }
             (Self::Check, Value::Array(list)) => match list[..] {
                 [Value::Int(verdict), ..] => verdict == 1,
                 [_, Value::Int(granted), ..] => granted > 0,

@@ -28,6 +28,7 @@ use self::loads::Loads;
 use self::slot::{STABLE, Slot};
 pub(crate) use self::wire::refused;
 use self::wire::{Deadline, Wire};
+use crate::compose::unpacked;
 use crate::fault::{Fault, Outcome};
 use crate::options::Options;
 use crate::script::Script;
@@ -306,12 +307,17 @@ impl Shared {
     }
 }
 
-/// Reads the answer of a script: a list that begins with the nonce.
+/// Reads the answer of a script: a list that begins with the nonce, or the numbers of one packed.
 fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
     let garbled = Fault::Garbled { outcome: Outcome::Unknown };
     let mut list = match answer {
         Value::ServerError(error) => return Err(refused(&error)),
         Value::Array(list) => list.into_iter(),
+        Value::BulkString(packed) => {
+            let mut numbers = unpacked(&packed).ok_or(garbled.clone())?;
+            let ours = numbers.next().is_some_and(|number| u64::try_from(number) == Ok(nonce));
+            return if ours { Ok(numbers.map(Value::Int).collect()) } else { Err(garbled) };
+        }
         _ => return Err(garbled),
     };
     let ours = match list.next() {

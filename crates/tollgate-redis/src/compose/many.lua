@@ -5,7 +5,7 @@ if count % 1 ~= 0 or #ARGV ~= $ARGS * count then
 end
 local replies = {}
 for i = 0, count - 1 do
-  local ran, reply = pcall(check, {$EACH_KEYS}, {$EACH_ARGS})
+  local ran, reply = pcall(check, $EACH)
   if not ran and type(reply) ~= 'table' then
     reply = redis.error_reply('ERR ' .. tostring(reply))
   end

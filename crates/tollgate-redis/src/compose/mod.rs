@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet};
 
-pub use check::{Answer, Check};
+pub use check::{Answer, Check, unpacked};
 pub use rare::{adjust, inspect, refund, reset, swap};
 
 /// Whose clock counts.

@@ -19,6 +19,12 @@ fn answer(nonce: &str) -> Vec<u8> {
     format!("*2\r\n${}\r\n{nonce}\r\n:7\r\n", nonce.len()).into_bytes()
 }
 
+/// The same, packed.
+fn packed(nonce: u64) -> Vec<u8> {
+    let numbers = [nonce.to_be_bytes(), 7_u64.to_be_bytes()].concat();
+    [b"$16\r\n".to_vec(), numbers, b"\r\n".to_vec()].concat()
+}
+
 async fn ask(client: &Client, nonce: u64, deadline: Duration) -> Result<Vec<Value>, Fault> {
     let answer = call_of(client, &counting(), "k", nonce, deadline).await;
     answer.map_err(|error| fault(&error).clone())
@@ -47,12 +53,19 @@ async fn wrong_answers_end_the_connection_and_are_ambiguous() {
     let cut =
         [Fault::Garbled { outcome: Outcome::Unknown }, Fault::Closed { outcome: Outcome::Unknown }];
     type Acts = fn(&str) -> Act;
-    let cases: [(&str, Acts, &[Fault]); 10] = [
+    let cases: [(&str, Acts, &[Fault]); 13] = [
         ("another nonce", |_| Act::Say(answer("999")), &garbled),
         ("a nonce with a sign", |nonce| Act::Say(answer(&format!("+{nonce}"))), &garbled),
         ("another number", |_| Act::Say(b"*2\r\n:999\r\n:7\r\n".to_vec()), &garbled),
         ("no nonce", |_| Act::Say(b"*1\r\n:7\r\n".to_vec()), &garbled),
         ("an empty list", |_| Act::Say(b"*0\r\n".to_vec()), &garbled),
+        ("another packed nonce", |_| Act::Say(packed(999)), &garbled),
+        (
+            "half a packed number",
+            |_| Act::Say(b"$9\r\n\0\0\0\0\0\0\0\x01\0\r\n".to_vec()),
+            &garbled,
+        ),
+        ("an empty text", |_| Act::Say(b"$0\r\n\r\n".to_vec()), &garbled),
         ("no list", |_| Act::Say(b"+OK\r\n".to_vec()), &garbled),
         ("garbage", |_| Act::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), &garbled),
         ("a length that is a lie", |_| Act::Say(b"*-7\r\n$x\r\n".to_vec()), &garbled),
@@ -74,6 +87,14 @@ async fn answers_with_a_number_as_nonce_are_right() {
         Act::Say(format!("*2\r\n:{}\r\n:7\r\n", words.last().unwrap()).into_bytes())
     })
     .await;
+    let client = connect(fake.options()).await;
+    assert_eq!(ask(&client, 1, LONG).await, Ok(vec![Value::Int(7)]));
+}
+
+#[tokio::test]
+async fn packed_answers_are_right() {
+    let nonce = |words: &[String]| words.last().unwrap().parse().unwrap();
+    let fake = Fake::start(move |_, words| Act::Say(packed(nonce(words)))).await;
     let client = connect(fake.options()).await;
     assert_eq!(ask(&client, 1, LONG).await, Ok(vec![Value::Int(7)]));
 }

@@ -75,11 +75,23 @@ impl Check {
     /// or the same ones. It takes the keys of all questions, one after the other, then their
     /// arguments, and answers with a list of what [`Check::compose`]'s script would answer each,
     /// were they called in this order at one time. What fails for one is the error in its place.
+    ///
+    /// A verbose answer about up to eight limits is packed: [`unpacked`] has its numbers, of which
+    /// the nonce must be one. A list of them takes longer to write, and several times as long to
+    /// read.
     #[must_use]
     pub fn compose_many(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
-        let composer = Composer::new(self, subjects, parts)?;
+        let composer = Composer { together: true, ..Composer::new(self, subjects, parts)? };
         Some(Script::new(composer.write_many()))
     }
+}
+
+/// The numbers of a packed answer, which are those of [`Answer::Verbose`]: eight bytes each, signed
+/// and big-endian. None for bytes that are no such answer.
+#[must_use]
+pub fn unpacked(answer: &[u8]) -> Option<impl ExactSizeIterator<Item = i64>> {
+    let (numbers, rest) = answer.as_chunks();
+    rest.is_empty().then(|| numbers.iter().map(|number| i64::from_be_bytes(*number)))
 }
 
 /// One limit in the script.
@@ -114,6 +126,8 @@ struct Composer<'s> {
     /// Where values live: Lua has room for 200 local variables.
     local: &'static str,
     prefix: &'static str,
+    /// One of several questions in one call.
+    together: bool,
 }
 
 /// Up to so many limits are kept in local variables.
@@ -143,7 +157,7 @@ impl<'s> Composer<'s> {
         }
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
         let keys = keys + usize::from(check.answer == Answer::Remembered);
-        Some(Self { check, texts, parts, keys, local, prefix })
+        Some(Self { check, texts, parts, keys, local, prefix, together: false })
     }
 
     fn slots(&self) -> impl Iterator<Item = &Slot<'s>> {
@@ -175,20 +189,38 @@ impl<'s> Composer<'s> {
         if self.check.clock == Clock::Server {
             out.push_str(clock);
         }
-        out.push_str("local function check(KEYS, ARGV)\n");
+        let mut body = String::new();
         if self.check.clock == Clock::Given {
-            out.push_str(clock);
+            body.push_str(clock);
         }
-        self.one(&mut out);
-        out.push_str("end\n");
-        let list = |of: &str, count: usize| {
-            let each = (1..=count).map(|i| format!("{of}[{count} * i + {i}]"));
-            each.collect::<Vec<_>>().join(", ")
+        self.one(&mut body);
+        let each = |of: &str, count: usize| -> Vec<String> {
+            (1..=count).map(|i| format!("{of}[{count} * i + {i}]")).collect()
         };
-        let many = self.numbered("many.lua");
-        let many = many.replace("$EACH_KEYS", &list("KEYS", self.keys));
-        out.push_str(&many.replace("$EACH_ARGS", &list("ARGV", self.check.arguments())));
+        let arguments = self.check.arguments();
+        let (keys, args) = (each("KEYS", self.keys), each("ARGV", arguments));
+        let (parameters, given) = if self.is_small() {
+            // A table for each question takes longer than all of its words.
+            body = body.replace("ARGV[#ARGV]", &format!("ARGV[{arguments}]"));
+            let mut names = Vec::new();
+            for (of, name, count) in [("KEYS", "key", self.keys), ("ARGV", "arg", arguments)] {
+                for i in 1..=count {
+                    names.push(format!("{name}{i}"));
+                    body = body.replace(&format!("{of}[{i}]"), &format!("{name}{i}"));
+                }
+            }
+            (names.join(", "), [keys, args].concat().join(", "))
+        } else {
+            ("KEYS, ARGV".to_owned(), format!("{{{}}}, {{{}}}", keys.join(", "), args.join(", ")))
+        };
+        let _ = writeln!(out, "local function check({parameters})\n{body}end");
+        out.push_str(&self.numbered("many.lua").replace("$EACH", &given));
         out
+    }
+
+    /// True when values live in local variables, and calls have room for all of them.
+    fn is_small(&self) -> bool {
+        self.prefix.is_empty()
     }
 
     /// A text of the driver, with how many keys and arguments a question has.
@@ -344,7 +376,7 @@ end
     /// grow by all of them.
     fn body(&self, step: &LuaStep, function: &str) -> Option<Body<'_>> {
         let name = format!("{}_{function}", step.name);
-        self.prefix.is_empty().then(|| Body::of(self.texts.hot(step), &name)).flatten()
+        self.is_small().then(|| Body::of(self.texts.hot(step), &name)).flatten()
     }
 
     /// The functions of a step that are called.
@@ -447,12 +479,21 @@ end
             let _ = write!(more, ", {at}, {}", self.name("carried", slot));
         }
         if !remembers {
+            let packs = self.together && self.is_small() && self.check.answer == Answer::Verbose;
+            let reply = |fields: &str| match packs {
+                true => {
+                    let count = fields.split(", ").count();
+                    format!("struct.pack('>{}', {fields})", "i8".repeat(count))
+                }
+                false => format!("{{{fields}}}"),
+            };
+            let (usual, unusual) = (reply(&fields), reply(&format!("{fields}{more}")));
             let _ = write!(
                 out,
                 "{indent}if unusual then
-{indent}  return {{{fields}{more}}}
+{indent}  return {unusual}
 {indent}end
-{indent}return {{{fields}}}
+{indent}return {usual}
 "
             );
             return;
