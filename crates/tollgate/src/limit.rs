@@ -151,6 +151,7 @@ pub struct Limit {
     quota: Quota,
     strategy: Strategy,
     identity: String,
+    full_text: String,
     step: Compiled,
 }
 
@@ -176,7 +177,8 @@ impl Limit {
         let step = strategy.compile(&quota).map_err(|refusal| (text, refusal))?;
         fill_defaults(&mut quota, strategy);
         let identity = name.clone().unwrap_or_else(|| format!("{strategy}/{}", quota.period));
-        Ok(Self { name, quota, strategy, identity, step })
+        let full_text = full_text(name.as_deref(), &quota, strategy);
+        Ok(Self { name, quota, strategy, identity, full_text, step })
     }
 
     /// The same limit under a name of its own.
@@ -185,7 +187,14 @@ impl Limit {
     /// A name that is not a letter followed by letters, digits, `_`, `-` or `.`, at most 64.
     pub fn named(self, name: &str) -> Result<Self, ParseError> {
         notation::check_name(name, name, 0..name.len())?;
-        Ok(Self { identity: name.to_owned(), name: Some(name.to_owned()), ..self })
+        let full_text = full_text(Some(name), &self.quota, self.strategy);
+        Ok(Self { identity: name.to_owned(), name: Some(name.to_owned()), full_text, ..self })
+    }
+
+    /// The full form, with every default written out: it reads back as an equal limit.
+    #[must_use]
+    pub fn full_text(&self) -> &str {
+        &self.full_text
     }
 
     /// What a count belongs to: the name, else strategy and window.
@@ -308,37 +317,38 @@ impl FromStr for Limit {
 }
 
 impl fmt::Display for Limit {
-    /// The full form, with every default written out: it reads back as an equal limit.
+    /// [`Limit::full_text`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.name {
-            write!(f, "{name}: ")?;
-        }
-        let quota = &self.quota;
-        write!(f, "{}/{:#}", quota.units, quota.period)?;
-        if let Some(burst) = quota.burst {
-            write!(f, " burst {burst}")?;
-        }
-        if let Some(precision) = quota.precision {
-            write!(f, " precision {precision}")?;
-        }
-        match quota.rounding {
-            Some(Rounding::Conservative) => f.write_str(" rounding conservative")?,
-            Some(Rounding::Interpolate) => f.write_str(" rounding interpolate")?,
-            Some(Rounding::Truncate) => f.write_str(" rounding truncate")?,
-            None => {}
-        }
-        match quota.refill {
-            Some(Refill::Greedy) => f.write_str(" refill greedy")?,
-            Some(Refill::Interval) => f.write_str(" refill interval")?,
-            None => {}
-        }
-        match quota.anchor {
-            Some(Anchor::Epoch) => f.write_str(" anchor epoch")?,
-            Some(Anchor::FirstHit) => f.write_str(" anchor first-hit")?,
-            None => {}
-        }
-        write!(f, " via {}", self.strategy)
+        f.write_str(&self.full_text)
     }
+}
+
+fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
+    let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    let mut text = format!("{name}{}/{:#}", quota.units, quota.period);
+    if let Some(burst) = quota.burst {
+        text += &format!(" burst {burst}");
+    }
+    if let Some(precision) = quota.precision {
+        text += &format!(" precision {precision}");
+    }
+    text += match quota.rounding {
+        Some(Rounding::Conservative) => " rounding conservative",
+        Some(Rounding::Interpolate) => " rounding interpolate",
+        Some(Rounding::Truncate) => " rounding truncate",
+        None => "",
+    };
+    text += match quota.refill {
+        Some(Refill::Greedy) => " refill greedy",
+        Some(Refill::Interval) => " refill interval",
+        None => "",
+    };
+    text += match quota.anchor {
+        Some(Anchor::Epoch) => " anchor epoch",
+        Some(Anchor::FirstHit) => " anchor first-hit",
+        None => "",
+    };
+    text + &format!(" via {strategy}")
 }
 
 /// Limits that count together: one check over them is all or nothing, and their state for a
@@ -439,7 +449,7 @@ impl LimitSet {
             };
         }
         let identity = order.iter().map(|i| limits[*i].identity()).collect::<Vec<_>>().join(",");
-        let full_text = order.iter().map(|i| limits[*i].to_string()).collect::<Vec<_>>().join(", ");
+        let full_text = order.iter().map(|i| limits[*i].full_text()).collect::<Vec<_>>().join(", ");
         let greedy = match &limits[..] {
             [limit] => limit.step.greedy().copied(),
             _ => None,

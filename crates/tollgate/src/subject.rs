@@ -143,6 +143,10 @@ impl Subject {
     /// # Errors
     /// What is wrong and where: an empty part, a bad escape, a dimension given twice.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
+        // Most have one dimension and no escape.
+        if is_plain(text) {
+            return Ok(Self::known(text));
+        }
         let mut owned: Vec<(&str, Vec<u8>)> = Vec::new();
         let mut start = 0;
         for part in text.split(',') {

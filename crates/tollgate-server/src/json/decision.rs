@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serde::{Serialize, Serializer};
-use tollgate::{Carried, Decision, Limit, Report};
+use tollgate::{Carried, Decision, Report};
 use tollgate_policy::{Answer, Field, Revision, Shadow};
 
 use super::Wait;
@@ -24,8 +24,7 @@ pub struct ReportJson<'a> {
     /// The limit's identity.
     pub identity: &'a str,
     /// The limit in its full form.
-    #[serde(serialize_with = "shown")]
-    pub limit: &'a Limit,
+    pub limit: &'a str,
     /// What a fresh subject can take.
     pub capacity: u64,
     /// The largest cost that this limit would admit now.
@@ -48,7 +47,7 @@ impl<'a> ReportJson<'a> {
             subject: report.subject(),
             policy,
             identity: report.limit().identity(),
-            limit: report.limit(),
+            limit: report.limit().full_text(),
             capacity: report.limit().capacity(),
             remaining: report.remaining(),
             retry_after: report.retry_after().map(Wait),

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use compact_str::{CompactString, ToCompactString as _};
+use arrayvec::ArrayString;
 use serde::ser::{self, SerializeStruct as _};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -47,11 +47,11 @@ impl Serialize for Wait {
 pub fn duration(duration: Duration) -> String {
     let mut text = Text::default();
     Seconds::of(duration).push_units(&mut text);
-    text.into()
+    text.as_str().to_owned()
 }
 
-/// A text that needs no allocation: every duration that a decision has is shorter.
-type Text = CompactString;
+/// Room for the longest duration, which is 2^64 s, in either form.
+type Text = ArrayString<48>;
 
 /// A duration in microseconds, rounded up. By halves: numbers of 128 bits take long to divide, and
 /// every answer has some durations.
@@ -77,10 +77,12 @@ impl Seconds {
         if self.us == 0 {
             return;
         }
-        // The digits behind a point, with their zeros in front: 1_000_000 has them behind a 1.
-        let digits = (1_000_000 + u64::from(self.us)).to_compact_string();
         text.push('.');
-        text.push_str(digits.get(1..).unwrap_or_default().trim_end_matches('0'));
+        let (mut rest, mut place) = (self.us, 100_000);
+        while rest > 0 {
+            push_number(text, u64::from(rest / place));
+            (rest, place) = (rest % place, place / 10);
+        }
     }
 
     /// In days, hours, minutes and seconds.
@@ -100,7 +102,7 @@ impl Seconds {
 }
 
 fn push_number(text: &mut Text, number: u64) {
-    text.push_str(&number.to_compact_string());
+    text.push_str(itoa::Buffer::new().format(number));
 }
 
 #[cfg(test)]
@@ -127,6 +129,11 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_nanos(nanos)), text);
         }
+        assert_eq!(duration(Duration::MAX), "213503982334601d7h15s");
+        let longest = Duration::new(u64::MAX / 86_400 * 86_400 - 1, 999_999_000);
+        assert_eq!(duration(longest), "213503982334600d23h59m59.999999s");
+        let json = serde_json::to_string(&Wait(longest)).unwrap();
+        assert!(json.starts_with("{\"seconds\":18446744073709526399.999999,"), "{json}");
     }
 
     proptest! {
