@@ -46,9 +46,10 @@ fn router() -> Router {
     Router::new().route("/", get(|| async { "hello\n" }))
 }
 
-/// A router as a function: nothing in it waits.
+/// A router as a function: nothing in it waits. With its state, as `axum::serve` runs it: its
+/// layers are applied once, and not for each request.
 fn side(name: &'static str, router: Router) -> Side {
-    let mut service = router.into_service::<Body>();
+    let mut service = router.with_state(()).into_service::<Body>();
     let call = move |request: Request<Body>| {
         let mut cx = Context::from_waker(Waker::noop());
         let ready = <_ as Service<Request<Body>>>::poll_ready(&mut service, &mut cx);

@@ -160,6 +160,7 @@ impl<'l> Decision<'l> {
 
     /// The answer in one word.
     #[must_use]
+    #[inline]
     pub fn verdict(&self) -> Verdict {
         if self.is_allowed() {
             return Verdict::Allow;
@@ -242,6 +243,12 @@ impl<'l> Decision<'l> {
     }
 
     fn report(&self, index: usize) -> Report<'_> {
+        // Most are over one subject that somebody lends.
+        if let Some((subject, limits)) = self.first
+            && let Some(limit) = limits.limits().get(index)
+        {
+            return Report { subject, limit, fields: self.field(index) };
+        }
         let mut first = 0;
         for (subject, limits) in self.parts() {
             let limits = limits.limits();

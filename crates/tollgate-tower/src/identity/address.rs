@@ -125,26 +125,20 @@ pub(super) fn group(address: IpAddr, prefix: Ipv6Prefix) -> Inline {
 
 /// Not `Display`, which pads through a buffer of its own: this is what most requests need.
 fn write_v4(address: Ipv4Addr, text: &mut Inline) -> fmt::Result {
-    // The longest has 15 bytes; the mask tells the compiler that none lies outside.
-    let mut room = [0; 16];
-    let mut end = 0;
-    let mut push = |byte: u8| {
-        room[end & 15] = byte;
-        end += 1;
-    };
+    let mut push = |byte: u8| text.try_push(char::from(byte)).map_err(|_| fmt::Error);
     for (index, octet) in address.octets().into_iter().enumerate() {
         if index > 0 {
-            push(b'.');
+            push(b'.')?;
         }
         if octet >= 100 {
-            push(b'0' + octet / 100);
+            push(b'0' + octet / 100)?;
         }
         if octet >= 10 {
-            push(b'0' + octet / 10 % 10);
+            push(b'0' + octet / 10 % 10)?;
         }
-        push(b'0' + octet % 10);
+        push(b'0' + octet % 10)?;
     }
-    text.write_ascii(room.get(..end).unwrap_or_default())
+    Ok(())
 }
 
 #[cfg(test)]

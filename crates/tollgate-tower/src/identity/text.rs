@@ -3,46 +3,10 @@
 use core::fmt;
 use std::borrow::Cow;
 
-/// Room for an address with its prefix (43 bytes) and for a hash (32).
-const ROOM: usize = 48;
+use arrayvec::ArrayString;
 
-/// A short ASCII text in place.
-#[derive(Clone, Copy)]
-pub(super) struct Inline {
-    bytes: [u8; ROOM],
-    len: usize,
-}
-
-impl Default for Inline {
-    fn default() -> Self {
-        Self { bytes: [0; ROOM], len: 0 }
-    }
-}
-
-impl Inline {
-    pub(super) fn as_str(&self) -> &str {
-        // Only whole strings are written into it.
-        core::str::from_utf8(self.bytes.get(..self.len).unwrap_or_default()).unwrap_or_default()
-    }
-}
-
-impl Inline {
-    /// Writes bytes that are ASCII.
-    #[inline]
-    pub(super) fn write_ascii(&mut self, text: &[u8]) -> fmt::Result {
-        let end = self.len + text.len();
-        self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?.copy_from_slice(text);
-        self.len = end;
-        Ok(())
-    }
-}
-
-impl fmt::Write for Inline {
-    #[inline]
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.write_ascii(text.as_bytes())
-    }
-}
+/// A short text in place: room for an address with its prefix (43 bytes) and for a hash (32).
+pub(super) type Inline = ArrayString<48>;
 
 /// The value of an identity: never empty.
 ///

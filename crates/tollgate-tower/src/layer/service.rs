@@ -77,16 +77,17 @@ where
         if shared.is_decided(&request) {
             return ResponseFuture::passed(self.inner.call(request));
         }
-        let closely = timer.is_some();
-        let route = shared.front.route_for_identities(request.extensions());
-        let (front, mistakes) = (&shared.front, &shared.mistakes);
-        let fields = RequestFields::new(&request, front, mistakes, closely, route.as_deref());
-        let looked = shared.gate.look(&fields);
-        if let Some((field, why)) = fields.fault(&looked) {
-            return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
+        let looked;
+        {
+            let closely = timer.is_some();
+            let route = shared.front.route_for_identities(request.extensions());
+            let (front, mistakes) = (&shared.front, &shared.mistakes);
+            let fields = RequestFields::new(&request, front, mistakes, closely, route.as_deref());
+            looked = shared.gate.look(&fields);
+            if let Some((field, why)) = fields.fault(&looked) {
+                return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
+            }
         }
-        drop(fields);
-        drop(route);
         let stamp = looked.stamp();
         let (verdict, answer) = if shared.charging.is_none() {
             match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
