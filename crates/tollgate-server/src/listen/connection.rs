@@ -1,8 +1,7 @@
 //! The accept loop, and one connection.
 
-use core::future::{Future, poll_fn};
+use core::future::Future;
 use core::pin::pin;
-use core::task::Poll;
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -162,23 +161,10 @@ where
     http.half_close(true).writev(false);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
     let mut ending = door.ending.clone();
-    let mut ending = pin!(ending.wait_for(|ending| *ending));
-    let mut is_waited_for = false;
-    let is_over = poll_fn(|cx| {
-        // How a connection ends is the client's affair.
-        if connection.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(true);
-        }
-        // Once it is waited for, whoever ends the service wakes this task: until then there is
-        // nothing to see.
-        if !is_waited_for || door.ending.has_changed().unwrap_or(true) {
-            is_waited_for = true;
-            return ending.as_mut().poll(cx).map(|_| false);
-        }
-        Poll::Pending
-    });
-    if is_over.await {
-        return;
+    // How a connection ends is the client's affair.
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = ending.wait_for(|ending| *ending) => {}
     }
     connection.as_mut().graceful_shutdown();
     let _ = connection.await;
