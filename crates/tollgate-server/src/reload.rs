@@ -17,6 +17,9 @@ pub enum ReloadError {
     /// What is wrong with it; the old ones count on.
     #[error("the old policies count on: {0}")]
     Problems(Box<Problems>),
+    /// Nobody knows: the old ones count on, or the new ones do.
+    #[error("the reading of the file has ended without an answer")]
+    Ended,
 }
 
 /// The one place where policies are read again, so that every reading is counted once.
@@ -28,8 +31,15 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads the file now.
-    pub(crate) fn read(&self) -> Result<Reread, ReloadError> {
+    /// Reads the file now, on a thread of its own: it may be large, or far away, and decisions go
+    /// on meanwhile.
+    pub(crate) async fn read(self) -> Result<Reread, ReloadError> {
+        tokio::task::spawn_blocking(move || self.read_here())
+            .await
+            .unwrap_or(Err(ReloadError::Ended))
+    }
+
+    fn read_here(&self) -> Result<Reread, ReloadError> {
         let path = self.path.as_ref().ok_or(ReloadError::NoFile)?;
         let reloads = self.metrics.reloads();
         let reread = self.gate.reread(|| Policies::load(path));

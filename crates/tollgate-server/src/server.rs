@@ -287,12 +287,12 @@ impl Server {
         self.admin.as_ref()
     }
 
-    /// Reads the file of the policies again, now.
+    /// Reads the file of the policies again, while requests are answered as before.
     ///
     /// # Errors
     /// There is no file, or it is broken: then what counted counts on.
-    pub fn reload(&self) -> Result<Reread, ReloadError> {
-        self.reader.read()
+    pub fn reload(&self) -> impl Future<Output = Result<Reread, ReloadError>> + Send + use<> {
+        self.reader.clone().read()
     }
 
     /// Follows the file of the policies until the watcher is dropped; none when there is no file.

@@ -246,10 +246,38 @@ fn together(texts: &Texts) -> Result<(), Difference> {
                 let mut of = Check::new(Mode::Whole);
                 (of.answer, of.clock) = (answer, clock);
                 one_fails(texts, of, &set(&text))?;
+                four_subjects(texts, of, strategy)?;
             }
         }
     }
     Ok(())
+}
+
+/// Eight limits of four subjects, which take more variables than those of one.
+fn four_subjects(texts: &Texts, of: Check, strategy: &Strategy) -> Result<(), Difference> {
+    let limits = set(&format!("a: 3/m via {0}, b: 5/2m via {0}", strategy.name()));
+    let script = texts.script(of.compose_many(&[&limits; 4], &texts.parts).unwrap());
+    let mut keys = Vec::new();
+    for name in ["one", "two", "three", "four"] {
+        let state = Keys::new().state(&Subject::literal(name).unwrap(), &limits);
+        keys.extend(Keys::of_check(&state, &limits));
+    }
+    let mut args = words(&["1", "7"]);
+    if of.answer == Answer::Remembered {
+        keys.push("request".to_owned());
+        args.extend(words(&["question", "1000"]));
+    }
+    if of.clock == Clock::Given {
+        args.push(NOW_US.to_string());
+    }
+    let mut fake = Fake::new().bounded();
+    fake.at(NOW_US);
+    let answers = fake.call(&script, &keys, &args).unpacked();
+    let Reply::List(answers) = &answers else { return Err(format!("{answers:?}")) };
+    let Some(Reply::List(answer)) = answers.first() else { return Err(format!("{answers:?}")) };
+    let granted = 1 + usize::from(of.answer == Answer::Remembered);
+    equal("granted", &answer[granted], &Reply::Int(1))?;
+    equal("numbers", answer.len(), granted + 2 + 3 * 8)
 }
 
 fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Difference> {

@@ -228,19 +228,15 @@ impl Admin {
     }
 
     async fn reload(&self) -> Result<Reply, Problem> {
-        // A file may be large, or far away: decisions go on meanwhile.
-        let reader = self.reader.clone();
-        let read = tokio::task::spawn_blocking(move || reader.read()).await;
-        let ended = |_| {
-            let detail = "the reading of the file has ended without an answer";
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
-        };
-        match read.map_err(ended)? {
+        match self.reader.clone().read().await {
             Ok(read) => Ok(json(&serde_json::json!({ "revision": read.revision().to_string() }))),
             Err(ReloadError::NoFile) => Err(Problem::new(
                 StatusCode::CONFLICT,
                 "these are the policies of the demo: there is no file to read again",
             )),
+            Err(ended @ ReloadError::Ended) => {
+                Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ended.to_string()))
+            }
             Err(broken) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, broken.to_string())),
         }
     }

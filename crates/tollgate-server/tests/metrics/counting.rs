@@ -388,7 +388,7 @@ async fn reloads_count_whoever_wants_them() {
     };
     assert_eq!(counts().await, [0.0, 0.0, 0.0, 1.0]);
     // As a signal does.
-    assert!(matches!(service.server.reload(), Ok(Reread::Unchanged(_))));
+    assert!(matches!(service.server.reload().await, Ok(Reread::Unchanged(_))));
     assert_eq!(counts().await, [0.0, 1.0, 0.0, 1.0]);
     // As the file itself.
     std::fs::write(&path, "version = 2\n").unwrap();

@@ -118,7 +118,8 @@ async fn run(
                 tell_systemd(&[NotifyState::Stopping]);
                 break;
             }
-            Said::Reload => reload(&server),
+            // Apart: who ends the service does not wait for a file.
+            Said::Reload => drop(tokio::spawn(tell_of(server.reload()))),
         }
     }
     // A second signal is a person who does not want to wait.
@@ -276,8 +277,9 @@ fn watch(server: &Server) -> Result<Option<Watcher>> {
     watcher.map_err(|problems| anyhow!("{problems}"))
 }
 
-fn reload(server: &Server) {
-    match server.reload() {
+/// Says what became of a reading that a signal asked for.
+async fn tell_of(reading: impl Future<Output = Result<Reread, ReloadError>>) {
+    match reading.await {
         Ok(Reread::Unchanged(_)) => {
             tracing::info!(target: "tollgate", "SIGHUP: the policies have not changed");
         }

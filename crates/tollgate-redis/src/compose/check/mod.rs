@@ -76,9 +76,9 @@ impl Check {
     /// arguments, and answers with a list of what [`Check::compose`]'s script would answer each,
     /// were they called in this order at one time. What fails for one is the error in its place.
     ///
-    /// A verbose answer about up to eight limits is packed: [`unpacked`] has its numbers, of which
-    /// the nonce must be one. A list of them takes longer to write, and several times as long to
-    /// read.
+    /// A verbose answer about up to eight limits is packed: [`unpacked`] has its numbers. So the
+    /// nonce must be a number, below 2^53: another text is an error after the charge. A list takes
+    /// longer to write, and several times as long to read.
     #[must_use]
     pub fn compose_many(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
         let composer = Composer { together: true, ..Composer::new(self, subjects, parts)? };
