@@ -314,7 +314,7 @@ fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
         Value::ServerError(error) => return Err(refused(&error)),
         Value::Array(list) => list.into_iter(),
         Value::BulkString(packed) => {
-            let mut numbers = unpacked(&packed).ok_or(garbled.clone())?;
+            let Some(mut numbers) = unpacked(&packed) else { return Err(garbled) };
             let ours = numbers.next().is_some_and(|number| u64::try_from(number) == Ok(nonce));
             return if ours { Ok(numbers.map(Value::Int).collect()) } else { Err(garbled) };
         }

@@ -78,6 +78,7 @@ where
             return ResponseFuture::passed(self.inner.call(request));
         }
         let looked;
+        // A block, since `drop` would move the fields before it drops them.
         {
             let closely = timer.is_some();
             let route = shared.front.route_for_identities(request.extensions());
