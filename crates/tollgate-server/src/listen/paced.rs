@@ -25,6 +25,8 @@ pub(crate) struct Paced<T> {
     drained: usize,
     /// How many bytes of a response were taken since that last counted as progress.
     taken: usize,
+    /// Whether the response at hand has waited for the other connections.
+    waited: bool,
 }
 
 /// How much of a request that was refused is read all the same.
@@ -36,7 +38,7 @@ pub(super) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
 
 impl<T> Paced<T> {
     pub(crate) fn new(stream: T, pace: Arc<Pace>, explain: Explain) -> Self {
-        Self { stream, pace, explain, instead: None, drained: 0, taken: 0 }
+        Self { stream, pace, explain, instead: None, drained: 0, taken: 0, waited: false }
     }
 }
 
@@ -67,6 +69,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         if self.pace.phase() == Phase::Head {
             return self.refuse(cx, buf);
         }
+        // What other connections have said by now is read first, and the responses go out one after
+        // the other, as Redis sends its own. A client that waits for several of them wakes for the
+        // first and then finds the next; to be woken costs both sides more than a decision.
+        if self.pace.phase() == Phase::Write && !self.waited {
+            self.waited = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
         self.taken += written;
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
@@ -81,6 +91,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if self.pace.phase() == Phase::Write {
             self.pace.is_at(Phase::Idle);
+            self.waited = false;
         }
         Poll::Ready(Ok(()))
     }
@@ -135,4 +146,89 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
 fn status(response: &[u8]) -> Option<u16> {
     let digits = response.strip_prefix(b"HTTP/1.1 ")?.get(..3)?;
     core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::sync::mpsc;
+
+    use super::super::registry::{Bounds, Registry};
+    use super::*;
+
+    /// Two connections, each in a task that reads a byte and answers it.
+    #[tokio::test]
+    async fn all_that_was_said_is_read_before_anybody_is_answered() {
+        let (note, mut noted) = mpsc::unbounded_channel();
+        let mut clients = Vec::new();
+        let mut tasks = Vec::new();
+        for number in 0..2 {
+            let (ours, mut theirs) = duplex(64);
+            theirs.write_all(b"ab").await.unwrap();
+            clients.push(theirs);
+            tasks.push(tokio::spawn(answer_twice(number, Noting(ours, number, note.clone()))));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        drop(note);
+        let mut order = Vec::new();
+        while let Some(event) = noted.recv().await {
+            order.push(event);
+        }
+        let expected = ["0 read", "1 read", "0 written", "0 read", "1 written", "1 read"];
+        assert_eq!(order, [&expected[..], &["0 written", "1 written"]].concat());
+        for mut client in clients {
+            let mut answers = [0; 2];
+            client.read_exact(&mut answers).await.unwrap();
+            assert_eq!(&answers, b"AB");
+        }
+    }
+
+    async fn answer_twice(number: usize, stream: Noting) {
+        let note = stream.2.clone();
+        let registry = Registry::new(Bounds::default());
+        let place = registry.enter().unwrap();
+        let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_| None);
+        for _ in 0..2 {
+            let byte = stream.read_u8().await.unwrap();
+            note.send(format!("{number} read")).unwrap();
+            place.pace.is_at(Phase::Write);
+            stream.write_u8(byte.to_ascii_uppercase()).await.unwrap();
+            stream.flush().await.unwrap();
+            assert_eq!(place.pace.phase(), Phase::Idle);
+        }
+    }
+
+    /// A stream that notes when something is written, and by whom.
+    struct Noting(DuplexStream, usize, mpsc::UnboundedSender<String>);
+
+    impl AsyncRead for Noting {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Noting {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.2.send(format!("{} written", self.1)).unwrap();
+            Pin::new(&mut self.0).poll_write(cx, buf)
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod redis;
 mod redis_server;
 mod service;
 mod sides;
+mod stolen;
 
 use owned::Owned;
 pub(crate) use redis::redis;

@@ -19,6 +19,7 @@ use tollgate_redis::Keys;
 use tollgate_redis::compose::{Answer, Check, Parts};
 
 use super::redis_server::Server;
+use super::stolen::Stolen;
 use crate::args::BenchServer;
 use crate::show::{self, Output, note};
 
@@ -47,6 +48,10 @@ struct ServerJson {
     connections: u32,
     seconds: u32,
     runs: u32,
+    /// Runs that did not count, since others had the processors.
+    taken_again: u32,
+    /// Runs that count though others had the processors.
+    disturbed: u32,
     peer: Option<String>,
     rows: Vec<RowJson>,
 }
@@ -97,6 +102,8 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     let dir = tempfile::tempdir().context("no temporary directory")?;
     let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
     let wrk = Wrk::find(args)?;
+    let stolen = Stolen::default();
+    let turns = Turns { runs: args.runs, stolen: &stolen, progress: &progress };
     let mut rows = Vec::new();
 
     // Against the peer, both in memory.
@@ -115,7 +122,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
              --version 0.4.40), so there is nothing to compare with"
         ));
     }
-    rows.extend(in_turns(args, sides, PEER_AT_LEAST, &progress)?);
+    rows.extend(turns.take(sides, PEER_AT_LEAST)?);
     drop((ours, peer));
 
     // On Redis, beside the bare script.
@@ -148,13 +155,13 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
                     runs: Vec::new(),
                 },
             ];
-            rows.extend(in_turns(args, sides, SCRIPT_AT_LEAST, &progress)?);
+            rows.extend(turns.take(sides, SCRIPT_AT_LEAST)?);
         }
         Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
     }
 
     // Behind nginx.
-    match behind_nginx(args, &wrk, dir.path(), &progress) {
+    match behind_nginx(&turns, &wrk, dir.path()) {
         Ok(more) => rows.extend(more),
         Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
     }
@@ -164,38 +171,44 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
         connections: CONNECTIONS,
         seconds: args.seconds,
         runs: args.runs,
+        taken_again: stolen.again(),
+        disturbed: stolen.warn(),
         peer: std::env::var(PEER).ok(),
         rows,
     })
 }
 
-/// Runs of all sides, one after the other, in turns; the first side is compared with the second.
-fn in_turns(
-    args: &BenchServer,
-    mut sides: Vec<Side<'_>>,
-    at_least: f64,
-    progress: &ProgressBar,
-) -> Result<Vec<RowJson>> {
-    // The first of each fills caches, and does not count.
-    for turn in 0..=args.runs {
-        for side in &mut sides {
-            progress.set_message(format!("{} ({turn} of {})", side.what, args.runs));
-            progress.tick();
-            let run = (side.load)()?;
-            if run.errors > 0 {
-                bail!("{}: {} requests were not answered with 200", side.what, run.errors);
-            }
-            if turn > 0 {
-                side.runs.push(run);
+/// Runs of all sides, one after the other, in turns.
+struct Turns<'t> {
+    runs: u32,
+    stolen: &'t Stolen,
+    progress: &'t ProgressBar,
+}
+
+impl Turns<'_> {
+    /// The medians of each side; the first is compared with the second.
+    fn take(&self, mut sides: Vec<Side<'_>>, at_least: f64) -> Result<Vec<RowJson>> {
+        // The first of each fills caches, and does not count.
+        for turn in 0..=self.runs {
+            for side in &mut sides {
+                self.progress.set_message(format!("{} ({turn} of {})", side.what, self.runs));
+                self.progress.tick();
+                let run = self.stolen.undisturbed(&side.load)?;
+                if run.errors > 0 {
+                    bail!("{}: {} requests were not answered with 200", side.what, run.errors);
+                }
+                if turn > 0 {
+                    side.runs.push(run);
+                }
             }
         }
+        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
+        if let [first, second, ..] = &mut rows[..] {
+            first.ratio = Some(first.per_second / second.per_second);
+            first.at_least = Some(at_least);
+        }
+        Ok(rows)
     }
-    let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
-    if let [first, second, ..] = &mut rows[..] {
-        first.ratio = Some(first.per_second / second.per_second);
-        first.at_least = Some(at_least);
-    }
-    Ok(rows)
 }
 
 impl RowJson {
@@ -433,12 +446,7 @@ fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
 }
 
 /// nginx with a page: alone, with its own limits, and with the service's.
-fn behind_nginx(
-    args: &BenchServer,
-    wrk: &Wrk,
-    dir: &Path,
-    progress: &ProgressBar,
-) -> Result<Vec<RowJson>> {
+fn behind_nginx(turns: &Turns<'_>, wrk: &Wrk, dir: &Path) -> Result<Vec<RowJson>> {
     let ours = Program::tollgate(&["--config", &policies(dir)?])?;
     let port = free_port()?;
     std::fs::write(dir.join("page"), "ok\n")?;
@@ -453,7 +461,7 @@ fn behind_nginx(
         .into_iter()
         .map(|(what, path)| wrk.side(&format!("nginx, {what}"), &nginx.url(path), None))
         .collect();
-    let mut rows = in_turns(args, sides, 0.0, progress)?;
+    let mut rows = turns.take(sides, 0.0)?;
     // Reported beside each other; there is no bar.
     if let Some(first) = rows.first_mut() {
         (first.ratio, first.at_least) = (None, None);
@@ -514,5 +522,12 @@ fn text(json: &ServerJson) -> String {
         "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns",
         json.connections, json.subjects, json.runs, json.seconds
     );
+    if json.taken_again > 0 {
+        let _ = writeln!(
+            text,
+            "{} more runs did not count: a hypervisor gave the processors to others meanwhile",
+            json.taken_again
+        );
+    }
     text
 }
