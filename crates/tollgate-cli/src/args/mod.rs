@@ -458,7 +458,7 @@ pub(crate) enum Bench {
     /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
     /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
     /// and left out. Each figure is the median of runs in turns; a run in which a hypervisor gave
-    /// more than 1 % of the processors to others is taken again, up to ten times.
+    /// more than 1 % of the processors to others is tried up to ten times.
     #[command(after_help = "Example: tollgate bench server --seconds 5")]
     Server(BenchServer),
     /// Measure the bytes of one side in a process of its own

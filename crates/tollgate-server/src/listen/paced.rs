@@ -69,9 +69,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         if self.pace.phase() == Phase::Head {
             return self.refuse(cx, buf);
         }
-        // What other connections have said by now is read first, and the responses go out one after
-        // the other, as Redis sends its own. A client that waits for several of them wakes for the
-        // first and then finds the next; to be woken costs both sides more than a decision.
+        // What is known to have come over other connections is read first, and the responses go
+        // out one after the other, as Redis sends its own. A client that waits for several of them
+        // wakes for the first and then finds the next; to be woken costs both sides more than a
+        // decision.
         if self.pace.phase() == Phase::Write && !self.waited {
             self.waited = true;
             cx.waker().wake_by_ref();

@@ -1,6 +1,5 @@
 //! `bench server`: the service beside a peer, beside bare scripts, and behind nginx.
 
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -19,7 +18,7 @@ use tollgate_redis::Keys;
 use tollgate_redis::compose::{Answer, Check, Parts};
 
 use super::redis_server::Server;
-use super::stolen::Stolen;
+use super::stolen::{Taken, undisturbed};
 use crate::args::BenchServer;
 use crate::show::{self, Output, note};
 
@@ -39,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// each subject, and 1,000 a second.
 const LIMIT: &str = "1000/s via gcra";
 
+/// Calls a second that redis-benchmark is thought to make, until it has made some.
+const FIRST_RATE: f64 = 40_000.0;
+
 /// How many connections ask at once.
 const CONNECTIONS: u32 = 50;
 
@@ -48,10 +50,6 @@ struct ServerJson {
     connections: u32,
     seconds: u32,
     runs: u32,
-    /// Runs that did not count, since others had the processors.
-    taken_again: u32,
-    /// Runs that count though others had the processors.
-    disturbed: u32,
     peer: Option<String>,
     rows: Vec<RowJson>,
 }
@@ -68,6 +66,10 @@ struct RowJson {
     ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<f64>,
+    /// Runs that did not count, since others had the processors.
+    taken_again: u32,
+    /// Runs that count though others had the processors.
+    disturbed: u32,
 }
 
 /// What a loader says of one run.
@@ -80,11 +82,14 @@ struct Run {
     errors: u64,
 }
 
-/// Something that is measured: how it is loaded.
+/// Loads something once, knowing its run before.
+type Load<'s> = Box<dyn Fn(Option<&Run>) -> Result<Run> + 's>;
+
+/// Something that is measured.
 struct Side<'s> {
     what: String,
-    load: Box<dyn Fn() -> Result<Run> + 's>,
-    runs: Vec<Run>,
+    load: Load<'s>,
+    runs: Vec<Taken<Run>>,
 }
 
 pub(crate) fn server(args: &BenchServer, out: &mut Output) -> Result<u8> {
@@ -102,8 +107,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     let dir = tempfile::tempdir().context("no temporary directory")?;
     let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
     let wrk = Wrk::find(args)?;
-    let stolen = Stolen::default();
-    let turns = Turns { runs: args.runs, stolen: &stolen, progress: &progress };
+    let turns = Turns { runs: args.runs, progress: &progress };
     let mut rows = Vec::new();
 
     // Against the peer, both in memory.
@@ -130,15 +134,12 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
         Ok(redis) => {
             let ours = Program::tollgate(&["--store", &redis.url()])?;
             let url = ours.url("/v1/check");
-            // redis-benchmark is told how many calls to make: as many as fill the time of a run at
-            // the rate of the run before, so that as many keys expire meanwhile as in the others.
-            let rate = Cell::new(40_000.0);
-            // And each run has the keys that expire to itself: removing those of another takes 4 to
+            // Each run has the keys that expire to itself: removing those of another takes 4 to
             // 19 ms at a time, ten times a second, in which nobody is answered.
             let sides = vec![
                 Side {
                     what: "tollgate, Redis".to_owned(),
-                    load: Box::new(|| {
+                    load: Box::new(|_: Option<&Run>| {
                         redis.empty()?;
                         wrk.load(&url, Some(&script))
                     }),
@@ -146,11 +147,9 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
                 },
                 Side {
                     what: "redis-benchmark, the bare script".to_owned(),
-                    load: Box::new(|| {
+                    load: Box::new(|before: Option<&Run>| {
                         redis.empty()?;
-                        let run = bare_script(&redis, args, rate.get())?;
-                        rate.set(run.per_second);
-                        Ok(run)
+                        bare_script(&redis, args, before.map_or(FIRST_RATE, |run| run.per_second))
                     }),
                     runs: Vec::new(),
                 },
@@ -171,8 +170,6 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
         connections: CONNECTIONS,
         seconds: args.seconds,
         runs: args.runs,
-        taken_again: stolen.again(),
-        disturbed: stolen.warn(),
         peer: std::env::var(PEER).ok(),
         rows,
     })
@@ -181,25 +178,29 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
 /// Runs of all sides, one after the other, in turns.
 struct Turns<'t> {
     runs: u32,
-    stolen: &'t Stolen,
     progress: &'t ProgressBar,
 }
 
 impl Turns<'_> {
     /// The medians of each side; the first is compared with the second.
     fn take(&self, mut sides: Vec<Side<'_>>, at_least: f64) -> Result<Vec<RowJson>> {
-        // The first of each fills caches, and does not count.
         for turn in 0..=self.runs {
             for side in &mut sides {
                 self.progress.set_message(format!("{} ({turn} of {})", side.what, self.runs));
-                self.progress.tick();
-                let run = self.stolen.undisturbed(&side.load)?;
-                if run.errors > 0 {
-                    bail!("{}: {} requests were not answered with 200", side.what, run.errors);
+                let before = side.runs.last().map(|taken| &taken.run);
+                let taken = undisturbed(|| {
+                    self.progress.tick();
+                    let run = (side.load)(before)?;
+                    if run.errors > 0 {
+                        bail!("{}: {} requests were not answered with 200", side.what, run.errors);
+                    }
+                    Ok(run)
+                })?;
+                // The first of each fills caches, and does not count.
+                if turn == 1 {
+                    side.runs.clear();
                 }
-                if turn > 0 {
-                    side.runs.push(run);
-                }
+                side.runs.push(taken);
             }
         }
         let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
@@ -214,7 +215,7 @@ impl Turns<'_> {
 impl RowJson {
     fn of(side: &Side<'_>) -> Self {
         let median = |of: fn(&Run) -> f64| {
-            let mut figures: Vec<f64> = side.runs.iter().map(of).collect();
+            let mut figures: Vec<f64> = side.runs.iter().map(|taken| of(&taken.run)).collect();
             figures.sort_unstable_by(f64::total_cmp);
             figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
         };
@@ -225,6 +226,8 @@ impl RowJson {
             p99_ms: median(|run| run.p99_ms),
             ratio: None,
             at_least: None,
+            taken_again: side.runs.iter().map(|taken| taken.again).sum(),
+            disturbed: side.runs.iter().map(|taken| u32::from(taken.disturbed)).sum(),
         }
     }
 }
@@ -243,7 +246,7 @@ impl Wrk {
 
     fn side<'s>(&'s self, what: &str, url: &str, script: Option<&'s Path>) -> Side<'s> {
         let url = url.to_owned();
-        let load = Box::new(move || self.load(&url, script));
+        let load = Box::new(move |_: Option<&Run>| self.load(&url, script));
         Side { what: what.to_owned(), load, runs: Vec::new() }
     }
 
@@ -397,8 +400,9 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// What redis-benchmark reaches with the script that the service sends, in so many calls as should
-/// take the time of a run.
+/// What redis-benchmark reaches with the script that the service sends. It is told how many calls
+/// to make: as many as take the time of a run at this rate, so that as many keys expire meanwhile
+/// as in the others.
 fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
     let limits: LimitSet = LIMIT.parse()?;
     let mut check = Check::new(Mode::Whole);
@@ -522,12 +526,16 @@ fn text(json: &ServerJson) -> String {
         "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns",
         json.connections, json.subjects, json.runs, json.seconds
     );
-    if json.taken_again > 0 {
-        let _ = writeln!(
-            text,
-            "{} more runs did not count: a hypervisor gave the processors to others meanwhile",
-            json.taken_again
-        );
+    for (said, of) in [
+        ("did not count: others had the processors", |row: &RowJson| row.taken_again),
+        ("count though others had the processors", |row: &RowJson| row.disturbed),
+    ] as [(&str, fn(&RowJson) -> u32); 2]
+    {
+        let rows = json.rows.iter().filter(|row| of(row) > 0);
+        let rows: Vec<String> = rows.map(|row| format!("{} of {}", of(row), row.what)).collect();
+        if !rows.is_empty() {
+            let _ = writeln!(text, "runs that {said}: {}", rows.join("; "));
+        }
     }
     text
 }

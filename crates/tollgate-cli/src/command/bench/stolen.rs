@@ -1,67 +1,52 @@
 //! Runs on a machine that others share: what a hypervisor takes away meanwhile, the kernel knows.
 
-use std::cell::Cell;
-
 use anyhow::Result;
 
-use crate::show::note;
-
-/// Of the processors' time, in a run that counts.
+/// Of the time in which somebody here wanted a processor, in a run that counts.
 const AT_MOST: f64 = 0.01;
 
-/// How often a run is taken again before it counts as it is.
+/// How often a run is tried; the last counts as it is.
 const TRIES: u32 = 10;
 
-/// The ticks of all processors since the system began: those that went to others, and all.
+/// The ticks of all processors since the system began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
+    /// Somebody here had them.
+    used: u64,
+    /// Somebody here would have had them, and others did.
     stolen: u64,
-    all: u64,
 }
 
-/// Takes runs again while others have the processors: nothing that is compared is at fault then.
-#[derive(Debug, Default)]
-pub(super) struct Stolen {
-    again: Cell<u32>,
-    counted_all_the_same: Cell<u32>,
+/// A run that counts.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Taken<T> {
+    pub(super) run: T,
+    /// How many before it did not count.
+    pub(super) again: u32,
+    /// Whether it counts though others had more than [`AT_MOST`].
+    pub(super) disturbed: bool,
 }
 
-impl Stolen {
-    /// A run in which at most [`AT_MOST`] of the time went to others, or the last of [`TRIES`].
-    pub(super) fn undisturbed<T>(&self, run: impl Fn() -> Result<T>) -> Result<T> {
-        let mut tries = 1;
-        loop {
-            let before = Ticks::now();
-            let done = run()?;
-            let share = before.zip(Ticks::now()).map_or(0.0, |(before, now)| now.share(before));
-            if share <= AT_MOST {
-                return Ok(done);
-            }
-            if tries == TRIES {
-                self.counted_all_the_same.set(self.counted_all_the_same.get() + 1);
-                return Ok(done);
-            }
-            self.again.set(self.again.get() + 1);
-            tries += 1;
-        }
-    }
+/// A run while at most [`AT_MOST`] goes to others, or the last of [`TRIES`]. Programs that wake
+/// each other answer a tenth as many while each of them waits for a processor now and then.
+pub(super) fn undisturbed<T>(run: impl FnMut() -> Result<T>) -> Result<Taken<T>> {
+    undisturbed_by(Ticks::now, run)
+}
 
-    /// How many runs were taken again.
-    pub(super) fn again(&self) -> u32 {
-        self.again.get()
-    }
-
-    /// Says that figures are of a machine that others used; how many runs are.
-    pub(super) fn warn(&self) -> u32 {
-        let runs = self.counted_all_the_same.get();
-        if runs > 0 {
-            note(&format!(
-                "others had more than {} % of the processors' time in {runs} runs that count, each \
-                 the last of {TRIES} tries: measure again when the machine is quieter",
-                AT_MOST * 100.0
-            ));
+fn undisturbed_by<T>(
+    mut now: impl FnMut() -> Option<Ticks>,
+    mut run: impl FnMut() -> Result<T>,
+) -> Result<Taken<T>> {
+    let mut again = 0;
+    loop {
+        let before = now();
+        let run = run()?;
+        let share = before.zip(now()).map_or(0.0, |(before, now)| now.share(before));
+        let disturbed = share > AT_MOST;
+        if !disturbed || again + 1 == TRIES {
+            return Ok(Taken { run, again, disturbed });
         }
-        runs
+        again += 1;
     }
 }
 
@@ -77,12 +62,14 @@ impl Ticks {
         let all = stat.lines().next()?.strip_prefix("cpu ")?;
         let each = all.split_whitespace().take(8).map(str::parse);
         let each = each.collect::<Result<Vec<u64>, _>>().ok()?;
-        Some(Self { stolen: *each.get(7)?, all: each.iter().sum() })
+        let [user, nice, system, _, _, irq, softirq, stolen] = each[..] else { return None };
+        Some(Self { used: user + nice + system + irq + softirq, stolen })
     }
 
     fn share(self, before: Self) -> f64 {
-        let all = self.all.saturating_sub(before.all).max(1);
-        self.stolen.saturating_sub(before.stolen) as f64 / all as f64
+        let stolen = self.stolen.saturating_sub(before.stolen);
+        let wanted = stolen + self.used.saturating_sub(before.used);
+        stolen as f64 / wanted.max(1) as f64
     }
 }
 
@@ -91,10 +78,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_is_of_all_processors() {
+    fn the_share_is_of_what_was_wanted() {
         let before = Ticks::of("cpu  10 20 30 40 50 60 70 80 5 6\ncpu0 1 2 3\n").unwrap();
-        assert_eq!(before, Ticks { stolen: 80, all: 360 });
-        let now = Ticks::of("cpu  60 20 30 80 50 60 70 90 50 6\n").unwrap();
+        assert_eq!(before, Ticks { used: 190, stolen: 80 });
+        let now = Ticks::of("cpu  60 30 40 80 90 70 80 90 50 6\n").unwrap();
         assert!((now.share(before) - 0.1).abs() < 1e-9);
         assert!(now.share(now).abs() < 1e-9);
         for text in ["", "cpu0 1 2 3 4 5 6 7 8", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x"] {
@@ -102,14 +89,35 @@ mod tests {
         }
     }
 
+    /// Runs numbered from 0, of which those for which it is so are disturbed.
+    fn taken(is_disturbed: impl Fn(u32) -> bool) -> Taken<u32> {
+        let (mut ticks, mut looks, mut runs) = (Ticks { used: 0, stolen: 0 }, 0, 0);
+        let now = || {
+            // Each run is looked at before and after.
+            if looks % 2 == 1 {
+                ticks.used += 400;
+                ticks.stolen += if is_disturbed(looks / 2) { 5 } else { 4 };
+            }
+            looks += 1;
+            Some(ticks)
+        };
+        let run = || {
+            runs += 1;
+            Ok(runs - 1)
+        };
+        undisturbed_by(now, run).unwrap()
+    }
+
     #[test]
-    fn a_run_that_counts_is_the_last() {
-        let (stolen, runs) = (Stolen::default(), Cell::new(0));
-        let last = stolen.undisturbed(|| {
-            runs.set(runs.get() + 1);
-            Ok(runs.get())
-        });
-        assert_eq!(last.unwrap(), runs.get());
-        assert_eq!(stolen.again() + 1, runs.get());
+    fn a_run_that_was_disturbed_is_taken_again() {
+        assert_eq!(taken(|_| false), Taken { run: 0, again: 0, disturbed: false });
+        assert_eq!(taken(|run| run < 2), Taken { run: 2, again: 2, disturbed: false });
+        assert_eq!(taken(|_| true), Taken { run: TRIES - 1, again: TRIES - 1, disturbed: true });
+    }
+
+    #[test]
+    fn a_run_counts_where_the_system_does_not_say() {
+        let taken = undisturbed_by(|| None, || Ok(7)).unwrap();
+        assert_eq!(taken, Taken { run: 7, again: 0, disturbed: false });
     }
 }
