@@ -457,9 +457,10 @@ pub(crate) enum Bench {
     ///
     /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
     /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
-    /// and left out. Each figure is the median of runs in turns; a run in which a hypervisor gave
-    /// more than 1 % of the processors to others is tried up to ten times.
-    #[command(after_help = "Example: tollgate bench server --seconds 5")]
+    /// and left out. Each figure is the median of runs in turns, a ratio the median of those of each
+    /// turn. A run in which a hypervisor gave more than 1 % of the processors to others is taken
+    /// again, of each side as many as count.
+    #[command(after_help = "Example: tollgate bench server --runs 31")]
     Server(BenchServer),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
@@ -522,11 +523,11 @@ pub(crate) struct BenchServer {
     pub(crate) subjects: u32,
 
     /// How long a run takes
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=600))]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
 
     /// Runs of each kind, of which the median counts
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
     /// Print one JSON object

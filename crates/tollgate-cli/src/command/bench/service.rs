@@ -61,15 +61,26 @@ struct RowJson {
     per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// Over the row that it is compared with.
+    /// Over the next row.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<f64>,
+    ratio: Option<RatioJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_least: Option<f64>,
     /// Runs that did not count, since others had the processors.
     taken_again: u32,
     /// Runs that count though others had the processors.
     disturbed: u32,
+}
+
+/// One side over the other in each turn, since a processor that is shared can be half as fast a
+/// second later.
+#[derive(Debug, Serialize)]
+struct RatioJson {
+    median: f64,
+    /// A quarter of the turns are below.
+    low: f64,
+    /// A quarter of the turns are above.
+    high: f64,
 }
 
 /// What a loader says of one run.
@@ -184,11 +195,13 @@ struct Turns<'t> {
 impl Turns<'_> {
     /// The medians of each side; the first is compared with the second.
     fn take(&self, mut sides: Vec<Side<'_>>, at_least: f64) -> Result<Vec<RowJson>> {
+        // How many of each may be taken again.
+        let mut spare = vec![self.runs; sides.len()];
         for turn in 0..=self.runs {
-            for side in &mut sides {
+            for (side, spare) in sides.iter_mut().zip(&mut spare) {
                 self.progress.set_message(format!("{} ({turn} of {})", side.what, self.runs));
                 let before = side.runs.last().map(|taken| &taken.run);
-                let taken = undisturbed(|| {
+                let taken = undisturbed(spare, || {
                     self.progress.tick();
                     let run = (side.load)(before)?;
                     if run.errors > 0 {
@@ -204,20 +217,34 @@ impl Turns<'_> {
             }
         }
         let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
-        if let [first, second, ..] = &mut rows[..] {
-            first.ratio = Some(first.per_second / second.per_second);
-            first.at_least = Some(at_least);
+        if let ([row, _, ..], [first, second, ..]) = (&mut rows[..], &sides[..]) {
+            row.ratio = Some(RatioJson::of(&first.runs, &second.runs));
+            row.at_least = Some(at_least);
         }
         Ok(rows)
     }
 }
 
+impl RatioJson {
+    fn of(ours: &[Taken<Run>], others: &[Taken<Run>]) -> Self {
+        let turns = ours.iter().zip(others);
+        let ratios = turns.map(|(ours, other)| ours.run.per_second / other.run.per_second);
+        let [low, median, high] = quartiles(ratios.collect());
+        Self { median, low, high }
+    }
+}
+
+/// The figures of which a quarter, a half and three quarters are less: each one of those given.
+fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
+    figures.sort_unstable_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| figures.get(figures.len() * quarter / 4).copied().unwrap_or(f64::NAN))
+}
+
 impl RowJson {
     fn of(side: &Side<'_>) -> Self {
         let median = |of: fn(&Run) -> f64| {
-            let mut figures: Vec<f64> = side.runs.iter().map(|taken| of(&taken.run)).collect();
-            figures.sort_unstable_by(f64::total_cmp);
-            figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+            let [_, median, _] = quartiles(side.runs.iter().map(|taken| of(&taken.run)).collect());
+            median
         };
         Self {
             what: side.what.clone(),
@@ -505,25 +532,31 @@ fn nginx_conf(dir: &Path, port: u16, address: &str) -> String {
 }
 
 fn text(json: &ServerJson) -> String {
-    let mut rows = show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "bar"]);
+    let mut rows =
+        show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "half of the turns", "bar"]);
     for row in &json.rows {
         let bar = row.at_least.map_or_else(String::new, |bar| {
-            let missed = row.ratio.is_none_or(|ratio| ratio < bar);
+            let missed = row.ratio.as_ref().is_none_or(|ratio| ratio.median < bar);
             format!(">= {bar}{}", if missed { ": missed" } else { "" })
+        });
+        let (ratio, half) = row.ratio.as_ref().map_or_else(Default::default, |ratio| {
+            (format!("{:.2}", ratio.median), format!("{:.2}-{:.2}", ratio.low, ratio.high))
         });
         rows.add_row([
             row.what.clone(),
             format!("{:.0}", row.per_second),
             format!("{:.3}", row.p50_ms),
             format!("{:.3}", row.p99_ms),
-            row.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            ratio,
+            half,
             bar,
         ]);
     }
     let mut text = format!("{rows}\n");
     let _ = writeln!(
         text,
-        "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns",
+        "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns; \
+         ratio: over the next row in the same turn",
         json.connections, json.subjects, json.runs, json.seconds
     );
     for (said, of) in [
@@ -538,4 +571,33 @@ fn text(json: &ServerJson) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_are_figures_that_were_seen() {
+        assert_eq!(quartiles((0..15).rev().map(f64::from).collect()), [3.0, 7.0, 11.0]);
+        assert_eq!(quartiles(vec![2.0]), [2.0; 3]);
+        assert!(quartiles(Vec::new()).iter().all(|figure| figure.is_nan()));
+    }
+
+    #[test]
+    fn sides_are_compared_turn_by_turn() {
+        let runs = |speeds: [f64; 5]| {
+            speeds.map(|per_second| {
+                let run = Run { per_second, p50_ms: 1.0, p99_ms: 2.0, errors: 0 };
+                Taken { run, again: 0, disturbed: false }
+            })
+        };
+        // A machine that is half as fast for two turns. The medians, 90 and 110, say 0.82.
+        let ours = runs([100.0, 50.0, 60.0, 90.0, 120.0]);
+        let other = runs([110.0, 40.0, 60.0, 120.0, 120.0]);
+        let ratio = RatioJson::of(&ours, &other);
+        assert!((ratio.median - 1.0).abs() < 1e-9, "{ratio:?}");
+        assert!((ratio.low - 100.0 / 110.0).abs() < 1e-9, "{ratio:?}");
+        assert!((ratio.high - 1.0).abs() < 1e-9, "{ratio:?}");
+    }
 }

@@ -5,9 +5,6 @@ use anyhow::Result;
 /// Of the time in which somebody here wanted a processor, in a run that counts.
 const AT_MOST: f64 = 0.01;
 
-/// How often a run is tried; the last counts as it is.
-const TRIES: u32 = 10;
-
 /// The ticks of all processors since the system began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
@@ -27,14 +24,16 @@ pub(super) struct Taken<T> {
     pub(super) disturbed: bool,
 }
 
-/// A run while at most [`AT_MOST`] goes to others, or the last of [`TRIES`]. Programs that wake
-/// each other answer a tenth as many while each of them waits for a processor now and then.
-pub(super) fn undisturbed<T>(run: impl FnMut() -> Result<T>) -> Result<Taken<T>> {
-    undisturbed_by(Ticks::now, run)
+/// A run while at most [`AT_MOST`] goes to others, taken again while there are `spare` ones, which
+/// are used up. Programs that wake each other answer a tenth as many while each of them waits for
+/// a processor now and then.
+pub(super) fn undisturbed<T>(spare: &mut u32, run: impl FnMut() -> Result<T>) -> Result<Taken<T>> {
+    undisturbed_by(Ticks::now, spare, run)
 }
 
 fn undisturbed_by<T>(
     mut now: impl FnMut() -> Option<Ticks>,
+    spare: &mut u32,
     mut run: impl FnMut() -> Result<T>,
 ) -> Result<Taken<T>> {
     let mut again = 0;
@@ -43,9 +42,10 @@ fn undisturbed_by<T>(
         let run = run()?;
         let share = before.zip(now()).map_or(0.0, |(before, now)| now.share(before));
         let disturbed = share > AT_MOST;
-        if !disturbed || again + 1 == TRIES {
+        if !disturbed || *spare == 0 {
             return Ok(Taken { run, again, disturbed });
         }
+        *spare -= 1;
         again += 1;
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     /// Runs numbered from 0, of which those for which it is so are disturbed.
-    fn taken(is_disturbed: impl Fn(u32) -> bool) -> Taken<u32> {
+    fn taken(spare: &mut u32, is_disturbed: impl Fn(u32) -> bool) -> Taken<u32> {
         let (mut ticks, mut looks, mut runs) = (Ticks { used: 0, stolen: 0 }, 0, 0);
         let now = || {
             // Each run is looked at before and after.
@@ -105,19 +105,23 @@ mod tests {
             runs += 1;
             Ok(runs - 1)
         };
-        undisturbed_by(now, run).unwrap()
+        undisturbed_by(now, spare, run).unwrap()
     }
 
     #[test]
-    fn a_run_that_was_disturbed_is_taken_again() {
-        assert_eq!(taken(|_| false), Taken { run: 0, again: 0, disturbed: false });
-        assert_eq!(taken(|run| run < 2), Taken { run: 2, again: 2, disturbed: false });
-        assert_eq!(taken(|_| true), Taken { run: TRIES - 1, again: TRIES - 1, disturbed: true });
+    fn a_run_that_was_disturbed_is_taken_again_while_there_are_spare_ones() {
+        let spare = &mut 5;
+        assert_eq!(taken(spare, |_| false), Taken { run: 0, again: 0, disturbed: false });
+        assert_eq!(taken(spare, |run| run < 2), Taken { run: 2, again: 2, disturbed: false });
+        assert_eq!(*spare, 3);
+        assert_eq!(taken(spare, |_| true), Taken { run: 3, again: 3, disturbed: true });
+        assert_eq!(taken(spare, |_| true), Taken { run: 0, again: 0, disturbed: true });
+        assert_eq!(taken(spare, |_| false), Taken { run: 0, again: 0, disturbed: false });
     }
 
     #[test]
     fn a_run_counts_where_the_system_does_not_say() {
-        let taken = undisturbed_by(|| None, || Ok(7)).unwrap();
+        let taken = undisturbed_by(|| None, &mut 1, || Ok(7)).unwrap();
         assert_eq!(taken, Taken { run: 7, again: 0, disturbed: false });
     }
 }
