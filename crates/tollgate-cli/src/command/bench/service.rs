@@ -533,7 +533,7 @@ fn nginx_conf(dir: &Path, port: u16, address: &str) -> String {
 
 fn text(json: &ServerJson) -> String {
     let mut rows =
-        show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "half of the turns", "bar"]);
+        show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "middle half", "bar"]);
     for row in &json.rows {
         let bar = row.at_least.map_or_else(String::new, |bar| {
             let missed = row.ratio.as_ref().is_none_or(|ratio| ratio.median < bar);
