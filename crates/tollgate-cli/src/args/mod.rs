@@ -457,8 +457,8 @@ pub(crate) enum Bench {
     ///
     /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
     /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
-    /// and left out. Each figure is the median of runs in turns, a ratio the median of those of each
-    /// turn. A run in which a hypervisor gave more than 1 % of the processors to others is taken
+    /// and left out. Each figure is the median of runs in turns, a ratio the median of those within
+    /// a turn. A run in which a hypervisor gave more than 1 % of the processors to others is taken
     /// again, of each side as many as count.
     #[command(after_help = "Example: tollgate bench server --runs 31")]
     Server(BenchServer),
