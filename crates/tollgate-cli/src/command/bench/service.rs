@@ -61,11 +61,9 @@ struct RowJson {
     per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
-    /// Over the next row.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ratio: Option<RatioJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at_least: Option<f64>,
+    /// Beside the next row.
+    #[serde(flatten)]
+    beside: Option<BesideJson>,
     /// Runs that did not count, since others had the processors.
     taken_again: u32,
     /// Runs that count though others had the processors.
@@ -75,12 +73,14 @@ struct RowJson {
 /// One side over the other in each turn, since a processor that is shared can be half as fast a
 /// second later.
 #[derive(Debug, Serialize)]
-struct RatioJson {
-    median: f64,
+struct BesideJson {
+    /// The median of the turns.
+    ratio: f64,
     /// A quarter of the turns are below.
-    low: f64,
+    ratio_low: f64,
     /// A quarter of the turns are above.
-    high: f64,
+    ratio_high: f64,
+    at_least: f64,
 }
 
 /// What a loader says of one run.
@@ -137,7 +137,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
              --version 0.4.40), so there is nothing to compare with"
         ));
     }
-    rows.extend(turns.take(sides, PEER_AT_LEAST)?);
+    rows.extend(turns.take(sides, Some(PEER_AT_LEAST))?);
     drop((ours, peer));
 
     // On Redis, beside the bare script.
@@ -165,7 +165,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
                     runs: Vec::new(),
                 },
             ];
-            rows.extend(turns.take(sides, SCRIPT_AT_LEAST)?);
+            rows.extend(turns.take(sides, Some(SCRIPT_AT_LEAST))?);
         }
         Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
     }
@@ -193,8 +193,8 @@ struct Turns<'t> {
 }
 
 impl Turns<'_> {
-    /// The medians of each side; the first is compared with the second.
-    fn take(&self, mut sides: Vec<Side<'_>>, at_least: f64) -> Result<Vec<RowJson>> {
+    /// The medians of each side; with a bar, the first is compared with the second.
+    fn take(&self, mut sides: Vec<Side<'_>>, at_least: Option<f64>) -> Result<Vec<RowJson>> {
         // How many of each may be taken again.
         let mut spare = vec![self.runs; sides.len()];
         for turn in 0..=self.runs {
@@ -217,20 +217,21 @@ impl Turns<'_> {
             }
         }
         let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
-        if let ([row, _, ..], [first, second, ..]) = (&mut rows[..], &sides[..]) {
-            row.ratio = Some(RatioJson::of(&first.runs, &second.runs));
-            row.at_least = Some(at_least);
+        if let (Some(at_least), [row, ..], [first, second, ..]) =
+            (at_least, &mut rows[..], &sides[..])
+        {
+            row.beside = Some(BesideJson::of(&first.runs, &second.runs, at_least));
         }
         Ok(rows)
     }
 }
 
-impl RatioJson {
-    fn of(ours: &[Taken<Run>], others: &[Taken<Run>]) -> Self {
+impl BesideJson {
+    fn of(ours: &[Taken<Run>], others: &[Taken<Run>], at_least: f64) -> Self {
         let turns = ours.iter().zip(others);
         let ratios = turns.map(|(ours, other)| ours.run.per_second / other.run.per_second);
-        let [low, median, high] = quartiles(ratios.collect());
-        Self { median, low, high }
+        let [ratio_low, ratio, ratio_high] = quartiles(ratios.collect());
+        Self { ratio, ratio_low, ratio_high, at_least }
     }
 }
 
@@ -251,8 +252,7 @@ impl RowJson {
             per_second: median(|run| run.per_second),
             p50_ms: median(|run| run.p50_ms),
             p99_ms: median(|run| run.p99_ms),
-            ratio: None,
-            at_least: None,
+            beside: None,
             taken_again: side.runs.iter().map(|taken| taken.again).sum(),
             disturbed: side.runs.iter().map(|taken| u32::from(taken.disturbed)).sum(),
         }
@@ -492,12 +492,7 @@ fn behind_nginx(turns: &Turns<'_>, wrk: &Wrk, dir: &Path) -> Result<Vec<RowJson>
         .into_iter()
         .map(|(what, path)| wrk.side(&format!("nginx, {what}"), &nginx.url(path), None))
         .collect();
-    let mut rows = turns.take(sides, 0.0)?;
-    // Reported beside each other; there is no bar.
-    if let Some(first) = rows.first_mut() {
-        (first.ratio, first.at_least) = (None, None);
-    }
-    Ok(rows)
+    turns.take(sides, None)
 }
 
 /// A policy under which nothing is denied.
@@ -535,12 +530,13 @@ fn text(json: &ServerJson) -> String {
     let mut rows =
         show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "middle half", "bar"]);
     for row in &json.rows {
-        let bar = row.at_least.map_or_else(String::new, |bar| {
-            let missed = row.ratio.as_ref().is_none_or(|ratio| ratio.median < bar);
-            format!(">= {bar}{}", if missed { ": missed" } else { "" })
-        });
-        let (ratio, half) = row.ratio.as_ref().map_or_else(Default::default, |ratio| {
-            (format!("{:.2}", ratio.median), format!("{:.2}-{:.2}", ratio.low, ratio.high))
+        let [ratio, half, bar] = row.beside.as_ref().map_or_else(Default::default, |beside| {
+            let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
+            [
+                format!("{:.2}", beside.ratio),
+                format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
+                format!(">= {}{missed}", beside.at_least),
+            ]
         });
         rows.add_row([
             row.what.clone(),
@@ -595,9 +591,9 @@ mod tests {
         // A machine that is half as fast for two turns. The medians, 90 and 110, say 0.82.
         let ours = runs([100.0, 50.0, 60.0, 90.0, 120.0]);
         let other = runs([110.0, 40.0, 60.0, 120.0, 120.0]);
-        let ratio = RatioJson::of(&ours, &other);
-        assert!((ratio.median - 1.0).abs() < 1e-9, "{ratio:?}");
-        assert!((ratio.low - 100.0 / 110.0).abs() < 1e-9, "{ratio:?}");
-        assert!((ratio.high - 1.0).abs() < 1e-9, "{ratio:?}");
+        let beside = BesideJson::of(&ours, &other, 0.8);
+        assert!((beside.ratio - 1.0).abs() < 1e-9, "{beside:?}");
+        assert!((beside.ratio_low - 100.0 / 110.0).abs() < 1e-9, "{beside:?}");
+        assert!((beside.ratio_high - 1.0).abs() < 1e-9, "{beside:?}");
     }
 }
