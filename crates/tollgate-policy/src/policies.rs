@@ -15,7 +15,7 @@ use crate::pattern::Condition;
 use crate::place::Places;
 use crate::problem::{Problem, Problems};
 use crate::read::read;
-use crate::resolve::{Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
+use crate::resolve::{Part, Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
 use crate::source::Format;
 
 /// Checked policies, ready to be asked. Cheap to clone.
@@ -43,6 +43,7 @@ struct Inner {
     policies: Vec<Policy>,
     ready: Vec<Ready>,
     index: Index,
+    only: Option<Only>,
     places: HashMap<String, usize, foldhash::fast::RandomState>,
     hash: String,
     hash_number: u64,
@@ -50,6 +51,15 @@ struct Inner {
     fields: BTreeSet<Field>,
     /// The fields of all conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
+}
+
+/// What every request is asked, where there is no more to find than the value of a field.
+pub(crate) struct Only {
+    pub(crate) part: Part,
+    pub(crate) field: Field,
+    pub(crate) prefix: SubjectPrefix,
+    pub(crate) limits: LimitSet,
+    pub(crate) cost: u64,
 }
 
 /// Which policies a request meets: their places in [`Policies::policies`].
@@ -121,6 +131,7 @@ impl Policies {
                 conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
         }
+        let only = only(&policies, &ready);
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
         let warnings = problems;
@@ -129,6 +140,7 @@ impl Policies {
             policies,
             ready,
             index,
+            only,
             places,
             hash,
             hash_number,
@@ -252,6 +264,11 @@ impl Policies {
     }
 
     #[inline]
+    pub(crate) fn only(&self) -> Option<&Only> {
+        self.0.only.as_ref()
+    }
+
+    #[inline]
     pub(crate) fn ready(&self, place: usize) -> Option<&Ready> {
         self.0.ready.get(place)
     }
@@ -276,6 +293,24 @@ fn short_hash(content: &[u8]) -> u64 {
     use sha1::Digest as _;
     let digest = sha1::Sha1::digest(content);
     digest.iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The only question that these policies ever ask: of one policy without a condition, that is no
+/// shadow, under the limits of one entry, with one subject of one field, at one cost.
+fn only(policies: &[Policy], ready: &[Ready]) -> Option<Only> {
+    let ([Policy { when, .. }], [ready]) = (policies, ready) else { return None };
+    let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, .. } = ready else {
+        return None;
+    };
+    let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
+    let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
+    when.is_empty().then(|| Only {
+        part: Part { policy: 0, entry: 0, rule: None },
+        field: field.clone(),
+        prefix: prefix.clone(),
+        limits: limits.clone(),
+        cost: *cost,
+    })
 }
 
 /// True when all policies lie in one shard. Where each check is over all that apply, the name of a

@@ -13,7 +13,8 @@ use tollgate::{
     Counted, Inspection, ManualClock, MemoryStore, Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_policy::{
-    Answer, Authority, Event, Field, Fields, Format, Gate, Outcome, Policies, Reload, Watch,
+    Answer, AnswerView, Authority, Event, Field, Fields, Format, Gate, Outcome, Policies, Reload,
+    Watch,
 };
 
 fn parse(text: &str) -> Policies {
@@ -741,4 +742,153 @@ fn a_refused_request_is_counted_and_asks_nothing() {
     assert_eq!((answer.outcome(), answer.missing()), (Outcome::Missing, Some(&Field::Ip)));
     assert_eq!(gate.counters()[0].1.of(Outcome::Missing, Authority::Policy), 1);
     assert!(ask(&gate, &fields).is_allowed());
+}
+
+/// What an answer says that is lent: which is as much as a front looks at.
+fn told(view: AnswerView<'_>) -> String {
+    let reports: Vec<_> =
+        view.reports().map(|(policy, report)| format!("{} {report:?}", policy.name)).collect();
+    let policy = view.policy().map(|policy| &policy.name);
+    format!(
+        "{:?} {:?} {policy:?} {:?} {:?} {:?} {} {reports:?} {} {:?}",
+        view.outcome(),
+        view.authority(),
+        view.parts(),
+        view.limit(),
+        view.retry_after(),
+        view.revision().number,
+        view.shadows().count(),
+        view.missing(),
+    )
+}
+
+/// The policies of which every request is asked the same, and a request of each.
+const ALIKE: [(&str, &[(&str, &str)]); 5] = [
+    ("limits = [{ subject = \"ip\", limit = \"2/h\" }]", &[("ip", "10.0.0.1")]),
+    (
+        "limits = [{ subject = \"ip\", limit = \"2/s, 3/m, 4/h via sliding_log\" }]",
+        &[("ip", "2001:db8:1:2::/64")],
+    ),
+    (
+        "cost = 3\nlimits = [{ subject = \"user\", absent = \"skip\", limit = \"7/h\" }]",
+        &[("user", "a name, and % that is written in another way, and longer than most")],
+    ),
+    (
+        "limits = [{ subject = \"header.x-a\", absent = \"deny\", limit = \"1/h, 9/h via gcra\" }]",
+        &[("header.x-a", "b")],
+    ),
+    ("cost = 3\nlimits = [{ subject = \"ip\", limit = \"2/h\" }]", &[("ip", "10.0.0.1")]),
+];
+
+#[test]
+fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
+    for (lines, fields) in ALIKE {
+        let ((short, near), (long, far)) = (gate(&one(lines)), gate(&one(lines)));
+        for round in 0..6 {
+            // A subject that is new is not at hand; one that is never admitted stays so.
+            let at_once = short.judge_at_once(&fields, told);
+            let is_new = round == 0 || lines.starts_with("cost = 3") && lines.contains("2/h");
+            assert_eq!(at_once.is_none(), is_new, "{lines}: {at_once:?}");
+            let looked = long.look(&fields);
+            let expected = long.judge(&looked, told).unwrap();
+            let (stamp, said) = at_once.unwrap_or_else(|| {
+                let looked = short.look(&fields);
+                (looked.stamp(), short.judge(&looked, told).unwrap())
+            });
+            assert_eq!(said, expected, "{lines}");
+            assert_eq!(stamp, short.stamp());
+            near.advance(Duration::from_millis(400));
+            far.advance(Duration::from_millis(400));
+        }
+        let counted = |gate: &Gate<MemoryStore>| gate.counters()[0].1.iter().collect::<Vec<_>>();
+        assert_eq!(counted(&short), counted(&long), "{lines}");
+    }
+}
+
+#[test]
+fn what_has_more_to_find_is_not_judged_at_once() {
+    let all = [("ip", "10.0.0.1"), ("user", "ann"), ("path", "/a"), ("field.n", "2")];
+    let ip = "limits = [{ subject = \"ip\", limit = \"9/h\" }]";
+    let two = format!("{}[[policies]]\nname = \"q\"\non_failure = \"deny\"\n{ip}", one(ip));
+    for text in [
+        two.replacen("version = 1", "version = 1\nmatch = \"all\"", 1),
+        two.replacen("version = 1", "version = 1\nmatch = \"first\"", 1),
+        one(&format!("when = {{ path = \"/a\" }}\n{ip}")),
+        one(&format!("shadow = true\n{ip}")),
+        one(&format!("cost = {{ from = \"field.n\", max = 3, otherwise = 1 }}\n{ip}")),
+        one("limits = [{ subject = \"ip\", limit = \"9/h\" }, { subject = \"user\", absent = \
+             \"skip\", limit = \"9/h\" }]"),
+        one("limits = [{ subject = [\"ip\", \"user\"], absent = \"skip\", limit = \"9/h\" }]"),
+        one(
+            "[[policies.limits]]\nsubject = \"ip\"\nlimit = \"9/h\"\noverrides = [{ when = { ip = \
+             \"10.0.0.1\" }, limit = \"5/h\" }]",
+        ),
+    ] {
+        let (gate, _) = gate(&text);
+        // Were it judged at once, it would be when it is known.
+        assert!(ask(&gate, &all).is_allowed(), "{text}");
+        assert!(gate.judge_at_once(&all, told).is_none(), "{text}");
+    }
+    // What is absent, or too long for a subject, is not known by it.
+    let (gate, _) = gate(&one(ip));
+    assert!(gate.judge_at_once(&[("user", "ann")], told).is_none());
+    let long = "1".repeat(70_000);
+    assert!(gate.judge_at_once(&[("ip", long.as_str())], told).is_none());
+}
+
+#[test]
+fn an_observer_is_told_of_every_answer() {
+    let seen = Arc::new(AtomicU64::new(0));
+    let sees = Arc::clone(&seen);
+    let policies = parse(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
+    let gate = Gate::observed(policies, MemoryStore::new(), move |_: &Event<'_>| {
+        sees.fetch_add(1, Ordering::Relaxed);
+    });
+    let (gate, fields) = (gate.unwrap(), [("ip", "10.0.0.1")]);
+    assert!(ask(&gate, &fields).is_allowed());
+    assert!(gate.judge_at_once(&fields, told).is_none());
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}
+
+/// Each thread keeps the policies that it saw last near at hand: never beyond their end.
+#[test]
+fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
+    let limits = |limit: &str| {
+        parse(&one(&format!("limits = [{{ subject = \"ip\", limit = \"{limit}\" }}]")))
+    };
+    let (gate, _) = gate_of(limits("900/h"));
+    let fields = [("ip", "10.0.0.1")];
+    let revision = || {
+        // Under other limits it is at hand when it was asked for once.
+        assert!(ask(&gate, &fields).is_allowed());
+        gate.judge_at_once(&fields, |view| view.revision().number).unwrap().1
+    };
+    std::thread::scope(|scope| {
+        let (question, questions) = std::sync::mpsc::channel::<()>();
+        let (answer, answered) = std::sync::mpsc::channel();
+        scope.spawn(move || questions.iter().for_each(|()| answer.send(revision()).unwrap()));
+        for number in 1..5 {
+            question.send(()).unwrap();
+            assert_eq!((answered.recv().unwrap(), revision()), (number, number));
+            gate.replace(limits(&format!("{}/h", 900 + number)));
+        }
+        drop(question);
+    });
+    // One gate's policies are not another's.
+    let (other, _) = gate_of(limits("1/h"));
+    assert!(ask(&other, &fields).is_allowed());
+    let denied = other.judge_at_once(&fields, |view| !view.is_allowed()).unwrap().1;
+    assert_eq!((denied, revision()), (true, 5));
+}
+
+#[test]
+fn a_gate_is_asked_while_it_is_asked() {
+    let (gate, _) = gate(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
+    let fields = [("ip", "10.0.0.1")];
+    assert!(ask(&gate, &fields).is_allowed());
+    let left = |view: AnswerView<'_>| view.decision().unwrap().remaining();
+    let (_, (outer, inner)) = gate
+        .judge_at_once(&fields, |view| (left(view), gate.judge_at_once(&fields, left).unwrap().1))
+        .unwrap();
+    assert_eq!((outer, inner), (7, 6));
 }

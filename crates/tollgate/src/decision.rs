@@ -145,6 +145,7 @@ impl<'l> Decision<'l> {
     }
 
     /// The fields of limit `index`.
+    #[inline]
     fn field(&self, index: usize) -> Fields {
         self.more.as_deref().and_then(|more| more.fields.get(index)).copied().unwrap_or_else(|| {
             let retry = self.retry_after_us;
@@ -220,7 +221,18 @@ impl<'l> Decision<'l> {
     /// The limit that binds: on a denial the one with the longest wait, on an Allow the one with
     /// the least remaining; ties go to the first declared.
     #[must_use]
+    #[inline]
     pub fn binding(&self) -> Report<'_> {
+        // Over one limit of a subject that somebody lends, as most are.
+        if let (None, Some((subject, limits))) = (&self.more, self.first)
+            && let [limit] = limits.limits()
+        {
+            return Report { subject, limit, fields: self.field(0) };
+        }
+        self.binding_of_all()
+    }
+
+    fn binding_of_all(&self) -> Report<'_> {
         let mut best = (0, self.field(0));
         for index in 1..self.len() {
             let field = self.field(index);
@@ -287,6 +299,7 @@ impl<'l> Decision<'l> {
 
     /// The store's time of the decision.
     #[must_use]
+    #[inline]
     pub fn at(&self) -> Time {
         self.now
     }
@@ -368,30 +381,35 @@ impl<'d> Report<'d> {
 
     /// True when this limit would admit the cost.
     #[must_use]
+    #[inline]
     pub fn admits(&self) -> bool {
         self.fields.retry_after_us == Some(0)
     }
 
     /// The largest cost this limit would admit now.
     #[must_use]
+    #[inline]
     pub fn remaining(&self) -> u64 {
         self.fields.remaining
     }
 
     /// The least wait until this limit admits the cost: zero now, none never.
     #[must_use]
+    #[inline]
     pub fn retry_after(&self) -> Option<Duration> {
         self.fields.retry_after_us.map(Duration::from_micros)
     }
 
     /// The least wait until this limit is fresh.
     #[must_use]
+    #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.fields.reset_after_us)
     }
 
     /// What became of the count, when the limit's numbers had changed.
     #[must_use]
+    #[inline]
     pub fn carried(&self) -> Carried {
         self.fields.carried
     }

@@ -226,15 +226,22 @@ impl SubjectPrefix {
     /// An empty value, or one that is too long.
     #[inline]
     pub fn with(&self, value: &str) -> Result<Subject, ParseError> {
-        // What fits into a subject without an allocation, and needs no escape.
+        self.plain(value).map_or_else(|| Subject::of(self.dimension(), value), Ok)
+    }
+
+    /// [`SubjectPrefix::with`] a value that lies in the subject as it is, without an allocation, as
+    /// most do; none for any other.
+    #[must_use]
+    #[inline]
+    pub fn plain(&self, value: &str) -> Option<Subject> {
         let short = self.0.len() + value.len() <= size_of::<CompactString>();
         // `key:x` is written `x`.
         if !short || value.is_empty() || has_odd(value.as_bytes()) || self.0 == DEFAULT_PREFIX {
-            return Subject::of(self.dimension(), value);
+            return None;
         }
         let mut text = self.0.clone();
         text.push_str(value);
-        Ok(Subject(text))
+        Some(Subject(text))
     }
 }
 

@@ -247,27 +247,44 @@ pub(crate) struct Shadowed {
 pub struct AnswerView<'a> {
     pub(crate) live: &'a Live,
     pub(crate) parts: &'a [Part],
-    pub(crate) said: &'a Said<'a>,
+    pub(crate) outcome: Outcome,
+    pub(crate) authority: Authority,
+    pub(crate) policy: Option<usize>,
+    pub(crate) decision: Option<&'a Decision<'a>>,
+    pub(crate) trouble: Option<&'a Trouble>,
     pub(crate) shadows: &'a [Shadowed],
 }
 
 impl<'a> AnswerView<'a> {
+    #[inline]
+    pub(crate) fn of(
+        live: &'a Live,
+        parts: &'a [Part],
+        said: &'a Said<'a>,
+        shadows: &'a [Shadowed],
+    ) -> Self {
+        let Said { outcome, authority, policy, decision, trouble } = said;
+        let (outcome, authority, policy) = (*outcome, *authority, *policy);
+        let (decision, trouble) = (decision.as_ref(), trouble.as_ref());
+        Self { live, parts, outcome, authority, policy, decision, trouble, shadows }
+    }
+
     /// True when the request may go on.
     #[must_use]
     pub fn is_allowed(self) -> bool {
-        self.said.outcome.admits()
+        self.outcome.admits()
     }
 
     /// What became of it.
     #[must_use]
     pub fn outcome(self) -> Outcome {
-        self.said.outcome
+        self.outcome
     }
 
     /// Who says so.
     #[must_use]
     pub fn authority(self) -> Authority {
-        self.said.authority
+        self.authority
     }
 
     /// The policies that it was given under.
@@ -280,7 +297,7 @@ impl<'a> AnswerView<'a> {
     /// none where none applies.
     #[must_use]
     pub fn policy(self) -> Option<&'a Policy> {
-        self.live.policies.policy(self.said.policy?)
+        self.live.policies.policy(self.policy?)
     }
 
     /// The limit that binds: on a denial the one with the longest wait, else the one with the least
@@ -294,7 +311,7 @@ impl<'a> AnswerView<'a> {
     /// could not answer.
     #[must_use]
     pub fn decision(self) -> Option<&'a Decision<'a>> {
-        self.said.decision.as_ref()
+        self.decision
     }
 
     /// All of those policies.
@@ -336,7 +353,7 @@ impl<'a> AnswerView<'a> {
     /// the decision; nothing without a decision.
     #[must_use]
     pub fn parts(self) -> &'a [Part] {
-        self.said.decision.as_ref().map_or(&[], |_| self.parts)
+        self.decision.map_or(&[], |_| self.parts)
     }
 
     /// Every limit's part in the decision, with its policy.
@@ -350,7 +367,7 @@ impl<'a> AnswerView<'a> {
     /// was admitted, never will be, or nobody knows.
     #[must_use]
     pub fn retry_after(self) -> Option<Duration> {
-        match self.said.outcome {
+        match self.outcome {
             Outcome::Denied => self.decision()?.retry_after(),
             _ => None,
         }
@@ -359,7 +376,7 @@ impl<'a> AnswerView<'a> {
     /// What is missed: a dimension, or the field of a cost.
     #[must_use]
     pub fn missing(self) -> Option<&'a Field> {
-        match &self.said.trouble {
+        match self.trouble {
             Some(Trouble::Missing(field)) => Some(field),
             _ => None,
         }
@@ -368,7 +385,7 @@ impl<'a> AnswerView<'a> {
     /// Why the store could not answer, when the failure rule did.
     #[must_use]
     pub fn error(self) -> Option<&'a Error> {
-        match &self.said.trouble {
+        match self.trouble {
             Some(Trouble::Error(error)) => Some(error),
             _ => None,
         }
@@ -388,7 +405,7 @@ impl Answer {
     #[inline]
     pub fn view(&self) -> AnswerView<'_> {
         let Answered { live, parts, said, shadows } = &*self.0;
-        AnswerView { live, parts, said, shadows }
+        AnswerView::of(live, parts, said, shadows)
     }
 
     /// True when the request may go on.

@@ -115,7 +115,8 @@ impl<S: Store> Gate<S> {
             }
             Err(error) => return Err(error),
         }
-        let (live, parts, shadows) = (self.0.live.load_full(), Parts::new(), Vec::new());
+        let (live, parts, shadows) =
+            (Guard::into_inner(self.0.live.load()), Parts::new(), Vec::new());
         Ok(Answer(Box::new(Answered { live, parts, said, shadows })))
     }
 

@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
     Ask, Counted, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt,
@@ -19,8 +19,10 @@ use tollgate::{
 mod answer;
 mod apart;
 mod beside;
+mod near;
 mod observe;
 mod replace;
+mod short;
 mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
@@ -30,6 +32,7 @@ pub use stamp::Stamp;
 
 use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
 use beside::Beside;
+use near::Near;
 use observe::Registry;
 
 use crate::field::{Field, Fields};
@@ -66,7 +69,7 @@ pub struct Gate<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
     limiter: Limiter<S>,
-    live: ArcSwap<Live>,
+    live: Near,
     /// The number of the newest revision; held while policies are replaced.
     newest: Mutex<u64>,
     registry: Registry,
@@ -154,7 +157,7 @@ impl<S: Store> Gate<S> {
         let live = Live::new(policies, 1, stamp, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),
-            live: ArcSwap::from_pointee(live),
+            live: Near::new(live),
             newest: Mutex::new(1),
             registry,
             unmatched: Counters::default(),
@@ -297,7 +300,7 @@ impl<S: Store> Gate<S> {
         let said = said.as_ref().or(early.as_deref()).unwrap_or(&Said::NOTHING);
         self.0.record(live, &matched.enforced, plan, said, *started);
         let shadows = self.0.ask_shadows_now(live, plan, said, shadows, *started);
-        Some(view(AnswerView { live, parts: &plan.parts, said, shadows: &shadows }))
+        Some(view(AnswerView::of(live, &plan.parts, said, &shadows)))
     }
 
     /// The other second half: refuses a request that has a field which cannot be taken for what it
@@ -383,10 +386,8 @@ impl<S: Store> Inner<S> {
     /// The same without waiting.
     #[inline(always)]
     fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
-        let at_hand = match plan.only(live) {
-            Some(counted) => self.limiter.check_at_once(counted, plan.cost),
-            None => Ok(None),
-        };
+        let check = |counted| self.limiter.check_at_once(counted, plan.cost);
+        let at_hand = plan.only(live).map_or(Ok(None), check);
         let result = match at_hand {
             Ok(Some(decision)) => Ok(decision),
             Err(error) => Err(error),

@@ -1,7 +1,5 @@
 //! Policies take the place of others while they are asked.
 
-use std::sync::Arc;
-
 use tollgate::Store;
 
 use super::{Gate, Live, Reread, Revision};
@@ -22,7 +20,7 @@ impl<S: Store> Gate<S> {
         let stamp = self.stamp().with(&policies);
         let live = Live::new(policies, *newest, stamp, &self.0.registry);
         let revision = live.revision.clone();
-        self.0.live.store(Arc::new(live));
+        self.0.live.store(live);
         revision
     }
 

@@ -44,20 +44,54 @@ pub(super) struct Item {
     pub(super) rate: Option<Rate>,
 }
 
+impl Item {
+    /// `RateLimit`, built where it stays: one allocation, that of the value itself.
+    #[inline]
+    pub(super) fn rate_limit(&self, remaining: u64, seconds: u64) -> Option<HeaderValue> {
+        let (mut remaining_text, mut seconds_text) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (r, t) = (remaining_text.format(remaining), seconds_text.format(seconds));
+        let mut line = Vec::with_capacity(self.name.len() + r.len() + t.len() + 6);
+        line.extend_from_slice(self.name.as_bytes());
+        line.extend_from_slice(b";r=");
+        line.extend_from_slice(r.as_bytes());
+        line.extend_from_slice(b";t=");
+        line.extend_from_slice(t.as_bytes());
+        HeaderValue::from_maybe_shared(bytes::Bytes::from(line)).ok()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     units: u64,
     period_us: u64,
+    /// 2^64 / units, to multiply by: a division takes ten times as long.
+    inverse: u64,
 }
 
 impl Rate {
+    fn new(units: u64, period_us: u64) -> Self {
+        let units = units.max(1);
+        Self { units, period_us, inverse: u64::MAX / units }
+    }
+
+    /// `product / units`, rounded up.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the upper half
+    fn div_ceil(self, product: u64) -> u64 {
+        // The estimate is the quotient or one less.
+        let estimate = ((u128::from(product) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = product - estimate * self.units;
+        estimate + u64::from(rest > 0) + u64::from(rest > self.units)
+    }
+
     /// The time in which so many units come back, rounded up.
+    #[inline]
     pub(super) fn us_of(self, units: u64) -> u64 {
         match units.checked_mul(self.period_us) {
-            Some(product) => product.div_ceil(self.units.max(1)),
+            Some(product) => self.div_ceil(product),
             None => {
                 let product = u128::from(units) * u128::from(self.period_us);
-                u64::try_from(product.div_ceil(u128::from(self.units.max(1)))).unwrap_or(u64::MAX)
+                u64::try_from(product.div_ceil(u128::from(self.units))).unwrap_or(u64::MAX)
             }
         }
     }
@@ -101,6 +135,13 @@ impl Card {
         }
         let whole = join(items.iter().take(MAX_LISTED));
         Ok(Self { policy: value(whole)?, items })
+    }
+
+    /// The only item, where there is one.
+    #[inline]
+    pub(super) fn only(&self) -> Option<&Item> {
+        let [item] = &self.items[..] else { return None };
+        Some(item)
     }
 
     /// The text of `RateLimit-Policy` for this card alone.
@@ -181,7 +222,7 @@ fn quota_and_window(limit: &Limit) -> (u128, u128) {
 fn rate(limit: &Limit) -> Option<Rate> {
     let quota = limit.quota();
     let steady = quota.burst.is_some() && quota.refill != Some(Refill::Interval);
-    steady.then(|| Rate { units: quota.units, period_us: quota.period.as_micros() })
+    steady.then(|| Rate::new(quota.units, quota.period.as_micros()))
 }
 
 /// The limit that binds, with its item.
@@ -192,11 +233,6 @@ pub(super) struct Bound<'d> {
 
 /// The limit that binds a decision; none when the cards are not those of the decision.
 pub(super) fn bound<'d>(cards: &'d [&Card], decision: &'d Decision<'_>) -> Option<Bound<'d>> {
-    if let [card] = cards
-        && let [item] = card.items.as_slice()
-    {
-        return Some(Bound { item, report: decision.binding() });
-    }
     // The rule of `Decision::binding`, which tells the limit but not its place.
     let mut best: Option<Bound<'d>> = None;
     for (item, report) in items(cards).zip(decision.reports()) {
@@ -222,14 +258,19 @@ pub(super) fn items<'c>(cards: &'c [&Card]) -> impl Iterator<Item = &'c Item> {
 }
 
 /// The value of `RateLimit-Policy`.
-pub(super) fn policy(cards: &[&Card], bound: &Bound<'_>) -> Option<HeaderValue> {
+#[inline]
+pub(super) fn policy(cards: &[&Card], bound: &Item) -> Option<HeaderValue> {
     if let [card] = cards
         && card.items.len() <= MAX_LISTED
     {
         return Some(card.policy.clone());
     }
+    policy_of_all(cards, bound)
+}
+
+fn policy_of_all(cards: &[&Card], bound: &Item) -> Option<HeaderValue> {
     if items(cards).count() > MAX_LISTED {
-        return Some(bound.item.policy.clone());
+        return Some(bound.policy.clone());
     }
     let length: usize = items(cards).map(|item| item.policy.len() + 2).sum();
     let mut out = Vec::with_capacity(length.saturating_sub(2));
@@ -240,4 +281,26 @@ pub(super) fn policy(cards: &[&Card], bound: &Bound<'_>) -> Option<HeaderValue> 
         out.extend_from_slice(card.policy.as_bytes());
     }
     HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_multiplied_inverse_divides_exactly() {
+        for units in [1, 2, 3, 7, 1_000, 1_000_003, 1 << 40, (1 << 63) + 1, u64::MAX] {
+            let rate = Rate::new(units, 1);
+            for near in [0, 1, 2, 1_000, u64::MAX / units] {
+                for off in [-1_i64, 0, 1] {
+                    let product = near.checked_mul(units).and_then(|p| p.checked_add_signed(off));
+                    let Some(product) = product else { continue };
+                    assert_eq!(rate.us_of(product), product.div_ceil(units), "{product}/{units}");
+                }
+            }
+            assert_eq!(rate.us_of(u64::MAX), u64::MAX.div_ceil(units), "{units}");
+        }
+        // A product of more than 64 bits.
+        assert_eq!(Rate::new(1 << 40, 1 << 40).us_of(1 << 40), 1 << 40);
+    }
 }

@@ -4,7 +4,6 @@
 
 mod card;
 mod grpc;
-mod line;
 mod numbers;
 mod problem;
 
@@ -13,15 +12,14 @@ use core::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use tollgate::{Decision, Verdict};
+use tollgate::{Decision, Report, Verdict};
 
 use crate::identity::Missing;
 
-use card::Bound;
+use card::{Bound, Item};
 pub use card::{Card, MAX_LISTED, MAX_NAME_BYTES};
 use grpc::Code;
 pub use grpc::Wire;
-use line::Line;
 use numbers::Numbers;
 pub use numbers::retry_seconds;
 use problem::Problem;
@@ -119,13 +117,14 @@ impl Marks {
         self.other = value.map(|value| Box::new((name, value)));
     }
 
+    /// Writes them, once.
     #[inline]
-    pub(crate) fn write(self, headers: &mut HeaderMap) {
+    pub(crate) fn write(&mut self, headers: &mut HeaderMap) {
         // Lists: what an inner server said of its own limits stays.
-        if let Some(value) = self.policy {
+        if let Some(value) = self.policy.take() {
             headers.append(RATE_LIMIT_POLICY, value);
         }
-        if let Some(value) = self.rate_limit {
+        if let Some(value) = self.rate_limit.take() {
             headers.append(RATE_LIMIT, value);
         }
         if let Some(Legacy { limit, remaining, reset }) = self.legacy {
@@ -136,7 +135,7 @@ impl Marks {
         if let Some(profile) = self.expose {
             profile.list_exposed(headers);
         }
-        if let Some(other) = self.other {
+        if let Some(other) = self.other.take() {
             headers.insert(other.0, other.1);
         }
     }
@@ -198,33 +197,46 @@ impl Answers {
     #[inline]
     pub(crate) fn fill(&self, marks: &mut Marks, cards: &[&Card], decision: &Decision<'_>) {
         marks.expose = self.expose.then_some(self.profile);
-        if self.profile != Profile::None
-            && let Some(bound) = card::bound(cards, decision)
+        if self.profile == Profile::None {
+            return;
+        }
+        // One card of one limit, as most have: nothing to look for.
+        if let [card] = cards
+            && let Some(item) = card.only()
         {
-            self.fill_in(marks, cards, decision, &bound);
+            return self.fill_in(marks, cards, item, &decision.binding(), decision);
+        }
+        self.fill_in_all(marks, cards, decision);
+    }
+
+    #[inline(never)]
+    fn fill_in_all(&self, marks: &mut Marks, cards: &[&Card], decision: &Decision<'_>) {
+        if let Some(Bound { item, report }) = card::bound(cards, decision) {
+            self.fill_in(marks, cards, item, &report, decision);
         }
     }
 
+    /// What `report`, of the limit that binds, says under the name of `item`.
+    #[inline]
     fn fill_in(
         &self,
         marks: &mut Marks,
         cards: &[&Card],
+        item: &Item,
+        report: &Report<'_>,
         decision: &Decision<'_>,
-        bound: &Bound<'_>,
     ) {
-        let numbers = Numbers::of(decision, bound);
+        let numbers = Numbers::of(decision, item, report);
         if self.profile.draft() {
-            marks.policy = card::policy(cards, bound);
-            let mut line = Line::new();
-            line.text(&bound.item.name).text(";r=").number(numbers.remaining);
-            marks.rate_limit = line.text(";t=").number(numbers.seconds()).value();
+            marks.policy = card::policy(cards, item);
+            marks.rate_limit = item.rate_limit(numbers.remaining, numbers.seconds());
         }
         if let Some(reset) = self.profile.legacy() {
             let reset = match reset {
                 Reset::Delta => numbers.seconds(),
                 Reset::Epoch => numbers.epoch_seconds(),
             };
-            let limit = bound.report.limit().capacity();
+            let limit = report.limit().capacity();
             marks.legacy = Some(Legacy { limit, remaining: numbers.remaining, reset });
         }
     }

@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use tollgate::{Decision, Verdict};
+use tollgate::{Decision, Report, Verdict};
 
-use super::card::Bound;
+use super::card::Item;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -20,8 +20,9 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    pub(super) fn of(decision: &Decision<'_>, bound: &Bound<'_>) -> Self {
-        let (rate, remaining) = (bound.item.rate, bound.report.remaining());
+    #[inline]
+    pub(super) fn of(decision: &Decision<'_>, item: &Item, report: &Report<'_>) -> Self {
+        let (rate, remaining) = (item.rate, report.remaining());
         let at_us = decision.at().as_micros();
         if let Verdict::NotYet(wait) = decision.verdict() {
             // `t` is `Retry-After`; so `r` is cut to what comes back until then.
@@ -29,7 +30,7 @@ impl Numbers {
             let most = rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
             return Self { remaining: remaining.min(most), wait_us, at_us };
         }
-        let reset_us = micros(bound.report.reset_after());
+        let reset_us = micros(report.reset_after());
         // A bucket that is nearly full is full in no time: `r/t` would be any rate.
         let least_us = rate.map_or(0, |rate| rate.us_of(remaining));
         Self { remaining, wait_us: reset_us.max(least_us), at_us }

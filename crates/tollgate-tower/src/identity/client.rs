@@ -10,7 +10,7 @@ use tollgate::ParseError;
 use super::address::{self, Ipv6Prefix};
 use super::hops::{self, Syntax};
 use super::network::Networks;
-use super::text::{Inline, Value};
+use super::text::Value;
 
 /// The most proxies that can be counted.
 pub const MAX_HOPS: u8 = 32;
@@ -313,23 +313,19 @@ impl Client {
     /// What it counts as in networks of another size, for a limit on `/48` beside one on `/64`.
     #[must_use]
     pub fn group(&self, prefix: Ipv6Prefix) -> Value<'static> {
-        Value::inline(self.inline(prefix))
+        Value::owned(address::group(self.address, prefix))
     }
 
     /// [`Client::value`] as a string.
     #[must_use]
     pub fn text(&self) -> String {
-        self.inline(self.prefix).as_str().to_owned()
+        address::group(self.address, self.prefix).into()
     }
 
     /// What was odd about finding it.
     #[must_use]
     pub fn remark(&self) -> Option<Remark> {
         self.remark
-    }
-
-    fn inline(&self, prefix: Ipv6Prefix) -> Inline {
-        address::group(self.address, prefix)
     }
 }
 

@@ -1,7 +1,8 @@
 //! API keys: found in a header, counted and shown only as a hash.
 
-use core::fmt::{self, Write as _};
+use core::fmt;
 
+use compact_str::CompactString;
 use hmac::{Hmac, KeyInit, Mac};
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, HeaderName};
@@ -9,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tollgate::ParseError;
 
 use super::Why;
-use super::text::{Inline, Value};
+use super::text::Value;
 
 /// The longest key, in bytes: signed tokens are some kilobytes, and servers take few more.
 pub const MAX_KEY_BYTES: usize = 8_192;
@@ -62,7 +63,7 @@ impl Hashing {
     }
 
     /// The first 128 bits of the hash, as 32 hexadecimal digits.
-    fn hash(&self, key: &[u8]) -> Inline {
+    fn hash(&self, key: &[u8]) -> CompactString {
         let hash: [u8; 32] = match &self.0 {
             Kind::Keyed(mac) => {
                 let mut mac = Hmac::clone(mac);
@@ -71,12 +72,10 @@ impl Hashing {
             }
             Kind::Plain => Sha256::digest(key).into(),
         };
-        let mut text = Inline::default();
+        let mut text = CompactString::with_capacity(2 * KEPT_BYTES);
         for byte in hash.iter().take(KEPT_BYTES) {
             for nibble in [byte >> 4, byte & 15] {
-                let digit = char::from(b"0123456789abcdef"[usize::from(nibble)]);
-                // 32 characters fit.
-                let _ = text.write_char(digit);
+                text.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
             }
         }
         text
@@ -161,7 +160,7 @@ impl ApiKey {
         if key.is_empty() {
             return Err(Why::Absent);
         }
-        Ok(Value::inline(self.hashing.hash(key)))
+        Ok(Value::owned(self.hashing.hash(key)))
     }
 }
 

@@ -1,12 +1,9 @@
-//! Short texts that need no allocation, and values that may.
+//! Values of identities, of which the short ones need no allocation.
 
 use core::fmt;
 use std::borrow::Cow;
 
-use arrayvec::ArrayString;
-
-/// A short text in place: room for an address with its prefix (43 bytes) and for a hash (32).
-pub(super) type Inline = ArrayString<48>;
+use compact_str::CompactString;
 
 /// The value of an identity: never empty.
 ///
@@ -17,8 +14,7 @@ pub struct Value<'r>(Held<'r>);
 #[derive(Clone)]
 enum Held<'r> {
     Borrowed(&'r str),
-    Owned(String),
-    Inline(Inline),
+    Owned(CompactString),
 }
 
 impl<'r> Value<'r> {
@@ -26,21 +22,18 @@ impl<'r> Value<'r> {
         Self(Held::Borrowed(text))
     }
 
-    pub(super) fn owned(text: String) -> Self {
-        Self(Held::Owned(text))
-    }
-
-    pub(super) fn inline(text: Inline) -> Self {
-        Self(Held::Inline(text))
+    #[inline]
+    pub(super) fn owned(text: impl Into<CompactString>) -> Self {
+        Self(Held::Owned(text.into()))
     }
 
     /// The value as text.
     #[must_use]
+    #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {
             Held::Borrowed(text) => text,
             Held::Owned(text) => text,
-            Held::Inline(text) => text.as_str(),
         }
     }
 
@@ -49,8 +42,7 @@ impl<'r> Value<'r> {
     pub fn into_cow(self) -> Cow<'r, str> {
         match self.0 {
             Held::Borrowed(text) => Cow::Borrowed(text),
-            Held::Owned(text) => Cow::Owned(text),
-            Held::Inline(text) => Cow::Owned(text.as_str().to_owned()),
+            Held::Owned(text) => Cow::Owned(text.into()),
         }
     }
 }

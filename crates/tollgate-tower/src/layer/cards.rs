@@ -1,7 +1,7 @@
 //! How the limits of all policies are shown, made once for each revision.
 
 use smallvec::SmallVec;
-use tollgate_policy::{AnswerView, Dimension, Entry, Policies, Policy, Rule};
+use tollgate_policy::{AnswerView, Dimension, Entry, Part, Policies, Policy, Rule};
 
 use crate::answer::Card;
 
@@ -17,21 +17,25 @@ struct EntryCards {
 }
 
 /// The cards of an answer's parts, in order; none when one of them cannot be shown.
-#[inline]
 pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&Card; 2]> {
     let deck = answer.beside(Deck::new);
     let mut cards = SmallVec::new();
     for part in answer.parts() {
-        let entry = deck.0.get(part.policy).and_then(|entries| entries.get(part.entry));
-        let Some(card) = entry.and_then(|entry| entry.of(part.rule)) else {
-            return SmallVec::new();
-        };
+        let Some(card) = deck.of(part) else { return SmallVec::new() };
         cards.push(card);
     }
     cards
 }
 
+/// The card of an answer that has one part, as most have.
+#[inline]
+pub(super) fn of_one(answer: AnswerView<'_>) -> Option<&Card> {
+    let [part] = answer.parts() else { return None };
+    answer.beside(Deck::new).of(part)
+}
+
 impl EntryCards {
+    #[inline]
     fn of(&self, rule: Option<usize>) -> Option<&Card> {
         match rule {
             None => self.own.as_ref(),
@@ -41,6 +45,11 @@ impl EntryCards {
 }
 
 impl Deck {
+    #[inline]
+    fn of(&self, part: &Part) -> Option<&Card> {
+        self.0.get(part.policy)?.get(part.entry)?.of(part.rule)
+    }
+
     #[cold]
     pub(super) fn new(policies: &Policies) -> Self {
         Self(policies.policies().iter().map(entries).collect())

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker, ready};
+use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -30,27 +30,21 @@ pin_project_lite::pin_project! {
 pin_project_lite::pin_project! {
     #[project = StateProjected]
     enum State<F, S, RB, E> {
-        // Decided already, by this layer's twin.
-        Passed { #[pin] inner: F },
+        Running { #[pin] inner: F, admitted: Admitted<S> },
         Refused { response: Option<Box<Response<Bytes>>> },
-        Running { #[pin] inner: F, admitted: Option<Admitted<S>> },
         // A store that has to be waited for.
         Waiting { future: Boxed<RB, E> },
     }
 }
 
 impl<F, S, RB, E> ResponseFuture<F, S, RB, E> {
-    pub(super) fn passed(inner: F) -> Self {
-        Self { state: State::Passed { inner } }
-    }
-
     pub(super) fn refused(response: Box<Response<Bytes>>) -> Self {
         Self { state: State::Refused { response: Some(response) } }
     }
 
     #[inline]
     pub(super) fn running(inner: F, admitted: Admitted<S>) -> Self {
-        Self { state: State::Running { inner, admitted: Some(admitted) } }
+        Self { state: State::Running { inner, admitted } }
     }
 
     pub(super) fn waiting(future: Boxed<RB, E>) -> Self {
@@ -74,28 +68,30 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(match self.project().state.project() {
-            StateProjected::Passed { inner } => ready!(inner.poll(cx)),
-            StateProjected::Refused { response } => match response.take() {
-                Some(response) => Ok((*response).map(RB::from)),
-                // As every future, this one must not be polled after its end.
-                None => return Poll::Pending,
-            },
+        match self.project().state.project() {
             StateProjected::Running { inner, admitted } => {
-                let mut result = ready!(inner.poll(cx));
-                let Some(admitted) = admitted.take() else { return Poll::Pending };
-                admitted.finish_now(&mut result);
-                result
+                // Written into where it lies: a response is twice as large as what is written.
+                let mut polled = inner.poll(cx);
+                if let Poll::Ready(result) = &mut polled {
+                    admitted.finish_now(result);
+                }
+                polled
             }
-            StateProjected::Waiting { future } => ready!(future.as_mut().poll(cx)),
-        })
+            StateProjected::Refused { response } => match response.take() {
+                Some(response) => Poll::Ready(Ok((*response).map(RB::from))),
+                // As every future, this one must not be polled after its end.
+                None => Poll::Pending,
+            },
+            StateProjected::Waiting { future } => future.as_mut().poll(cx),
+        }
     }
 }
 
 /// A request that was admitted: what is left to do when its response is there. For most it is to
-/// write what was decided; what else there is lies apart, since this is moved with the future.
+/// write what was decided, and nothing for one that was decided already, by this layer's twin. What
+/// else there is lies apart, since this is moved with the future.
 pub(super) struct Admitted<S> {
-    marks: Marks,
+    pub(super) marks: Marks,
     more: Option<Box<More<S>>>,
 }
 
@@ -106,46 +102,79 @@ struct More<S> {
     timer: Option<Timer>,
 }
 
-impl<S: Store + 'static> Admitted<S> {
+impl<S> Default for Admitted<S> {
     #[inline]
-    pub(super) fn new(
+    fn default() -> Self {
+        Self { marks: Marks::default(), more: None }
+    }
+}
+
+impl<S: Store + 'static> Admitted<S> {
+    /// What there is to do beside writing what was decided.
+    #[inline]
+    pub(super) fn later(
+        &mut self,
         shared: &Arc<Shared<S>>,
-        marks: Marks,
         answer: Option<Answer>,
         mut timer: Option<Timer>,
-    ) -> Self {
+    ) {
         if let Some(timer) = &mut timer {
             timer.decided();
         }
-        let more = (answer.is_some() || timer.is_some())
-            .then(|| Box::new(More { shared: Arc::clone(shared), answer, timer }));
-        Self { marks, more }
+        if answer.is_some() || timer.is_some() {
+            self.more = Some(Box::new(More { shared: Arc::clone(shared), answer, timer }));
+        }
     }
 
     /// Charges by the response and writes what was decided into it.
-    pub(super) async fn finish<RB, E>(self, result: &mut Result<Response<RB>, E>) {
-        match self.more {
-            None => write(self.marks, result),
+    pub(super) async fn finish<RB, E>(mut self, result: &mut Result<Response<RB>, E>) {
+        match self.more.take() {
+            None => self.write(result),
             Some(more) => {
                 let began = more.began();
                 let then = more.shared.charging.judge(result);
                 let instead = more.charge(then).await;
-                more.write(instead.unwrap_or(self.marks), result, began);
+                self.finish_with(*more, instead, result, began);
             }
         }
     }
 
     /// The same with a store that need not be waited for.
     #[inline]
-    fn finish_now<RB, E>(self, result: &mut Result<Response<RB>, E>) {
-        match self.more {
-            None => write(self.marks, result),
+    fn finish_now<RB, E>(&mut self, result: &mut Result<Response<RB>, E>) {
+        match self.more.take() {
+            None => self.write(result),
             Some(more) => {
                 let began = more.began();
                 let then = more.shared.charging.judge(result);
                 let instead = at_once(more.charge(then)).flatten();
-                more.write(instead.unwrap_or(self.marks), result, began);
+                self.finish_with(*more, instead, result, began);
             }
+        }
+    }
+
+    /// Writes what was decided, or `instead` of it what a charge by the response said.
+    fn finish_with<RB, E>(
+        &mut self,
+        more: More<S>,
+        instead: Option<Marks>,
+        result: &mut Result<Response<RB>, E>,
+        began: Option<Instant>,
+    ) {
+        if let Some(instead) = instead {
+            self.marks = instead;
+        }
+        self.write(result);
+        if let (Some(mut timer), Some(began)) = (more.timer, began) {
+            timer.goes_on(began);
+            more.shared.times.add(&timer);
+        }
+    }
+
+    #[inline]
+    fn write<RB, E>(&mut self, result: &mut Result<Response<RB>, E>) {
+        if let Ok(response) = result {
+            self.marks.write(response.headers_mut());
         }
     }
 }
@@ -159,27 +188,9 @@ impl<S: Store + 'static> More<S> {
     async fn charge(&self, then: Then) -> Option<Marks> {
         let (answer, Shared { charging, gate, .. }) = (self.answer.as_ref()?, &*self.shared);
         let decision = charging.carry_out(then, gate, answer).await?;
-        Some(self.shared.marks(answer.view(), Some(&decision)))
-    }
-
-    fn write<RB, E>(
-        self,
-        marks: Marks,
-        result: &mut Result<Response<RB>, E>,
-        began: Option<Instant>,
-    ) {
-        write(marks, result);
-        if let (Some(mut timer), Some(began)) = (self.timer, began) {
-            timer.goes_on(began);
-            self.shared.times.add(&timer);
-        }
-    }
-}
-
-#[inline]
-fn write<RB, E>(marks: Marks, result: &mut Result<Response<RB>, E>) {
-    if let Ok(response) = result {
-        marks.write(response.headers_mut());
+        let mut marks = Marks::default();
+        self.shared.mark(&mut marks, answer.view(), Some(&decision));
+        Some(marks)
     }
 }
 

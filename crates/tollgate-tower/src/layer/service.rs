@@ -72,45 +72,23 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let shared = &self.shared;
-        let timer = shared.times.start();
-        if shared.is_decided(&request) {
-            return ResponseFuture::passed(self.inner.call(request));
-        }
-        let looked;
-        // A block, since `drop` would move the fields before it drops them.
-        {
-            let closely = timer.is_some();
-            let route = shared.front.route_for_identities(request.extensions());
-            let (front, mistakes) = (&shared.front, &shared.mistakes);
-            let fields = RequestFields::new(&request, front, mistakes, closely, route.as_deref());
-            looked = shared.gate.look(&fields);
-            if let Some((field, why)) = fields.fault(&looked) {
-                return ResponseFuture::refused(shared.malformed(&request, looked, &field, why));
-            }
-        }
-        let stamp = looked.stamp();
-        let (verdict, answer) = if shared.charging.is_none() {
-            match shared.gate.judge(&looked, |answer| shared.verdict(&request, answer)) {
-                Some(verdict) => (verdict, None),
-                None => return self.wait(looked, request, timer),
-            }
-        } else {
-            // The answer says what to give back, or what to charge more.
-            match shared.gate.ask_now(looked) {
-                Ok(answer) => (shared.verdict(&request, answer.view()), Some(answer)),
-                Err(looked) => return self.wait(looked, request, timer),
-            }
-        };
-        match verdict {
-            Ok(marks) => {
-                note(stamp, &mut request);
-                let admitted = Admitted::new(shared, marks, answer, timer);
-                ResponseFuture::running(self.inner.call(request), admitted)
-            }
-            Err(refusal) => ResponseFuture::refused(refusal),
+        // Filled where it lies, and moved once, with the future.
+        let mut admitted = Admitted::default();
+        match self.shared.decide(&mut request, &mut admitted) {
+            Next::Pass => ResponseFuture::running(self.inner.call(request), admitted),
+            Next::Refuse(refusal) => ResponseFuture::refused(refusal),
+            Next::Wait(looked, timer) => self.wait(*looked, request, timer),
         }
     }
+}
+
+/// What becomes of a request.
+enum Next {
+    /// It goes on to the service behind.
+    Pass,
+    Refuse(Box<Response<Bytes>>),
+    /// The store has to be waited for.
+    Wait(Box<Looked>, Option<Timer>),
 }
 
 impl<I, S> Tollgate<I, S> {
@@ -138,17 +116,16 @@ impl<I, S> Tollgate<I, S> {
         ResponseFuture::waiting(Box::pin(async move {
             let stamp = looked.stamp();
             let answer = shared.gate.ask(looked).await;
-            match shared.verdict(&request, answer.view()) {
-                Err(refusal) => Ok(refusal.map(RB::from)),
-                Ok(marks) => {
-                    note(stamp, &mut request);
-                    let answer = (!shared.charging.is_none()).then_some(answer);
-                    let admitted = Admitted::new(&shared, marks, answer, timer);
-                    let mut result = inner.call(request).await;
-                    admitted.finish(&mut result).await;
-                    result
-                }
+            let mut admitted = Admitted::default();
+            if let Some(refusal) = shared.verdict(&request, answer.view(), &mut admitted.marks) {
+                return Ok(refusal.map(RB::from));
             }
+            note(stamp, &mut request);
+            let answer = (!shared.charging.is_none()).then_some(answer);
+            admitted.later(&shared, answer, timer);
+            let mut result = inner.call(request).await;
+            admitted.finish(&mut result).await;
+            result
         }))
     }
 }
@@ -171,15 +148,97 @@ pub(super) fn forget(extensions: &mut Extensions) {
 }
 
 impl<S: Store + 'static> Shared<S> {
+    /// Decides a request, and notes it there. What is left to do when its response is there is put
+    /// into `admitted`.
+    #[inline]
+    fn decide<B>(self: &Arc<Self>, request: &mut Request<B>, admitted: &mut Admitted<S>) -> Next {
+        let timer = self.times.start();
+        let known = request.extensions().get();
+        if known.is_some_and(|known| self.is_one_of(known)) {
+            return Next::Pass;
+        }
+        // What another layer has decided is noted already, which few requests meet. Where responses
+        // are charged by, the answer is needed later.
+        let at_once = known.is_none() && self.charging.is_none();
+        // A block, since `drop` would move the fields before it drops them.
+        let judged = {
+            let (front, mistakes) = (&self.front, &self.mistakes);
+            let route = front.route_for_identities(request.extensions());
+            let closely = timer.is_some();
+            let fields = RequestFields::new(request, front, mistakes, closely, route.as_deref());
+            let marks = &mut admitted.marks;
+            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
+            match at_once.then(|| self.gate.judge_at_once(&fields, verdict)).flatten() {
+                Some(judged) => Ok(judged),
+                None => Err(self.look(request, &fields)),
+            }
+        };
+        match judged {
+            Ok((stamp, None)) => {
+                request.extensions_mut().insert(Decided(SmallVec::from_buf([stamp])));
+                admitted.later(self, None, timer);
+                Next::Pass
+            }
+            Ok((_, Some(refusal))) | Err(Err(refusal)) => Next::Refuse(refusal),
+            Err(Ok(looked)) => self.ask(looked, request, admitted, timer),
+        }
+    }
+
+    /// What there is to ask for a request, by any policies; or the refusal of one that has a field
+    /// which cannot be taken for what it should be.
+    #[inline(never)]
+    fn look<B>(
+        &self,
+        request: &Request<B>,
+        fields: &RequestFields<'_>,
+    ) -> Result<Looked, Box<Response<Bytes>>> {
+        let looked = self.gate.look(fields);
+        match fields.fault(&looked) {
+            Some((field, why)) => Err(self.malformed(request, looked, &field, why)),
+            None => Ok(looked),
+        }
+    }
+
+    /// Asks any store.
+    #[inline(never)]
+    fn ask<B>(
+        self: &Arc<Self>,
+        looked: Looked,
+        request: &mut Request<B>,
+        admitted: &mut Admitted<S>,
+        timer: Option<Timer>,
+    ) -> Next {
+        let stamp = looked.stamp();
+        let marks = &mut admitted.marks;
+        let (refusal, answer) = if self.charging.is_none() {
+            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
+            match self.gate.judge(&looked, verdict) {
+                Some(refusal) => (refusal, None),
+                None => return Next::Wait(Box::new(looked), timer),
+            }
+        } else {
+            // The answer says what to give back, or what to charge more.
+            match self.gate.ask_now(looked) {
+                Ok(answer) => (self.verdict(request, answer.view(), marks), Some(answer)),
+                Err(looked) => return Next::Wait(Box::new(looked), timer),
+            }
+        };
+        if let Some(refusal) = refusal {
+            return Next::Refuse(refusal);
+        }
+        note(stamp, request);
+        admitted.later(self, answer, timer);
+        Next::Pass
+    }
+
     /// The fields that policies look at and this front does not tell.
     pub(super) fn not_told(&self, policies: &Policies) -> Vec<Field> {
         policies.fields().iter().filter(|field| !self.front.tells(field)).cloned().collect()
     }
 
-    /// True when the same policies over the same store have decided this request.
-    #[inline]
-    fn is_decided<B>(&self, request: &Request<B>) -> bool {
-        let Some(Decided(known)) = request.extensions().get() else { return false };
+    /// True when the same policies over the same store have decided this request, as it says.
+    #[cold]
+    fn is_one_of(&self, Decided(known): &Decided) -> bool {
         let own = self.gate.stamp();
         let decided = known.iter().any(|stamp| stamp.is_alike(own));
         if decided {
@@ -204,20 +263,22 @@ impl<S: Store + 'static> Shared<S> {
         Box::new(refusal)
     }
 
-    /// What to write into the response; or the refusal.
+    /// The refusal; or none, with what to write into the response in `marks`.
     #[inline]
     fn verdict<B>(
         &self,
         request: &Request<B>,
         answer: AnswerView<'_>,
-    ) -> Result<Marks, Box<Response<Bytes>>> {
+        marks: &mut Marks,
+    ) -> Option<Box<Response<Bytes>>> {
         if answer.revision().number > self.newest.load(Ordering::Relaxed) {
             self.take_revision(answer);
         }
-        if answer.is_allowed() {
-            return Ok(self.marks(answer, answer.decision()));
+        if !answer.is_allowed() {
+            return Some(self.refusal(request, answer));
         }
-        Err(self.refusal(request, answer))
+        self.mark(marks, answer, answer.decision());
+        None
     }
 
     /// Policies that are seen for the first time: what nobody tells them.
@@ -274,15 +335,21 @@ impl<S: Store + 'static> Shared<S> {
 
     /// What is to be written into the headers of a response: what the decision says.
     #[inline]
-    pub(super) fn marks(&self, answer: AnswerView<'_>, decision: Option<&Decision<'_>>) -> Marks {
-        let mut marks = Marks::default();
+    pub(super) fn mark(
+        &self,
+        marks: &mut Marks,
+        answer: AnswerView<'_>,
+        decision: Option<&Decision<'_>>,
+    ) {
         if let Some(decision) = decision {
-            self.answers.fill(&mut marks, &cards::of(answer), decision);
+            match cards::of_one(answer) {
+                Some(card) => self.answers.fill(marks, &[card], decision),
+                None => self.answers.fill(marks, &cards::of(answer), decision),
+            }
         }
         if self.show_revision {
             marks.add(REVISION, revision(answer));
         }
-        marks
     }
 
     fn show_revision(&self, headers: &mut HeaderMap, answer: AnswerView<'_>) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// One of so many admitted requests is timed: reading a clock four times costs as much as a
 /// decision.
-const EVERY: u64 = 16;
+const EVERY: u64 = 64;
 
 /// How long requests took, and how much of that was limiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -505,7 +505,7 @@ async fn the_share_of_the_time_is_measured() {
     let layer = TollgateLayer::per_client("1000/h").unwrap();
     assert_eq!((layer.share().timed, layer.share().ratio()), (0, None));
     let app = Router::new().route("/", get(slow)).layer(layer.clone());
-    for _ in 0..32 {
+    for _ in 0..128 {
         assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
     }
     let share = layer.share();
