@@ -116,13 +116,10 @@ impl<S: Store + 'static> Admitted<S> {
         &mut self,
         shared: &Arc<Shared<S>>,
         answer: Option<Answer>,
-        mut timer: Option<Timer>,
+        timer: Option<Timer>,
     ) {
-        if let Some(timer) = &mut timer {
-            timer.decided();
-        }
         if answer.is_some() || timer.is_some() {
-            self.more = Some(Box::new(More { shared: Arc::clone(shared), answer, timer }));
+            self.more = Some(More::new(shared, answer, timer));
         }
     }
 
@@ -144,13 +141,16 @@ impl<S: Store + 'static> Admitted<S> {
     fn finish_now<RB, E>(&mut self, result: &mut Result<Response<RB>, E>) {
         match self.more.take() {
             None => self.write(result),
-            Some(more) => {
-                let began = more.began();
-                let then = more.shared.charging.judge(result);
-                let instead = at_once(more.charge(then)).flatten();
-                self.finish_with(*more, instead, result, began);
-            }
+            Some(more) => self.finish_more(*more, result),
         }
+    }
+
+    #[cold]
+    fn finish_more<RB, E>(&mut self, more: More<S>, result: &mut Result<Response<RB>, E>) {
+        let began = more.began();
+        let then = more.shared.charging.judge(result);
+        let instead = at_once(more.charge(then)).flatten();
+        self.finish_with(more, instead, result, began);
     }
 
     /// Writes what was decided, or `instead` of it what a charge by the response said.
@@ -180,6 +180,14 @@ impl<S: Store + 'static> Admitted<S> {
 }
 
 impl<S: Store + 'static> More<S> {
+    #[cold]
+    fn new(shared: &Arc<Shared<S>>, answer: Option<Answer>, mut timer: Option<Timer>) -> Box<Self> {
+        if let Some(timer) = &mut timer {
+            timer.decided();
+        }
+        Box::new(Self { shared: Arc::clone(shared), answer, timer })
+    }
+
     fn began(&self) -> Option<Instant> {
         self.timer.map(|_| Instant::now())
     }
