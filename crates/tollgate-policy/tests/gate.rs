@@ -275,19 +275,25 @@ fn a_charge_is_given_back_once_and_charged_on() {
 #[derive(Clone)]
 struct Failing {
     store: MemoryStore,
+    answers_at_once: bool,
     fails: Arc<AtomicBool>,
     deadlines: Arc<Mutex<Vec<Option<Duration>>>>,
 }
 
 impl Failing {
     fn new() -> Self {
-        Self { store: MemoryStore::new(), fails: Arc::default(), deadlines: Arc::default() }
+        let (fails, deadlines) = (Arc::default(), Arc::default());
+        Self { store: MemoryStore::new(), answers_at_once: false, fails, deadlines }
     }
 }
 
 impl Store for Failing {
     fn identity(&self) -> u64 {
         self.store.identity()
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.answers_at_once
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
@@ -784,19 +790,11 @@ const ALIKE: [(&str, &[(&str, &str)]); 5] = [
 fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
     for (lines, fields) in ALIKE {
         let ((short, near), (long, far)) = (gate(&one(lines)), gate(&one(lines)));
-        for round in 0..6 {
-            // A subject that is new is not at hand; one that is never admitted stays so.
-            let at_once = short.judge_at_once(&fields, told);
-            let is_new = round == 0 || lines.starts_with("cost = 3") && lines.contains("2/h");
-            assert_eq!(at_once.is_none(), is_new, "{lines}: {at_once:?}");
+        for _ in 0..6 {
+            let (stamp, said) = short.judge_at_once(&fields, told).unwrap();
             let looked = long.look(&fields);
-            let expected = long.judge(&looked, told).unwrap();
-            let (stamp, said) = at_once.unwrap_or_else(|| {
-                let looked = short.look(&fields);
-                (looked.stamp(), short.judge(&looked, told).unwrap())
-            });
-            assert_eq!(said, expected, "{lines}");
-            assert_eq!(stamp, short.stamp());
+            assert_eq!(said, long.judge(&looked, told).unwrap(), "{lines}");
+            assert_eq!(stamp, short.look(&fields).stamp());
             near.advance(Duration::from_millis(400));
             far.advance(Duration::from_millis(400));
         }
@@ -815,6 +813,8 @@ fn what_has_more_to_find_is_not_judged_at_once() {
         two.replacen("version = 1", "version = 1\nmatch = \"first\"", 1),
         one(&format!("when = {{ path = \"/a\" }}\n{ip}")),
         one(&format!("shadow = true\n{ip}")),
+        one(&format!("shard = \"ip\"\n{ip}")),
+        one("limits = [{ subject = \"resource=api\", limit = \"9/h\" }]"),
         one(&format!("cost = {{ from = \"field.n\", max = 3, otherwise = 1 }}\n{ip}")),
         one("limits = [{ subject = \"ip\", limit = \"9/h\" }, { subject = \"user\", absent = \
              \"skip\", limit = \"9/h\" }]"),
@@ -825,8 +825,6 @@ fn what_has_more_to_find_is_not_judged_at_once() {
         ),
     ] {
         let (gate, _) = gate(&text);
-        // Were it judged at once, it would be when it is known.
-        assert!(ask(&gate, &all).is_allowed(), "{text}");
         assert!(gate.judge_at_once(&all, told).is_none(), "{text}");
     }
     // What is absent, or too long for a subject, is not known by it.
@@ -834,6 +832,26 @@ fn what_has_more_to_find_is_not_judged_at_once() {
     assert!(gate.judge_at_once(&[("user", "ann")], told).is_none());
     let long = "1".repeat(70_000);
     assert!(gate.judge_at_once(&[("ip", long.as_str())], told).is_none());
+}
+
+#[test]
+fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
+    let policies = || parse(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
+    let (store, fields) = (Failing::new(), [("ip", "10.0.0.1")]);
+    let slow = Gate::new(policies(), store.clone()).unwrap();
+    assert!(slow.judge_at_once(&fields, told).is_none());
+    assert!(store.deadlines.lock().unwrap().is_empty());
+    let store = Failing { answers_at_once: true, ..store };
+    let gate = Gate::new(policies(), store.clone()).unwrap();
+    let what = |view: AnswerView<'_>| (view.outcome(), view.authority());
+    let (_, said) = gate.judge_at_once(&fields, what).unwrap();
+    assert_eq!(said, (Outcome::Allowed, Authority::Store));
+    store.fails.store(true, Ordering::Relaxed);
+    let (_, said) = gate.judge_at_once(&fields, what).unwrap();
+    assert_eq!(said, (Outcome::FailedOpen, Authority::FailureRule));
+    assert_eq!(gate.counters()[0].1.of(Outcome::FailedOpen, Authority::FailureRule), 1);
+    let deadline = Some(tollgate_policy::DEFAULT_DEADLINE);
+    assert_eq!(*store.deadlines.lock().unwrap(), [deadline; 2]);
 }
 
 #[test]
@@ -858,11 +876,7 @@ fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     };
     let (gate, _) = gate_of(limits("900/h"));
     let fields = [("ip", "10.0.0.1")];
-    let revision = || {
-        // Under other limits it is at hand when it was asked for once.
-        assert!(ask(&gate, &fields).is_allowed());
-        gate.judge_at_once(&fields, |view| view.revision().number).unwrap().1
-    };
+    let revision = || gate.judge_at_once(&fields, |view| view.revision().number).unwrap().1;
     std::thread::scope(|scope| {
         let (question, questions) = std::sync::mpsc::channel::<()>();
         let (answer, answered) = std::sync::mpsc::channel();

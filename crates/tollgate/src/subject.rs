@@ -226,22 +226,15 @@ impl SubjectPrefix {
     /// An empty value, or one that is too long.
     #[inline]
     pub fn with(&self, value: &str) -> Result<Subject, ParseError> {
-        self.plain(value).map_or_else(|| Subject::of(self.dimension(), value), Ok)
-    }
-
-    /// [`SubjectPrefix::with`] a value that lies in the subject as it is, without an allocation, as
-    /// most do; none for any other.
-    #[must_use]
-    #[inline]
-    pub fn plain(&self, value: &str) -> Option<Subject> {
+        // What fits into a subject without an allocation, and needs no escape.
         let short = self.0.len() + value.len() <= size_of::<CompactString>();
         // `key:x` is written `x`.
         if !short || value.is_empty() || has_odd(value.as_bytes()) || self.0 == DEFAULT_PREFIX {
-            return None;
+            return Subject::of(self.dimension(), value);
         }
         let mut text = self.0.clone();
         text.push_str(value);
-        Some(Subject(text))
+        Ok(Subject(text))
     }
 }
 

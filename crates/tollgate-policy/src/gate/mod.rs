@@ -383,23 +383,6 @@ impl<S: Store> Inner<S> {
         Some(Said::of_store(plan, result))
     }
 
-    /// The same without waiting.
-    #[inline(always)]
-    fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
-        let check = |counted| self.limiter.check_at_once(counted, plan.cost);
-        let at_hand = plan.only(live).map_or(Ok(None), check);
-        let result = match at_hand {
-            Ok(Some(decision)) => Ok(decision),
-            Err(error) => Err(error),
-            Ok(None) => {
-                let result =
-                    at_once(self.limiter.check_within(plan.deadline, plan.question(live)?));
-                result.unwrap_or_else(|| Err(no_answer()))
-            }
-        };
-        Some(Said::of_store(plan, result))
-    }
-
     /// Asks the policies in shadow, after the others have admitted, and records them. All of them
     /// together get the time that the others had: a shadow holds nobody up for longer.
     async fn ask_shadows(

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::cache::Cache;
 use arc_swap::{ArcSwap, Guard};
@@ -9,26 +10,37 @@ use thread_local::ThreadLocal;
 
 use super::Live;
 
-/// The policies that count, which may be replaced while they are asked. For each thread those that
-/// it saw last lie beside them, so that it writes to no memory that others write to as long as they
-/// are the same. A thread that asks no more keeps the last ones until the gate is gone.
+/// The policies that count, which may be replaced while they are asked. For each thread that goes
+/// the short way those that it saw last lie beside them, so that it writes to no memory that others
+/// write to as long as they are the same. A thread that asks no more keeps the last ones until the
+/// gate is gone.
 pub(super) struct Near {
     live: Arc<ArcSwap<Live>>,
-    seen: ThreadLocal<RefCell<Seen>>,
+    /// Whether every request is asked the same. Told before the policies are there and after they
+    /// are gone, for a moment: who goes either way looks at the policies themselves.
+    is_short: AtomicBool,
+    seen: ThreadLocal<Alone>,
 }
 
-type Seen = Cache<Arc<ArcSwap<Live>>, Arc<Live>>;
+/// What a thread saw last. The values of several threads lie side by side: each on cache lines of
+/// its own, since each request writes to it that it is in use.
+#[repr(align(128))]
+struct Alone(RefCell<Cache<Arc<ArcSwap<Live>>, Arc<Live>>>);
 
 impl Near {
     pub(super) fn new(live: Live) -> Self {
-        Self { live: Arc::new(ArcSwap::from_pointee(live)), seen: ThreadLocal::new() }
+        let is_short = AtomicBool::new(live.policies.only().is_some());
+        Self { live: Arc::new(ArcSwap::from_pointee(live)), is_short, seen: ThreadLocal::new() }
     }
 
-    /// What `work` makes of the policies of now.
+    /// What `work` makes of the policies of now, where every request is asked the same.
     #[inline]
-    pub(super) fn with<T>(&self, work: impl FnOnce(&Live) -> T) -> T {
-        let seen = self.seen.get_or(|| RefCell::new(Cache::new(Arc::clone(&self.live))));
-        match seen.try_borrow_mut() {
+    pub(super) fn short<T>(&self, work: impl FnOnce(&Live) -> Option<T>) -> Option<T> {
+        if !self.is_short.load(Ordering::Relaxed) {
+            return None;
+        }
+        let seen = || Alone(RefCell::new(Cache::new(Arc::clone(&self.live))));
+        match self.seen.get_or(seen).0.try_borrow_mut() {
             Ok(mut seen) => work(seen.load()),
             // Within the work of another.
             Err(_) => work(&self.live.load()),
@@ -43,6 +55,8 @@ impl Near {
 
     /// Others take their place.
     pub(super) fn store(&self, live: Live) {
+        let is_short = live.policies.only().is_some();
         self.live.store(Arc::new(live));
+        self.is_short.store(is_short, Ordering::Relaxed);
     }
 }

@@ -1,53 +1,104 @@
-//! The shortest way from a request to an answer.
+//! Asking without waiting, and the shortest way from a request to an answer.
 
-use tollgate::{Counted, Store};
+use tollgate::{Counted, Decision, Error, Store, Subject};
 
-use super::{AnswerView, Authority, Gate, Outcome, Stamp};
+use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp, at_once, no_answer};
 use crate::field::Fields;
 use crate::policies::Only;
+use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
     /// [`Gate::look`] and [`Gate::judge`] in one, where every request is asked the same: of one
     /// policy for all of them, with one subject of one field. It is the shortest way, with what to
-    /// note on the request ([`Looked::stamp`]).
+    /// note on the request ([`Looked::stamp`](super::Looked::stamp)).
     ///
-    /// None elsewhere, for a gate that is observed, and where the store has not at hand what it
-    /// takes, as memory has not for a subject that is new: nothing was asked, and the other way is
-    /// to be taken.
+    /// None elsewhere, for a gate that is observed, where the store has to be waited for, and where
+    /// the request has no such field: nothing was asked, and the other way is to be taken.
     #[inline(always)]
     pub fn judge_at_once<T>(
         &self,
         fields: &impl Fields,
         view: impl FnOnce(AnswerView<'_>) -> T,
     ) -> Option<(Stamp, T)> {
-        if self.0.observer.is_some() {
+        if self.0.observer.is_some() || !self.store().answers_at_once() {
             return None;
         }
-        self.0.live.with(|live| {
-            let Only { part, field, prefix, limits, cost } = live.policies.only()?;
-            let value = fields.field(field)?;
-            let subject = match prefix.plain(&value) {
-                Some(subject) => subject,
-                None => prefix.with(&value).ok()?,
-            };
-            let counted = Counted::new(&subject, limits);
-            let decision = self.0.limiter.check_at_once(counted, *cost).ok()?;
+        self.0.live.short(|live| {
+            let only = live.policies.only()?;
+            let Only { part, field, prefix, limits, cost } = only;
+            let subject = prefix.with(&fields.field(field)?).ok()?;
+            let at_hand = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
             // Looked at where it lies: the processor stalls on what was written just now.
-            decision.as_ref().map(|decision| {
-                let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
-                live.count(part.policy, outcome, authority);
-                let answer = AnswerView {
-                    live,
-                    parts: core::slice::from_ref(part),
-                    outcome,
-                    authority,
-                    policy: Some(part.policy),
-                    decision: Some(decision),
-                    trouble: None,
-                    shadows: &[],
-                };
-                (live.stamp, view(answer))
-            })
+            let Ok(Some(decision)) = &at_hand else {
+                let failed = at_hand.err();
+                return Some((live.stamp, self.0.judge_only(live, only, subject, failed, view)));
+            };
+            let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
+            live.count(part.policy, outcome, authority);
+            let answer = AnswerView {
+                live,
+                parts: core::slice::from_ref(part),
+                outcome,
+                authority,
+                policy: Some(part.policy),
+                decision: Some(decision),
+                trouble: None,
+                shadows: &[],
+            };
+            Some((live.stamp, view(answer)))
         })
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// What the store says to the question of a plan; none when there is nothing to ask.
+    #[inline(always)]
+    pub(super) fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
+        let check = |counted| self.limiter.check_at_once(counted, plan.cost);
+        let at_hand = plan.only(live).map_or(Ok(None), check);
+        self.ask_unless(at_hand, live, plan)
+    }
+
+    /// The same, unless it was at hand already.
+    #[inline(always)]
+    fn ask_unless<'l>(
+        &'l self,
+        at_hand: Result<Option<Decision<'l>>, Error>,
+        live: &'l Live,
+        plan: &'l Plan,
+    ) -> Option<Said<'l>> {
+        let result = match at_hand {
+            Ok(Some(decision)) => Ok(decision),
+            Err(error) => Err(error),
+            Ok(None) => {
+                let result =
+                    at_once(self.limiter.check_within(plan.deadline, plan.question(live)?));
+                result.unwrap_or_else(|| Err(no_answer()))
+            }
+        };
+        Some(Said::of_store(plan, result))
+    }
+
+    /// The answer to the only question where the count was not at hand, as that of a new subject,
+    /// or where the store failed.
+    #[inline(never)]
+    fn judge_only<T>(
+        &self,
+        live: &Live,
+        only: &Only,
+        subject: Subject,
+        failed: Option<Error>,
+        view: impl FnOnce(AnswerView<'_>) -> T,
+    ) -> T {
+        let mut plan = Plan::new();
+        plan.subjects.push(subject);
+        plan.parts.push(only.part);
+        plan.cost = only.cost;
+        if let Some(ready) = live.policies.ready(only.part.policy) {
+            (plan.deadline, plan.on_failure) = (ready.deadline, ready.on_failure);
+        }
+        let said = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan).unwrap_or_default();
+        live.count(only.part.policy, said.outcome, said.authority);
+        view(AnswerView::of(live, &plan.parts, &said, &[]))
     }
 }

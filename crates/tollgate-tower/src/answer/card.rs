@@ -2,6 +2,7 @@
 
 use core::fmt::Write as _;
 
+use super::numbers::Numbers;
 use http::HeaderValue;
 use tollgate::{Decision, Limit, LimitSet, ParseError, Refill, Report};
 
@@ -47,9 +48,9 @@ pub(super) struct Item {
 impl Item {
     /// `RateLimit`, built where it stays: one allocation, that of the value itself.
     #[inline]
-    pub(super) fn rate_limit(&self, remaining: u64, seconds: u64) -> Option<HeaderValue> {
-        let (mut remaining_text, mut seconds_text) = (itoa::Buffer::new(), itoa::Buffer::new());
-        let (r, t) = (remaining_text.format(remaining), seconds_text.format(seconds));
+    pub(super) fn rate_limit(&self, numbers: Numbers) -> Option<HeaderValue> {
+        let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+        let (r, t) = (remaining.format(numbers.remaining), seconds.format(numbers.seconds()));
         let mut line = Vec::with_capacity(self.name.len() + r.len() + t.len() + 6);
         line.extend_from_slice(self.name.as_bytes());
         line.extend_from_slice(b";r=");

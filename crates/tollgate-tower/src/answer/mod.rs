@@ -127,12 +127,12 @@ impl Marks {
         if let Some(value) = self.rate_limit.take() {
             headers.append(RATE_LIMIT, value);
         }
-        if let Some(Legacy { limit, remaining, reset }) = self.legacy {
+        if let Some(Legacy { limit, remaining, reset }) = self.legacy.take() {
             headers.insert(X_LIMIT, HeaderValue::from(limit));
             headers.insert(X_REMAINING, HeaderValue::from(remaining));
             headers.insert(X_RESET, HeaderValue::from(reset));
         }
-        if let Some(profile) = self.expose {
+        if let Some(profile) = self.expose.take() {
             profile.list_exposed(headers);
         }
         if let Some(other) = self.other.take() {
@@ -229,7 +229,7 @@ impl Answers {
         let numbers = Numbers::of(decision, item, report);
         if self.profile.draft() {
             marks.policy = card::policy(cards, item);
-            marks.rate_limit = item.rate_limit(numbers.remaining, numbers.seconds());
+            marks.rate_limit = item.rate_limit(numbers);
         }
         if let Some(reset) = self.profile.legacy() {
             let reset = match reset {

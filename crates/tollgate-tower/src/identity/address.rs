@@ -208,8 +208,10 @@ mod tests {
 
     #[test]
     fn v4_is_written_as_the_standard_library_does() {
-        for bits in (0..=u32::MAX).step_by(65_537) {
-            let address = Ipv4Addr::from(bits);
+        // A step that changes all octets, and such as have halves of different lengths.
+        let odd = [[1, 2, 100, 200], [100, 200, 1, 2], [0, 0, 255, 255], [10, 0, 0, 1]];
+        let all = (0..=u32::MAX).step_by(64_969).map(Ipv4Addr::from);
+        for address in all.chain(odd.map(Ipv4Addr::from)) {
             let text = group(IpAddr::V4(address), Ipv6Prefix::default());
             assert_eq!(text.as_str(), address.to_string());
         }

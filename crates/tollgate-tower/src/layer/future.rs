@@ -145,7 +145,7 @@ impl<S: Store + 'static> Admitted<S> {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn finish_more<RB, E>(&mut self, more: More<S>, result: &mut Result<Response<RB>, E>) {
         let began = more.began();
         let then = more.shared.charging.judge(result);
@@ -180,7 +180,7 @@ impl<S: Store + 'static> Admitted<S> {
 }
 
 impl<S: Store + 'static> More<S> {
-    #[cold]
+    #[inline(never)]
     fn new(shared: &Arc<Shared<S>>, answer: Option<Answer>, mut timer: Option<Timer>) -> Box<Self> {
         if let Some(timer) = &mut timer {
             timer.decided();
