@@ -2,9 +2,10 @@
 
 use core::fmt::Write as _;
 
-use super::numbers::Numbers;
 use http::HeaderValue;
 use tollgate::{Decision, Limit, LimitSet, ParseError, Refill, Report};
+
+use super::numbers::Numbers;
 
 /// The longest name, in bytes as it is written, quotes included.
 pub const MAX_NAME_BYTES: usize = 160;

@@ -313,7 +313,7 @@ impl Client {
     /// What it counts as in networks of another size, for a limit on `/48` beside one on `/64`.
     #[must_use]
     pub fn group(&self, prefix: Ipv6Prefix) -> Value<'static> {
-        Value::owned(address::group(self.address, prefix))
+        Value::short(address::group(self.address, prefix))
     }
 
     /// [`Client::value`] as a string.

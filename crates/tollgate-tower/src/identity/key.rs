@@ -160,7 +160,7 @@ impl ApiKey {
         if key.is_empty() {
             return Err(Why::Absent);
         }
-        Ok(Value::owned(self.hashing.hash(key)))
+        Ok(Value::short(self.hashing.hash(key)))
     }
 }
 

@@ -14,7 +14,8 @@ pub struct Value<'r>(Held<'r>);
 #[derive(Clone)]
 enum Held<'r> {
     Borrowed(&'r str),
-    Owned(CompactString),
+    Owned(String),
+    Short(CompactString),
 }
 
 impl<'r> Value<'r> {
@@ -22,9 +23,13 @@ impl<'r> Value<'r> {
         Self(Held::Borrowed(text))
     }
 
+    pub(super) fn owned(text: String) -> Self {
+        Self(Held::Owned(text))
+    }
+
     #[inline]
-    pub(super) fn owned(text: impl Into<CompactString>) -> Self {
-        Self(Held::Owned(text.into()))
+    pub(super) fn short(text: CompactString) -> Self {
+        Self(Held::Short(text))
     }
 
     /// The value as text.
@@ -34,6 +39,7 @@ impl<'r> Value<'r> {
         match &self.0 {
             Held::Borrowed(text) => text,
             Held::Owned(text) => text,
+            Held::Short(text) => text,
         }
     }
 
@@ -42,7 +48,8 @@ impl<'r> Value<'r> {
     pub fn into_cow(self) -> Cow<'r, str> {
         match self.0 {
             Held::Borrowed(text) => Cow::Borrowed(text),
-            Held::Owned(text) => Cow::Owned(text.into()),
+            Held::Owned(text) => Cow::Owned(text),
+            Held::Short(text) => Cow::Owned(text.into()),
         }
     }
 }

@@ -127,6 +127,8 @@ pub(super) struct RequestFields<'r> {
     client: OnceCell<Option<Value<'static>>>,
     /// Hashing it costs about a microsecond.
     api_key: OnceCell<Option<Value<'r>>>,
+    /// A function of yours may verify a token for it.
+    user: OnceCell<Option<Value<'r>>>,
     route: OnceCell<Option<Cow<'r, str>>>,
     faults: RefCell<Vec<(Field, Why)>>,
 }
@@ -161,6 +163,7 @@ impl<'r> RequestFields<'r> {
             closely,
             client: OnceCell::new(),
             api_key: OnceCell::new(),
+            user: OnceCell::new(),
             route: OnceCell::new(),
             faults: RefCell::new(Vec::new()),
         }
@@ -227,6 +230,16 @@ impl<'r> RequestFields<'r> {
         value
     }
 
+    /// The same, found once for all who ask.
+    fn once<'s>(
+        &'s self,
+        field: &Field,
+        found: &'s OnceCell<Option<Value<'r>>>,
+    ) -> Option<Cow<'s, str>> {
+        let value = found.get_or_init(|| self.of(field, self.front.identity(field)));
+        Some(Cow::Borrowed(value.as_ref()?.as_str()))
+    }
+
     fn host(&self) -> Option<Cow<'_, str>> {
         let header = header_text(self.head.headers(), HOST).map(host_name);
         let host = match (self.head.uri().host().map(host_name), header) {
@@ -291,11 +304,8 @@ impl Fields for RequestFields<'_> {
             Field::Header(name) => {
                 self.keep(field, header_text(self.head.headers(), &**name)).map(Cow::Borrowed)
             }
-            Field::ApiKey => {
-                let made = || self.of(field, self.front.identity(field));
-                let key = self.api_key.get_or_init(made).as_ref()?;
-                Some(Cow::Borrowed(key.as_str()))
-            }
+            Field::ApiKey => self.once(field, &self.api_key),
+            Field::User => self.once(field, &self.user),
             other => self.of(other, self.front.identity(other)).map(Value::into_cow),
         }
     }

@@ -632,3 +632,26 @@ async fn headers_show_the_limits_that_decided() {
     let (old, new) = tokio::join!(shown(&pro, "/waits"), meanwhile);
     assert_eq!((old.as_str(), new.as_str()), (r#""p";q=30;w=3600"#, r#""p";q=40;w=3600"#));
 }
+
+/// A function of yours may verify a token: once for a request, whichever way it goes.
+#[tokio::test]
+async fn who_is_logged_in_is_found_out_once_for_a_request() {
+    for lines in [
+        "limits = [{ subject = \"user\", absent = \"skip\", limit = \"2/h\" }]",
+        "when = { user = \"*\" }\nlimits = [{ subject = \"user\", absent = \"skip\", limit = \"2/h\" }]",
+    ] {
+        let asked = Arc::new(AtomicU64::new(0));
+        let asks = Arc::clone(&asked);
+        let user = Identity::own("the name in the token", move |head| {
+            asks.fetch_add(1, Ordering::Relaxed);
+            Some(head.headers().get("x-user")?.to_str().ok()?.to_owned())
+        });
+        let app = served(builder(&policy(lines)).user(user).build().unwrap());
+        // New, known, denied, and nobody.
+        let requests = [("ann", 200), ("ann", 200), ("ann", 429), ("", 200), ("a b, c", 200)];
+        for (number, (name, expected)) in (1..).zip(requests) {
+            assert_eq!(status(&app, "192.0.2.1", &[("x-user", name)]).await, expected, "{name}");
+            assert_eq!(asked.load(Ordering::Relaxed), number, "{lines}: {name}");
+        }
+    }
+}
