@@ -16,8 +16,9 @@ use super::Live;
 /// gate is gone.
 pub(super) struct Near {
     live: Arc<ArcSwap<Live>>,
-    /// Whether every request is asked the same. Told before the policies are there and after they
-    /// are gone, for a moment: who goes either way looks at the policies themselves.
+    /// Whether every request is asked the same, so that nothing is kept for a thread where that is
+    /// not so. For a moment it is that of the policies before: which way is right is asked of those
+    /// that are there.
     is_short: AtomicBool,
     seen: ThreadLocal<Alone>,
 }

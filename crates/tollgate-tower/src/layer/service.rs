@@ -52,6 +52,12 @@ impl<I, S> fmt::Debug for Tollgate<I, S> {
 #[derive(Clone)]
 struct Decided(SmallVec<[Stamp; 1]>);
 
+impl Decided {
+    fn by(stamp: Stamp) -> Self {
+        Self(SmallVec::from_buf([stamp]))
+    }
+}
+
 impl<I, S, B, RB> Service<Request<B>> for Tollgate<I, S>
 where
     I: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
@@ -137,7 +143,7 @@ fn note<B>(stamp: Stamp, request: &mut Request<B>) {
     match extensions.get_mut::<Decided>() {
         Some(Decided(known)) => known.push(stamp),
         None => {
-            extensions.insert(Decided(SmallVec::from_buf([stamp])));
+            extensions.insert(Decided::by(stamp));
         }
     }
 }
@@ -175,7 +181,7 @@ impl<S: Store + 'static> Shared<S> {
         };
         match judged {
             Ok((stamp, None)) => {
-                request.extensions_mut().insert(Decided(SmallVec::from_buf([stamp])));
+                request.extensions_mut().insert(Decided::by(stamp));
                 admitted.later(self, None, timer);
                 Next::Pass
             }
