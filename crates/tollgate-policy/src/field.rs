@@ -3,7 +3,7 @@
 use core::fmt;
 use std::borrow::Cow;
 
-use tollgate::ParseError;
+use tollgate::{ParseError, Subject, SubjectPrefix};
 
 /// The longest name of a header or a field, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
@@ -58,11 +58,22 @@ pub enum Field {
 pub trait Fields {
     /// The value of a field, borrowed where that is possible: it is asked for on every request.
     fn field(&self, field: &Field) -> Option<Cow<'_, str>>;
+
+    /// The subject of a field's value, as `ip:192.0.2.7`; none where the field is absent, and where
+    /// its value is too long. For fronts that know a shorter way to it than by the value's text.
+    #[inline]
+    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
+        prefix.with(&value(self, field)?).ok()
+    }
 }
 
 impl<F: Fields + ?Sized> Fields for &F {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         (**self).field(field)
+    }
+
+    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
+        (**self).subject(field, prefix)
     }
 }
 

@@ -20,6 +20,7 @@ mod clock;
 mod decision;
 pub mod engine;
 mod error;
+mod ipv4;
 mod limit;
 mod limiter;
 mod memory;
@@ -35,6 +36,7 @@ pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
 pub use engine::Carried;
 pub use error::{Error, ParseError, StoreError};
+pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS, MAX_UNITS, Place, Quota, Refill,
     Rounding,

@@ -3,11 +3,12 @@
 use core::fmt;
 use core::str::FromStr;
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use compact_str::CompactString;
 
 use crate::error::ParseError;
+use crate::ipv4::Start;
 
 /// The longest subject, in bytes of its written form: 64 KiB.
 pub const MAX_SUBJECT_BYTES: usize = 65_536;
@@ -199,7 +200,11 @@ impl Subject {
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SubjectPrefix(CompactString);
+pub struct SubjectPrefix {
+    text: CompactString,
+    /// The same, where a subject of an IPv4 address begins with it and is short.
+    start: Option<Start>,
+}
 
 impl SubjectPrefix {
     /// The beginning of the subjects of a dimension.
@@ -211,13 +216,15 @@ impl SubjectPrefix {
         if dimension.is_empty() || !is_name(dimension) {
             return Err(no_name(dimension, &text));
         }
-        Ok(Self(text))
+        // `key:x` is written `x`.
+        let start = if text == DEFAULT_PREFIX { None } else { Start::new(&text) };
+        Ok(Self { text, start })
     }
 
     /// The dimension.
     #[must_use]
     pub fn dimension(&self) -> &str {
-        self.0.strip_suffix(':').unwrap_or(&self.0)
+        self.text.strip_suffix(':').unwrap_or(&self.text)
     }
 
     /// [`Subject::of`] this dimension.
@@ -227,14 +234,26 @@ impl SubjectPrefix {
     #[inline]
     pub fn with(&self, value: &str) -> Result<Subject, ParseError> {
         // What fits into a subject without an allocation, and needs no escape.
-        let short = self.0.len() + value.len() <= size_of::<CompactString>();
+        let short = self.text.len() + value.len() <= size_of::<CompactString>();
         // `key:x` is written `x`.
-        if !short || value.is_empty() || has_odd(value.as_bytes()) || self.0 == DEFAULT_PREFIX {
+        if !short || value.is_empty() || has_odd(value.as_bytes()) || self.text == DEFAULT_PREFIX {
             return Subject::of(self.dimension(), value);
         }
-        let mut text = self.0.clone();
+        let mut text = self.text.clone();
         text.push_str(value);
         Ok(Subject(text))
+    }
+
+    /// The same for an IPv4 address, as `ip:192.0.2.7`, in a shorter way.
+    ///
+    /// # Errors
+    /// None: an address is not empty, and short.
+    #[inline]
+    pub fn with_ipv4(&self, address: Ipv4Addr) -> Result<Subject, ParseError> {
+        match self.start {
+            Some(start) => Ok(Subject(start.with(address))),
+            None => self.with(&crate::ipv4::ipv4_text(address)),
+        }
     }
 }
 
@@ -363,7 +382,11 @@ pub fn unescape_text(text: &str) -> Option<String> {
 impl From<IpAddr> for Subject {
     /// The dimension `ip`. An IPv4 address in IPv6 clothes is the IPv4 address.
     fn from(ip: IpAddr) -> Self {
-        Self(compact_str::format_compact!("ip:{}", ip.to_canonical()))
+        const IP: Option<Start> = Start::new("ip:");
+        match (IP, ip.to_canonical()) {
+            (Some(start), IpAddr::V4(v4)) => Self(start.with(v4)),
+            (_, ip) => Self(compact_str::format_compact!("ip:{ip}")),
+        }
     }
 }
 
@@ -405,12 +428,15 @@ mod tests {
     #[test]
     fn a_prefix_makes_the_same_subjects() {
         let long = "x".repeat(30);
-        for dimension in ["ip", "key", "header.x-a-name-that-is-long"] {
+        for dimension in ["ip", "client", "key", "header.x-a-name-that-is-long"] {
             let prefix = SubjectPrefix::new(dimension).unwrap();
             assert_eq!(prefix.dimension(), dimension);
             for value in ["10.0.0.1", "a:b", "a,b", "a%b", "é", " ", &long] {
                 assert_eq!(prefix.with(value).unwrap(), Subject::of(dimension, value).unwrap());
             }
+            let address = Ipv4Addr::new(192, 0, 2, 255);
+            let written = Subject::of(dimension, address.to_string()).unwrap();
+            assert_eq!(prefix.with_ipv4(address).unwrap(), written);
             assert!(prefix.with("").is_err() && prefix.with(&"x".repeat(70_000)).is_err());
         }
         assert!(SubjectPrefix::new("").is_err() && SubjectPrefix::new("a:b").is_err());
@@ -425,6 +451,8 @@ mod tests {
         assert_eq!(Subject::literal("user:%41").unwrap().to_string(), "user:%2541");
         let mapped: IpAddr = "::ffff:1.2.3.4".parse().unwrap();
         assert_eq!(Subject::from(mapped).to_string(), "ip:1.2.3.4");
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        assert_eq!(Subject::from(v6).to_string(), "ip:2001:db8::1");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tollgate::{Counted, Decision, Error, Store, Subject};
 
 use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp, at_once, no_answer};
-use crate::field::{Fields, value};
+use crate::field::Fields;
 use crate::policies::Only;
 use crate::resolve::Plan;
 
@@ -26,7 +26,7 @@ impl<S: Store> Gate<S> {
         self.0.live.short(|live| {
             let only = live.policies.only()?;
             let Only { part, field, prefix, limits, cost } = only;
-            let subject = prefix.with(&value(fields, field)?).ok()?;
+            let subject = fields.subject(field, prefix)?;
             let at_hand = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
             // Looked at where it lies: the processor stalls on what was written just now.
             let Ok(Some(decision)) = &at_hand else {

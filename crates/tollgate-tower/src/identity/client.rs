@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
-use tollgate::ParseError;
+use tollgate::{ParseError, Subject, SubjectPrefix};
 
 use super::address::{self, Ipv6Prefix};
 use super::hops::{self, Syntax};
@@ -320,6 +320,16 @@ impl Client {
     #[must_use]
     pub fn text(&self) -> String {
         address::group(self.address, self.prefix).into()
+    }
+
+    /// What it counts as, as a subject.
+    #[inline]
+    pub(crate) fn subject(&self, prefix: &SubjectPrefix) -> Option<Subject> {
+        match self.address {
+            IpAddr::V4(v4) => prefix.with_ipv4(v4),
+            IpAddr::V6(_) => prefix.with(self.value().as_str()),
+        }
+        .ok()
     }
 
     /// What was odd about finding it.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use http::header::HOST;
 use http::{Extensions, Request};
+use tollgate::{Subject, SubjectPrefix};
 use tollgate_policy::{Field, Fields, Looked};
 
 use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
 use crate::identity::{
-    Case, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why, has_dots,
-    header_text, host_name, normal_path,
+    Case, Client, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why,
+    has_dots, header_text, host_name, normal_path,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -204,7 +205,8 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    fn ip(&self) -> Option<Value<'static>> {
+    #[inline]
+    fn client(&self) -> Option<Client> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
             self.mistakes.report(Mistake::NoPeer);
@@ -218,7 +220,7 @@ impl<'r> RequestFields<'r> {
         if let Some(remark) = client.remark() {
             self.mistakes.report(Mistake::Address(remark));
         }
-        Some(client.value())
+        Some(client)
     }
 
     fn of(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
@@ -276,7 +278,8 @@ impl Fields for RequestFields<'_> {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Ip => {
-                let client = self.client.get_or_init(|| self.ip()).as_ref()?;
+                let client = self.client.get_or_init(|| self.client().map(|client| client.value()));
+                let client = client.as_ref()?;
                 Some(Cow::Borrowed(client.as_str()))
             }
             Field::Host => self.host(),
@@ -307,6 +310,14 @@ impl Fields for RequestFields<'_> {
             Field::ApiKey => self.once(field, &self.api_key),
             Field::User => self.once(field, &self.user),
             other => self.of(other, self.front.identity(other)).map(Value::into_cow),
+        }
+    }
+
+    #[inline]
+    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
+        match field {
+            Field::Ip => self.client()?.subject(prefix),
+            other => prefix.with(&self.field(other).filter(|value| !value.is_empty())?).ok(),
         }
     }
 }

@@ -68,11 +68,12 @@ impl Emission {
         if self.denominator == 1 {
             return Exact { us: units * self.whole_us, num: 0 };
         }
-        let parts = units * self.part;
-        Exact {
-            us: units * self.whole_us + parts / self.denominator,
-            num: parts % self.denominator,
+        let (us, parts) = (units * self.whole_us, units * self.part);
+        // So it is for one unit, and a division takes longer than the rest of a step.
+        if parts < self.denominator {
+            return Exact { us, num: parts };
         }
+        Exact { us: us + parts / self.denominator, num: parts % self.denominator }
     }
 
     /// `a + b`.
@@ -106,18 +107,23 @@ impl Emission {
     /// How many whole units fit into `span`.
     #[inline]
     pub(crate) fn units_in(self, span: Exact) -> u64 {
-        if self.denominator == 1 {
-            // The estimate is the quotient or one less: a span is far below 2^64.
-            #[allow(clippy::cast_possible_truncation)] // the upper half
-            let estimate = ((u128::from(span.us) * u128::from(self.inverse)) >> 64) as u64;
-            let rest = span.us - estimate * self.numerator;
-            return estimate + u64::from(rest >= self.numerator);
-        }
-        let parts = u128::from(span.us) * u128::from(self.denominator) + u128::from(span.num);
-        // The division of two 64-bit numbers is several times cheaper; most spans allow it.
-        match u64::try_from(parts) {
-            Ok(parts) => parts / self.numerator,
-            Err(_) => u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX),
+        let parts = match self.denominator {
+            1 => Ok(span.us),
+            denominator => {
+                let parts = u128::from(span.us) * u128::from(denominator) + u128::from(span.num);
+                u64::try_from(parts).map_err(|_| parts)
+            }
+        };
+        match parts {
+            Ok(parts) => {
+                // The estimate is the quotient or one less.
+                #[allow(clippy::cast_possible_truncation)] // the upper half
+                let estimate = ((u128::from(parts) * u128::from(self.inverse)) >> 64) as u64;
+                let rest = parts - estimate * self.numerator;
+                estimate + u64::from(rest >= self.numerator)
+            }
+            // Few spans are so long in parts.
+            Err(parts) => u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX),
         }
     }
 }
@@ -161,6 +167,17 @@ mod tests {
                 for off in [-1_i64, 0, 1] {
                     let Some(us) = (near * period_us).checked_add_signed(off) else { continue };
                     assert_eq!(emission.units_in(Exact { us, num: 0 }), us / period_us, "{us}");
+                }
+            }
+        }
+        // In parts of a microsecond, up to the largest that 64 bits hold, and beyond.
+        for period_us in [1, 3, 7, 999_999, 1_000_003, (1 << 40) + 1] {
+            let emission = Emission::new(1 << 20, period_us);
+            for us in [0, 1, 2, 999, 1 << 43, (1 << 44) - 1, 1 << 44, (1 << 45) + 7] {
+                for num in [0, 1, (1 << 20) - 1] {
+                    let parts = (u128::from(us) << 20) + u128::from(num);
+                    let units = u64::try_from(parts / u128::from(period_us)).unwrap_or(u64::MAX);
+                    assert_eq!(emission.units_in(Exact { us, num }), units, "{us} {num}");
                 }
             }
         }
