@@ -58,22 +58,11 @@ pub enum Field {
 pub trait Fields {
     /// The value of a field, borrowed where that is possible: it is asked for on every request.
     fn field(&self, field: &Field) -> Option<Cow<'_, str>>;
-
-    /// The subject of a field's value, as `ip:192.0.2.7`; none where the field is absent, and where
-    /// its value is too long. For fronts that know a shorter way to it than by the value's text.
-    #[inline]
-    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
-        prefix.with(&value(self, field)?).ok()
-    }
 }
 
 impl<F: Fields + ?Sized> Fields for &F {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         (**self).field(field)
-    }
-
-    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
-        (**self).subject(field, prefix)
     }
 }
 
@@ -230,4 +219,17 @@ pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> 
 #[inline]
 pub(crate) fn value<'f, F: Fields + ?Sized>(fields: &'f F, field: &Field) -> Option<Cow<'f, str>> {
     fields.field(field).filter(|value| !value.is_empty())
+}
+
+/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::judge_at_once`] asks for. None
+/// where the field is absent, and where its value is too long.
+///
+/// [`Gate::judge_at_once`]: crate::Gate::judge_at_once
+#[inline]
+pub fn subject_of<F: Fields + ?Sized>(
+    fields: &F,
+    field: &Field,
+    prefix: &SubjectPrefix,
+) -> Option<Subject> {
+    prefix.with(&value(fields, field)?).ok()
 }

@@ -17,7 +17,7 @@ mod schema;
 mod source;
 mod watch;
 
-pub use field::{Field, Fields, MAX_NAME_BYTES};
+pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Reread,
     Revision, Shadow, Stamp, Standing, Terms,

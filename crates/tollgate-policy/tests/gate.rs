@@ -11,10 +11,11 @@ use futures_executor::block_on;
 use tollgate::engine::Outcome as Engine;
 use tollgate::{
     Counted, Inspection, ManualClock, MemoryStore, Question, Receipt, Refund, Store, StoreError,
+    Subject, SubjectPrefix,
 };
 use tollgate_policy::{
     Answer, AnswerView, Authority, Event, Field, Fields, Format, Gate, Outcome, Policies, Reload,
-    Watch,
+    Watch, subject_of,
 };
 
 fn parse(text: &str) -> Policies {
@@ -768,6 +769,11 @@ fn told(view: AnswerView<'_>) -> String {
     )
 }
 
+/// How subjects are made of the fields of a request.
+fn in_fields(fields: &impl Fields) -> impl Fn(&Field, &SubjectPrefix) -> Option<Subject> {
+    |field, prefix| subject_of(fields, field, prefix)
+}
+
 /// The policies of which every request is asked the same, and a request of each.
 const ALIKE: [(&str, &[(&str, &str)]); 5] = [
     ("limits = [{ subject = \"ip\", limit = \"2/h\" }]", &[("ip", "10.0.0.1")]),
@@ -791,7 +797,7 @@ fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
     for (lines, fields) in ALIKE {
         let ((short, near), (long, far)) = (gate(&one(lines)), gate(&one(lines)));
         for _ in 0..6 {
-            let (stamp, said) = short.judge_at_once(&fields, told).unwrap();
+            let (stamp, said) = short.judge_at_once(in_fields(&fields), told).unwrap();
             let looked = long.look(&fields);
             assert_eq!(said, long.judge(&looked, told).unwrap(), "{lines}");
             assert_eq!(stamp, short.look(&fields).stamp());
@@ -825,13 +831,13 @@ fn what_has_more_to_find_is_not_judged_at_once() {
         ),
     ] {
         let (gate, _) = gate(&text);
-        assert!(gate.judge_at_once(&all, told).is_none(), "{text}");
+        assert!(gate.judge_at_once(in_fields(&all), told).is_none(), "{text}");
     }
     // What is absent, or too long for a subject, is not known by it.
     let (gate, _) = gate(&one(ip));
-    assert!(gate.judge_at_once(&[("user", "ann")], told).is_none());
+    assert!(gate.judge_at_once(in_fields(&[("user", "ann")]), told).is_none());
     let long = "1".repeat(70_000);
-    assert!(gate.judge_at_once(&[("ip", long.as_str())], told).is_none());
+    assert!(gate.judge_at_once(in_fields(&[("ip", long.as_str())]), told).is_none());
 }
 
 #[test]
@@ -839,15 +845,15 @@ fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
     let policies = || parse(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
     let (store, fields) = (Failing::new(), [("ip", "10.0.0.1")]);
     let slow = Gate::new(policies(), store.clone()).unwrap();
-    assert!(slow.judge_at_once(&fields, told).is_none());
+    assert!(slow.judge_at_once(in_fields(&fields), told).is_none());
     assert!(store.deadlines.lock().unwrap().is_empty());
     let store = Failing { answers_at_once: true, ..store };
     let gate = Gate::new(policies(), store.clone()).unwrap();
     let what = |view: AnswerView<'_>| (view.outcome(), view.authority());
-    let (_, said) = gate.judge_at_once(&fields, what).unwrap();
+    let (_, said) = gate.judge_at_once(in_fields(&fields), what).unwrap();
     assert_eq!(said, (Outcome::Allowed, Authority::Store));
     store.fails.store(true, Ordering::Relaxed);
-    let (_, said) = gate.judge_at_once(&fields, what).unwrap();
+    let (_, said) = gate.judge_at_once(in_fields(&fields), what).unwrap();
     assert_eq!(said, (Outcome::FailedOpen, Authority::FailureRule));
     assert_eq!(gate.counters()[0].1.of(Outcome::FailedOpen, Authority::FailureRule), 1);
     let deadline = Some(tollgate_policy::DEFAULT_DEADLINE);
@@ -864,7 +870,7 @@ fn an_observer_is_told_of_every_answer() {
     });
     let (gate, fields) = (gate.unwrap(), [("ip", "10.0.0.1")]);
     assert!(ask(&gate, &fields).is_allowed());
-    assert!(gate.judge_at_once(&fields, told).is_none());
+    assert!(gate.judge_at_once(in_fields(&fields), told).is_none());
     assert_eq!(seen.load(Ordering::Relaxed), 1);
 }
 
@@ -876,7 +882,8 @@ fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     };
     let (gate, _) = gate_of(limits("900/h"));
     let fields = [("ip", "10.0.0.1")];
-    let revision = || gate.judge_at_once(&fields, |view| view.revision().number).unwrap().1;
+    let revision =
+        || gate.judge_at_once(in_fields(&fields), |view| view.revision().number).unwrap().1;
     std::thread::scope(|scope| {
         let (question, questions) = std::sync::mpsc::channel::<()>();
         let (answer, answered) = std::sync::mpsc::channel();
@@ -891,7 +898,7 @@ fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     // One gate's policies are not another's.
     let (other, _) = gate_of(limits("1/h"));
     assert!(ask(&other, &fields).is_allowed());
-    let denied = other.judge_at_once(&fields, |view| !view.is_allowed()).unwrap().1;
+    let denied = other.judge_at_once(in_fields(&fields), |view| !view.is_allowed()).unwrap().1;
     assert_eq!((denied, revision()), (true, 5));
 }
 
@@ -902,7 +909,9 @@ fn a_gate_is_asked_while_it_is_asked() {
     assert!(ask(&gate, &fields).is_allowed());
     let left = |view: AnswerView<'_>| view.decision().unwrap().remaining();
     let (_, (outer, inner)) = gate
-        .judge_at_once(&fields, |view| (left(view), gate.judge_at_once(&fields, left).unwrap().1))
+        .judge_at_once(in_fields(&fields), |view| {
+            (left(view), gate.judge_at_once(in_fields(&fields), left).unwrap().1)
+        })
         .unwrap();
     assert_eq!((outer, inner), (7, 6));
 }

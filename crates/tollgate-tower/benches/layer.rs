@@ -100,6 +100,8 @@ fn main() {
         let text = format!("version = 1\n{text}");
         Policies::parse(&text, Format::Toml).unwrap_or_else(|problems| panic!("{problems}"))
     };
+    // The first gate of the process, as that of most programs is.
+    let one = TollgateLayer::per_client(LIMIT).unwrap();
     let three = policies(
         "[[policies]]\nname = \"api\"\non_failure = \"allow\"\nlimits = [{ subject = \"ip\", limit \
          = \"1000000000/s via gcra, 60000000000/m via gcra, 240000000000/h via gcra\" }]",
@@ -113,10 +115,7 @@ fn main() {
     let plain = governor.finish().unwrap();
     let mut sides = vec![
         side("the router alone", router()),
-        side(
-            "tollgate, 1 limit, 2 headers",
-            router().layer(TollgateLayer::per_client(LIMIT).unwrap()),
-        ),
+        side("tollgate, 1 limit, 2 headers", router().layer(one)),
         side("tollgate, 3 limits, 2 headers", router().layer(three)),
         side("tower_governor 0.8, 1 limit, 2 headers", router().layer(GovernorLayer::new(headers))),
         side("tower_governor 0.8, 1 limit, no header", router().layer(GovernorLayer::new(plain))),

@@ -185,12 +185,16 @@ pub(crate) fn check_shard(shard: Option<&str>) -> Result<(), Error> {
     match shard {
         None => Ok(()),
         Some(shard) if !shard.is_empty() && shard.len() <= MAX_SUBJECT_BYTES => Ok(()),
-        Some(shard) => Err(Error::Ask(format!(
-            "a shard has 1 to {MAX_SUBJECT_BYTES} bytes, not {}: give the value that the subjects \
-             share",
-            shard.len()
-        ))),
+        Some(shard) => Err(no_shard(shard)),
     }
+}
+
+#[cold]
+fn no_shard(shard: &str) -> Error {
+    Error::Ask(format!(
+        "a shard has 1 to {MAX_SUBJECT_BYTES} bytes, not {}: give the value that the subjects share",
+        shard.len()
+    ))
 }
 
 /// Refuses a number of subjects that no check can have.
@@ -204,17 +208,15 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
 /// Refuses a cost that no check can have.
 #[inline]
 pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
-    if cost == 0 {
-        return Err(Error::Ask(
-            "a check costs at least 1: to look without charging, use `peek`".to_owned(),
-        ));
-    }
-    if cost > MAX_COST {
-        return Err(Error::Ask(format!(
-            "a cost of {cost} is too large: the largest is 2^40 = {MAX_COST}"
-        )));
-    }
-    Ok(())
+    if (1..=MAX_COST).contains(&cost) { Ok(()) } else { Err(no_cost(cost)) }
+}
+
+#[cold]
+fn no_cost(cost: u64) -> Error {
+    Error::Ask(match cost {
+        0 => "a check costs at least 1: to look without charging, use `peek`".to_owned(),
+        _ => format!("a cost of {cost} is too large: the largest is 2^40 = {MAX_COST}"),
+    })
 }
 
 impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {

@@ -147,16 +147,21 @@ impl<'l> Decision<'l> {
     /// The fields of limit `index`.
     #[inline]
     fn field(&self, index: usize) -> Fields {
-        self.more.as_deref().and_then(|more| more.fields.get(index)).copied().unwrap_or_else(|| {
-            let retry = self.retry_after_us;
-            Fields {
-                remaining: self.remaining,
-                retry_after_us: (retry != NEVER_US).then_some(retry),
-                reset_after_us: self.reset_after_us,
-                charged_at_us: self.now.as_micros(),
-                carried: Carried::Same,
-            }
-        })
+        let kept = self.more.as_deref().and_then(|more| more.fields.get(index));
+        kept.copied().unwrap_or_else(|| self.own_field())
+    }
+
+    /// The fields of the only limit, where nothing else is kept.
+    #[inline]
+    fn own_field(&self) -> Fields {
+        let retry = self.retry_after_us;
+        Fields {
+            remaining: self.remaining,
+            retry_after_us: (retry != NEVER_US).then_some(retry),
+            reset_after_us: self.reset_after_us,
+            charged_at_us: self.now.as_micros(),
+            carried: Carried::Same,
+        }
     }
 
     /// The answer in one word.
@@ -227,11 +232,12 @@ impl<'l> Decision<'l> {
         if let (None, Some((subject, limits))) = (&self.more, self.first)
             && let [limit] = limits.limits()
         {
-            return Report { subject, limit, fields: self.field(0) };
+            return Report { subject, limit, fields: self.own_field() };
         }
         self.binding_of_all()
     }
 
+    #[inline(never)]
     fn binding_of_all(&self) -> Report<'_> {
         let mut best = (0, self.field(0));
         for index in 1..self.len() {

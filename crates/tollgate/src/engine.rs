@@ -226,8 +226,9 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
 }
 
 /// As [`decide`] over one part that carries nothing over: what nearly every check is. It sees the
-/// states as what they are, and collects nothing but the answer.
-#[inline]
+/// states as what they are, and collects nothing but the answer. Not inlined: the usual limit goes
+/// another way, which is to lie together.
+#[inline(never)]
 pub(crate) fn decide_set(
     limits: &LimitSet,
     states: &mut impl States,

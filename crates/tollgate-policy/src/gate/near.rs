@@ -44,8 +44,13 @@ impl Near {
         match self.seen.get_or(seen).0.try_borrow_mut() {
             Ok(mut seen) => work(seen.load()),
             // Within the work of another.
-            Err(_) => work(&self.live.load()),
+            Err(_) => self.short_within(work),
         }
+    }
+
+    #[cold]
+    fn short_within<T>(&self, work: impl FnOnce(&Live) -> Option<T>) -> Option<T> {
+        work(&self.live.load())
     }
 
     /// The policies of now, for as long as they are held.

@@ -1,9 +1,9 @@
 //! Asking without waiting, and the shortest way from a request to an answer.
 
-use tollgate::{Counted, Decision, Error, Store, Subject};
+use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
 use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp, at_once, no_answer};
-use crate::field::Fields;
+use crate::field::Field;
 use crate::policies::Only;
 use crate::resolve::Plan;
 
@@ -12,12 +12,15 @@ impl<S: Store> Gate<S> {
     /// policy for all of them, with one subject of one field. It is the shortest way, with what to
     /// note on the request ([`Looked::stamp`](super::Looked::stamp)).
     ///
+    /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may know a
+    /// shorter way to it than by the field's text.
+    ///
     /// None elsewhere, for a gate that is observed, where the store has to be waited for, and where
-    /// the request has no such field: nothing was asked, and the other way is to be taken.
+    /// there is no such subject: nothing was asked, and the other way is to be taken.
     #[inline(always)]
     pub fn judge_at_once<T>(
         &self,
-        fields: &impl Fields,
+        subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
         view: impl FnOnce(AnswerView<'_>) -> T,
     ) -> Option<(Stamp, T)> {
         if self.0.observer.is_some() || !self.store().answers_at_once() {
@@ -26,7 +29,7 @@ impl<S: Store> Gate<S> {
         self.0.live.short(|live| {
             let only = live.policies.only()?;
             let Only { part, field, prefix, limits, cost } = only;
-            let subject = fields.subject(field, prefix)?;
+            let subject = subject(field, prefix)?;
             let at_hand = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
             // Looked at where it lies: the processor stalls on what was written just now.
             let Ok(Some(decision)) = &at_hand else {

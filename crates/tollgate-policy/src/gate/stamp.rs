@@ -1,6 +1,7 @@
 //! What a front notes on a request that was decided, so that nobody decides it again.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 use crate::policies::Policies;
 
@@ -13,13 +14,36 @@ pub struct Stamp {
     policies: u64,
 }
 
-static NEXT_GATE: AtomicU64 = AtomicU64::new(1);
+static NEXT_GATE: AtomicU64 = AtomicU64::new(FIRST_GATE);
+
+const FIRST_GATE: u64 = 1;
+
+/// That of the first gate of this process, by the policies that it began with.
+static FIRST: OnceLock<Stamp> = OnceLock::new();
 
 impl Stamp {
     /// That of a new gate over a store.
     pub(super) fn new(store: u64, policies: &Policies) -> Self {
         let gate = NEXT_GATE.fetch_add(1, Ordering::Relaxed);
-        Self { gate, store, policies: policies.hash_number() }
+        let stamp = Self { gate, store, policies: policies.hash_number() };
+        if gate == FIRST_GATE {
+            let _ = FIRST.set(stamp);
+        }
+        stamp
+    }
+
+    /// That of the first gate of this process, by the policies that it began with: for a mark that
+    /// needs no memory. None before there is one.
+    #[must_use]
+    pub fn first() -> Option<Self> {
+        FIRST.get().copied()
+    }
+
+    /// True for [`Stamp::first`].
+    #[must_use]
+    #[inline]
+    pub fn is_first(self) -> bool {
+        self.gate == FIRST_GATE && FIRST.get() == Some(&self)
     }
 
     /// That of the same gate with other policies.

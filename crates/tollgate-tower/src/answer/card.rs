@@ -91,11 +91,14 @@ impl Rate {
     pub(super) fn us_of(self, units: u64) -> u64 {
         match units.checked_mul(self.period_us) {
             Some(product) => self.div_ceil(product),
-            None => {
-                let product = u128::from(units) * u128::from(self.period_us);
-                u64::try_from(product.div_ceil(u128::from(self.units))).unwrap_or(u64::MAX)
-            }
+            None => self.us_of_many(units),
         }
+    }
+
+    #[cold]
+    fn us_of_many(self, units: u64) -> u64 {
+        let product = u128::from(units) * u128::from(self.period_us);
+        u64::try_from(product.div_ceil(u128::from(self.units))).unwrap_or(u64::MAX)
     }
 
     /// The units that come back within a time, rounded down.

@@ -25,15 +25,20 @@ impl Numbers {
         let (rate, remaining) = (item.rate, report.remaining());
         let at_us = decision.at().as_micros();
         if let Verdict::NotYet(wait) = decision.verdict() {
-            // `t` is `Retry-After`; so `r` is cut to what comes back until then.
-            let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
-            let most = rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
-            return Self { remaining: remaining.min(most), wait_us, at_us };
+            return Self::of_refusal(wait, item, remaining, at_us);
         }
         let reset_us = micros(report.reset_after());
         // A bucket that is nearly full is full in no time: `r/t` would be any rate.
         let least_us = rate.map_or(0, |rate| rate.us_of(remaining));
         Self { remaining, wait_us: reset_us.max(least_us), at_us }
+    }
+
+    #[cold]
+    fn of_refusal(wait: Duration, item: &Item, remaining: u64, at_us: u64) -> Self {
+        // `t` is `Retry-After`; so `r` is cut to what comes back until then.
+        let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
+        let most = item.rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
+        Self { remaining: remaining.min(most), wait_us, at_us }
     }
 
     /// `t`.

@@ -1,11 +1,11 @@
 //! The client's address: the peer, or what trusted proxies say of it, walked from the right.
 
 use core::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName};
-use tollgate::{ParseError, Subject, SubjectPrefix};
+use tollgate::ParseError;
 
 use super::address::{self, Ipv6Prefix};
 use super::hops::{self, Syntax};
@@ -191,6 +191,16 @@ impl ClientAddress {
         Client { address, remark, prefix: self.prefix }
     }
 
+    /// The client, where that is the peer whoever it is, and it has an IPv4 address: what most
+    /// requests need, without a look at anything else.
+    #[inline]
+    pub(crate) fn plain_ipv4(&self, peer: IpAddr) -> Option<Ipv4Addr> {
+        match (&self.way, peer.to_canonical()) {
+            (Way::Peer, IpAddr::V4(address)) => Some(address),
+            _ => None,
+        }
+    }
+
     /// Goes from proxy to proxy until `is_client` says so of an address and its place.
     fn walk(
         &self,
@@ -320,16 +330,6 @@ impl Client {
     #[must_use]
     pub fn text(&self) -> String {
         address::group(self.address, self.prefix).into()
-    }
-
-    /// What it counts as, as a subject.
-    #[inline]
-    pub(crate) fn subject(&self, prefix: &SubjectPrefix) -> Option<Subject> {
-        match self.address {
-            IpAddr::V4(v4) => prefix.with_ipv4(v4),
-            IpAddr::V6(_) => prefix.with(self.value().as_str()),
-        }
-        .ok()
     }
 
     /// What was odd about finding it.

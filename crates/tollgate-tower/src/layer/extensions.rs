@@ -11,6 +11,11 @@ pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     if let Some(info) = extensions.get::<axum::extract::ConnectInfo<SocketAddr>>() {
         return Some(info.0.ip());
     }
+    inserted_peer(extensions)
+}
+
+#[inline(never)]
+fn inserted_peer(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<SocketAddr>().map(SocketAddr::ip)
 }
 

@@ -13,8 +13,8 @@ use tollgate_policy::{Field, Fields, Looked};
 use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
 use crate::identity::{
-    Case, Client, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why,
-    has_dots, header_text, host_name, normal_path,
+    Case, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why, has_dots,
+    header_text, host_name, normal_path,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -79,14 +79,32 @@ impl Front {
         }
     }
 
-    /// The same, where identities may be made of it. It must lie beside the request while its
-    /// fields are looked at.
-    #[inline]
-    pub(super) fn route_for_identities<'r>(
+    /// What `work` makes of the fields of a request. `closely` says whether to look for mistakes
+    /// that cost time to find.
+    pub(super) fn tell<B, T>(
         &self,
-        extensions: &'r Extensions,
-    ) -> Option<Cow<'r, str>> {
-        if self.has_identities() { self.route(extensions) } else { None }
+        request: &Request<B>,
+        mistakes: &Mistakes,
+        closely: bool,
+        work: impl FnOnce(&RequestFields<'_>) -> T,
+    ) -> T {
+        let extensions = request.extensions();
+        // It must lie beside the request while its fields are looked at.
+        let route = if self.has_identities() { self.route(extensions) } else { None };
+        work(&RequestFields::new(request, self, mistakes, closely, route.as_deref()))
+    }
+
+    /// The subject of a client's IPv4 address, where nothing has to be looked at to find it: what
+    /// most requests need.
+    #[inline]
+    pub(super) fn subject_of_ipv4(
+        &self,
+        extensions: &Extensions,
+        field: &Field,
+        prefix: &SubjectPrefix,
+    ) -> Option<Subject> {
+        let Field::Ip = field else { return None };
+        prefix.with_ipv4(self.client.plain_ipv4(self.peer(extensions)?)?).ok()
     }
 
     /// The identity that a field is.
@@ -135,9 +153,7 @@ pub(super) struct RequestFields<'r> {
 }
 
 impl<'r> RequestFields<'r> {
-    /// `route` is that of [`Front::route_for_identities`].
-    #[inline]
-    pub(super) fn new<B>(
+    fn new<B>(
         request: &'r Request<B>,
         front: &'r Front,
         mistakes: &'r Mistakes,
@@ -205,8 +221,7 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    #[inline]
-    fn client(&self) -> Option<Client> {
+    fn ip(&self) -> Option<Value<'static>> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
             self.mistakes.report(Mistake::NoPeer);
@@ -220,7 +235,7 @@ impl<'r> RequestFields<'r> {
         if let Some(remark) = client.remark() {
             self.mistakes.report(Mistake::Address(remark));
         }
-        Some(client)
+        Some(client.value())
     }
 
     fn of(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
@@ -278,8 +293,7 @@ impl Fields for RequestFields<'_> {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Ip => {
-                let client = self.client.get_or_init(|| self.client().map(|client| client.value()));
-                let client = client.as_ref()?;
+                let client = self.client.get_or_init(|| self.ip()).as_ref()?;
                 Some(Cow::Borrowed(client.as_str()))
             }
             Field::Host => self.host(),
@@ -310,14 +324,6 @@ impl Fields for RequestFields<'_> {
             Field::ApiKey => self.once(field, &self.api_key),
             Field::User => self.once(field, &self.user),
             other => self.of(other, self.front.identity(other)).map(Value::into_cow),
-        }
-    }
-
-    #[inline]
-    fn subject(&self, field: &Field, prefix: &SubjectPrefix) -> Option<Subject> {
-        match field {
-            Field::Ip => self.client()?.subject(prefix),
-            other => prefix.with(&self.field(other).filter(|value| !value.is_empty())?).ok(),
         }
     }
 }

@@ -6,6 +6,7 @@ mod charge;
 mod extensions;
 mod front;
 mod future;
+mod mark;
 mod mistakes;
 mod service;
 mod share;
@@ -132,7 +133,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
     /// requests of their own to a service behind these limits, with the extensions of the one they
     /// handle. Otherwise those would pass as the same request, uncounted.
     pub fn forget(&self, extensions: &mut Extensions) {
-        service::forget(extensions);
+        mark::remove(extensions);
     }
 
     /// The gate: its counters, its policies, its store.

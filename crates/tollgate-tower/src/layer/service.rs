@@ -8,15 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
-use smallvec::SmallVec;
-use tollgate::{Decision, Store};
-use tollgate_policy::{AnswerView, Cost, Field, Looked, Outcome, Policies, Stamp};
+use tollgate::{Decision, Store, SubjectPrefix};
+use tollgate_policy::{AnswerView, Cost, Field, Looked, Outcome, Policies, Stamp, subject_of};
 use tower_service::Service;
 
 use super::Shared;
 use super::cards;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
+use super::mark;
 use super::mistakes::Mistake;
 use super::share::Timer;
 use crate::answer::{Marks, Wire};
@@ -45,16 +45,6 @@ impl<I: Clone, S> Clone for Tollgate<I, S> {
 impl<I, S> fmt::Debug for Tollgate<I, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tollgate")
-    }
-}
-
-/// On a request: who has decided it.
-#[derive(Clone)]
-struct Decided(SmallVec<[Stamp; 1]>);
-
-impl Decided {
-    fn by(stamp: Stamp) -> Self {
-        Self(SmallVec::from_buf([stamp]))
     }
 }
 
@@ -88,11 +78,14 @@ where
     }
 }
 
+/// Apart, since few requests have one.
+type Refusal = Box<Response<Bytes>>;
+
 /// What becomes of a request.
 enum Next {
     /// It goes on to the service behind.
     Pass,
-    Refuse(Box<Response<Bytes>>),
+    Refuse(Refusal),
     /// The store has to be waited for.
     Wait(Box<Looked>, Option<Timer>),
 }
@@ -126,7 +119,7 @@ impl<I, S> Tollgate<I, S> {
             if let Some(refusal) = shared.verdict(&request, answer.view(), &mut admitted.marks) {
                 return Ok(refusal.map(RB::from));
             }
-            note(stamp, &mut request);
+            mark::put(request.extensions_mut(), stamp);
             let answer = (!shared.charging.is_none()).then_some(answer);
             admitted.later(&shared, answer, timer);
             let mut result = inner.call(request).await;
@@ -136,71 +129,76 @@ impl<I, S> Tollgate<I, S> {
     }
 }
 
-/// Notes on a request who has decided it.
-#[inline]
-fn note<B>(stamp: Stamp, request: &mut Request<B>) {
-    let extensions = request.extensions_mut();
-    match extensions.get_mut::<Decided>() {
-        Some(Decided(known)) => known.push(stamp),
-        None => {
-            extensions.insert(Decided::by(stamp));
-        }
-    }
-}
-
-/// Forgets who has decided a request.
-pub(super) fn forget(extensions: &mut Extensions) {
-    extensions.remove::<Decided>();
-}
-
 impl<S: Store + 'static> Shared<S> {
     /// Decides a request, and notes it there. What is left to do when its response is there is put
     /// into `admitted`.
     #[inline]
     fn decide<B>(self: &Arc<Self>, request: &mut Request<B>, admitted: &mut Admitted<S>) -> Next {
         let timer = self.times.start();
-        let known = request.extensions().get();
-        if known.is_some_and(|known| self.is_one_of(known)) {
+        let is_marked = mark::is_on(request.extensions());
+        if is_marked && self.has_decided(request.extensions()) {
             return Next::Pass;
         }
         // What another layer has decided is noted already, which few requests meet. Where responses
         // are charged by, the answer is needed later.
-        let at_once = known.is_none() && self.charging.is_none();
-        // A block, since `drop` would move the fields before it drops them.
-        let judged = {
-            let (front, mistakes) = (&self.front, &self.mistakes);
-            let route = front.route_for_identities(request.extensions());
-            let closely = timer.is_some();
-            let fields = RequestFields::new(request, front, mistakes, closely, route.as_deref());
-            let marks = &mut admitted.marks;
-            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
-            match at_once.then(|| self.gate.judge_at_once(&fields, verdict)).flatten() {
-                Some(judged) => Ok(judged),
-                None => Err(self.look(request, &fields)),
-            }
+        let at_once = !is_marked && self.charging.is_none();
+        let (closely, marks) = (timer.is_some(), &mut admitted.marks);
+        let by_ipv4 = if at_once && !closely {
+            let subject = |field: &Field, prefix: &SubjectPrefix| {
+                self.front.subject_of_ipv4(request.extensions(), field, prefix)
+            };
+            self.gate.judge_at_once(subject, |answer| self.verdict(request, answer, marks))
+        } else {
+            None
+        };
+        let judged = match by_ipv4 {
+            Some(judged) => Err(judged),
+            None => self.judge(request, closely, at_once, marks),
         };
         match judged {
-            Ok((stamp, None)) => {
-                request.extensions_mut().insert(Decided::by(stamp));
+            Err((stamp, None)) => {
+                mark::put(request.extensions_mut(), stamp);
                 admitted.later(self, None, timer);
                 Next::Pass
             }
-            Ok((_, Some(refusal))) | Err(Err(refusal)) => Next::Refuse(refusal),
-            Err(Ok(looked)) => self.ask(looked, request, admitted, timer),
+            Err((_, Some(refusal))) => Next::Refuse(refusal),
+            Ok(looked) => self.ask(looked, request, admitted, timer),
         }
+    }
+
+    /// What there is to ask for a request; or how it was judged, by any of its fields, where that
+    /// is known already.
+    #[inline(never)]
+    fn judge<B>(
+        &self,
+        request: &Request<B>,
+        closely: bool,
+        at_once: bool,
+        marks: &mut Marks,
+    ) -> Result<Looked, (Stamp, Option<Refusal>)> {
+        self.front.tell(request, &self.mistakes, closely, |fields| {
+            let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(fields, field, prefix);
+            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
+            match at_once.then(|| self.gate.judge_at_once(subject, verdict)).flatten() {
+                Some(judged) => Err(judged),
+                None => self.look(request, fields),
+            }
+        })
     }
 
     /// What there is to ask for a request, by any policies; or the refusal of one that has a field
     /// which cannot be taken for what it should be.
-    #[inline(never)]
     fn look<B>(
         &self,
         request: &Request<B>,
         fields: &RequestFields<'_>,
-    ) -> Result<Looked, Box<Response<Bytes>>> {
+    ) -> Result<Looked, (Stamp, Option<Refusal>)> {
         let looked = self.gate.look(fields);
         match fields.fault(&looked) {
-            Some((field, why)) => Err(self.malformed(request, looked, &field, why)),
+            Some((field, why)) => {
+                let stamp = looked.stamp();
+                Err((stamp, Some(self.malformed(request, looked, &field, why))))
+            }
             None => Ok(looked),
         }
     }
@@ -232,7 +230,7 @@ impl<S: Store + 'static> Shared<S> {
         if let Some(refusal) = refusal {
             return Next::Refuse(refusal);
         }
-        note(stamp, request);
+        mark::put(request.extensions_mut(), stamp);
         admitted.later(self, answer, timer);
         Next::Pass
     }
@@ -244,9 +242,8 @@ impl<S: Store + 'static> Shared<S> {
 
     /// True when the same policies over the same store have decided this request, as it says.
     #[cold]
-    fn is_one_of(&self, Decided(known): &Decided) -> bool {
-        let own = self.gate.stamp();
-        let decided = known.iter().any(|stamp| stamp.is_alike(own));
+    fn has_decided(&self, extensions: &Extensions) -> bool {
+        let decided = mark::is_alike(extensions, self.gate.stamp());
         if decided {
             self.mistakes.report(Mistake::LayeredTwice);
         }
@@ -261,7 +258,7 @@ impl<S: Store + 'static> Shared<S> {
         looked: Looked,
         field: &Field,
         why: Why,
-    ) -> Box<Response<Bytes>> {
+    ) -> Refusal {
         let answer = self.gate.refuse(looked, field.clone());
         let missing = self.front.missing(field, why);
         let mut refusal = self.answers.missing(self.wire(request), &missing);
@@ -276,7 +273,7 @@ impl<S: Store + 'static> Shared<S> {
         request: &Request<B>,
         answer: AnswerView<'_>,
         marks: &mut Marks,
-    ) -> Option<Box<Response<Bytes>>> {
+    ) -> Option<Refusal> {
         if answer.revision().number > self.newest.load(Ordering::Relaxed) {
             self.take_revision(answer);
         }
@@ -300,7 +297,7 @@ impl<S: Store + 'static> Shared<S> {
     }
 
     #[cold]
-    fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Box<Response<Bytes>> {
+    fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Refusal {
         let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let mut refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
@@ -318,10 +315,8 @@ impl<S: Store + 'static> Shared<S> {
             }
             (Outcome::Banned, ..) => self.answers.banned(wire, policy.unwrap_or_default()),
             (Outcome::Missing, _, Some(field)) => {
-                let (front, mistakes) = (&self.front, &self.mistakes);
-                let route = front.route_for_identities(request.extensions());
-                let fields = RequestFields::new(request, front, mistakes, false, route.as_deref());
-                let why = fields.why_missing(field);
+                let why = |fields: &RequestFields<'_>| fields.why_missing(field);
+                let why = self.front.tell(request, &self.mistakes, false, why);
                 self.answers.missing(wire, &self.front.missing(field, why))
             }
             _ => self.unavailable(wire, policy.as_slice()),

@@ -51,8 +51,7 @@ impl Times {
         // Not in one step, which the processor takes longer for: it may be off by a few.
         let number = self.requests.load(Ordering::Relaxed);
         self.requests.store(number.wrapping_add(1), Ordering::Relaxed);
-        (number.is_multiple_of(EVERY))
-            .then(|| Timer { started: Instant::now(), limiting: Duration::ZERO })
+        if number.is_multiple_of(EVERY) { Some(Timer::start()) } else { None }
     }
 
     /// How many requests were begun, about: two at the same time may count as one.
@@ -78,6 +77,11 @@ impl Times {
 }
 
 impl Timer {
+    #[cold]
+    fn start() -> Self {
+        Self { started: Instant::now(), limiting: Duration::ZERO }
+    }
+
     /// All of the time so far was limiting.
     #[inline]
     pub(super) fn decided(&mut self) {

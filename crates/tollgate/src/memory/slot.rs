@@ -77,38 +77,32 @@ pub(super) struct Key<'a> {
 impl<'a> Key<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
-        let (short, length) = match short(bytes) {
-            Some(short) => (short, u32::try_from(bytes.len()).unwrap_or(LONG)),
-            None => {
-                let mut short = [0; SHORT_KEY_BYTES];
-                short[..8].copy_from_slice(&hash.to_le_bytes());
-                (short, LONG)
-            }
+        // The first and the last bytes overlap, and agree where they do. In registers: a copy of a
+        // length that only the run knows is a call, and reading as a whole what it wrote in pieces
+        // stalls the processor.
+        if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
+            && let Ok(length @ ..=16) = u32::try_from(bytes.len())
+        {
+            let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+            let short = u128::from(first) | u128::from(last) << (8 * length - u64::BITS);
+            return Self { bytes, short: short.to_le_bytes(), length, hash };
+        }
+        Self::odd(bytes, hash)
+    }
+
+    /// The same for fewer than 8 bytes, and for more than a slot holds.
+    #[inline(never)]
+    fn odd(bytes: &'a [u8], hash: u64) -> Self {
+        let mut short = [0; SHORT_KEY_BYTES];
+        let length = if let Some(part) = short.get_mut(..bytes.len()) {
+            part.copy_from_slice(bytes);
+            u32::try_from(bytes.len()).unwrap_or(LONG)
+        } else {
+            short[..8].copy_from_slice(&hash.to_le_bytes());
+            LONG
         };
         Self { bytes, short, length, hash }
     }
-}
-
-/// Up to 16 bytes, with zeros behind them; none for more. Put together in registers: a copy of a
-/// length that only the run knows is a call, and reading as a whole what it wrote in pieces stalls
-/// the processor.
-#[inline]
-fn short(bytes: &[u8]) -> Option<[u8; SHORT_KEY_BYTES]> {
-    let length = u32::try_from(bytes.len()).ok()?;
-    // The first and the last bytes overlap, and agree where they do.
-    let room = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let past = length - u64::BITS / 8;
-        if past > 8 {
-            return None;
-        }
-        u128::from(u64::from_le_bytes(*first)) | u128::from(u64::from_le_bytes(*last)) << (8 * past)
-    } else if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        let past = length - u32::BITS / 8;
-        u128::from(u32::from_le_bytes(*first)) | u128::from(u32::from_le_bytes(*last)) << (8 * past)
-    } else {
-        bytes.iter().rev().fold(0, |room, byte| room << 8 | u128::from(*byte))
-    };
-    Some(room.to_le_bytes())
 }
 
 #[cfg(test)]
@@ -120,15 +114,14 @@ mod tests {
         let text: Vec<u8> = (1..=20).map(|byte| byte | 0xe0).collect();
         for length in 0..=text.len() {
             let bytes = text.get(..length).unwrap();
-            let mut padded = bytes.to_vec();
-            padded.resize(SHORT_KEY_BYTES.max(length), 0);
-            assert_eq!(short(bytes).map(Vec::from), (length <= 16).then_some(padded), "{length}");
             let key = Key::new(bytes, 0x0807_0605_0403_0201);
-            if length <= 16 {
-                assert_eq!((key.length as usize, Some(key.short)), (length, short(bytes)));
-            } else {
-                assert_eq!((key.length, key.short[..8].to_vec()), (LONG, (1..=8).collect()));
+            let mut held = bytes.to_vec();
+            if length > SHORT_KEY_BYTES {
+                held = (1..=8).collect();
             }
+            held.resize(SHORT_KEY_BYTES, 0);
+            let expected = if length > SHORT_KEY_BYTES { LONG as usize } else { length };
+            assert_eq!((key.length as usize, key.short.to_vec()), (expected, held));
         }
     }
 }

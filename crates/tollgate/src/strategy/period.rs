@@ -70,9 +70,12 @@ impl Emission {
         }
         let (us, parts) = (units * self.whole_us, units * self.part);
         // So it is for one unit, and a division takes longer than the rest of a step.
-        if parts < self.denominator {
-            return Exact { us, num: parts };
-        }
+        if parts < self.denominator { Exact { us, num: parts } } else { self.carry(us, parts) }
+    }
+
+    /// Microseconds and parts of one, which are one or more.
+    #[inline(never)]
+    const fn carry(self, us: u64, parts: u64) -> Exact {
         Exact { us: us + parts / self.denominator, num: parts % self.denominator }
     }
 
@@ -122,9 +125,14 @@ impl Emission {
                 let rest = parts - estimate * self.numerator;
                 estimate + u64::from(rest >= self.numerator)
             }
-            // Few spans are so long in parts.
-            Err(parts) => u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX),
+            Err(parts) => self.units_in_many(parts),
         }
+    }
+
+    /// The same for a span that is longer in parts of a microsecond than 64 bits hold.
+    #[cold]
+    fn units_in_many(self, parts: u128) -> u64 {
+        u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX)
     }
 }
 
