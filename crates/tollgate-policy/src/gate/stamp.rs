@@ -12,6 +12,7 @@ pub struct Stamp {
     gate: u64,
     store: u64,
     policies: u64,
+    is_first: bool,
 }
 
 static NEXT_GATE: AtomicU64 = AtomicU64::new(FIRST_GATE);
@@ -25,8 +26,9 @@ impl Stamp {
     /// That of a new gate over a store.
     pub(super) fn new(store: u64, policies: &Policies) -> Self {
         let gate = NEXT_GATE.fetch_add(1, Ordering::Relaxed);
-        let stamp = Self { gate, store, policies: policies.hash_number() };
-        if gate == FIRST_GATE {
+        let is_first = gate == FIRST_GATE;
+        let stamp = Self { gate, store, policies: policies.hash_number(), is_first };
+        if is_first {
             let _ = FIRST.set(stamp);
         }
         stamp
@@ -43,12 +45,15 @@ impl Stamp {
     #[must_use]
     #[inline]
     pub fn is_first(self) -> bool {
-        self.gate == FIRST_GATE && FIRST.get() == Some(&self)
+        self.is_first
     }
 
     /// That of the same gate with other policies.
     pub(super) fn with(self, policies: &Policies) -> Self {
-        Self { policies: policies.hash_number(), ..self }
+        let (policies, first) = (policies.hash_number(), Self::first());
+        let is_first =
+            first.is_some_and(|first| (first.gate, first.policies) == (self.gate, policies));
+        Self { policies, is_first, ..self }
     }
 
     /// True when both decide the same: one gate, or the same policies over the same store.
