@@ -202,7 +202,7 @@ impl Subject {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectPrefix {
     text: CompactString,
-    /// The same, where a subject of an IPv4 address begins with it and is short.
+    /// What a subject of an IPv4 address begins with, where that is short.
     start: Option<Start>,
 }
 
@@ -217,7 +217,7 @@ impl SubjectPrefix {
             return Err(no_name(dimension, &text));
         }
         // `key:x` is written `x`.
-        let start = if text == DEFAULT_PREFIX { None } else { Start::new(&text) };
+        let start = Start::new(if text == DEFAULT_PREFIX { "" } else { &text });
         Ok(Self { text, start })
     }
 
@@ -245,15 +245,13 @@ impl SubjectPrefix {
     }
 
     /// The same for an IPv4 address, as `ip:192.0.2.7`, in a shorter way.
-    ///
-    /// # Errors
-    /// None: an address is not empty, and short.
+    #[must_use]
     #[inline]
-    pub fn with_ipv4(&self, address: Ipv4Addr) -> Result<Subject, ParseError> {
-        match self.start {
-            Some(start) => Ok(Subject(start.with(address))),
-            None => self.with(&crate::ipv4::ipv4_text(address)),
-        }
+    pub fn with_ipv4(&self, address: Ipv4Addr) -> Subject {
+        Subject(match self.start {
+            Some(start) => start.with(address),
+            None => compact_str::format_compact!("{}{address}", self.text),
+        })
     }
 }
 
@@ -436,7 +434,7 @@ mod tests {
             }
             let address = Ipv4Addr::new(192, 0, 2, 255);
             let written = Subject::of(dimension, address.to_string()).unwrap();
-            assert_eq!(prefix.with_ipv4(address).unwrap(), written);
+            assert_eq!(prefix.with_ipv4(address), written);
             assert!(prefix.with("").is_err() && prefix.with(&"x".repeat(70_000)).is_err());
         }
         assert!(SubjectPrefix::new("").is_err() && SubjectPrefix::new("a:b").is_err());

@@ -192,13 +192,12 @@ impl ClientAddress {
     }
 
     /// The client, where that is the peer whoever it is, and it has an IPv4 address: what most
-    /// requests need, without a look at anything else.
+    /// requests need, without a look at anything else. `peer` is asked only where it is the peer.
     #[inline]
-    pub(crate) fn plain_ipv4(&self, peer: IpAddr) -> Option<Ipv4Addr> {
-        match (&self.way, peer.to_canonical()) {
-            (Way::Peer, IpAddr::V4(address)) => Some(address),
-            _ => None,
-        }
+    pub(crate) fn plain_ipv4(&self, peer: impl FnOnce() -> Option<IpAddr>) -> Option<Ipv4Addr> {
+        let Way::Peer = self.way else { return None };
+        let IpAddr::V4(address) = peer()?.to_canonical() else { return None };
+        Some(address)
     }
 
     /// Goes from proxy to proxy until `is_client` says so of an address and its place.

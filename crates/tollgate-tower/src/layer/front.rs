@@ -104,7 +104,8 @@ impl Front {
         prefix: &SubjectPrefix,
     ) -> Option<Subject> {
         let Field::Ip = field else { return None };
-        prefix.with_ipv4(self.client.plain_ipv4(self.peer(extensions)?)?).ok()
+        let address = self.client.plain_ipv4(|| self.peer(extensions))?;
+        Some(prefix.with_ipv4(address))
     }
 
     /// The identity that a field is.

@@ -51,7 +51,7 @@ impl Times {
         // Not in one step, which the processor takes longer for: it may be off by a few.
         let number = self.requests.load(Ordering::Relaxed);
         self.requests.store(number.wrapping_add(1), Ordering::Relaxed);
-        if number.is_multiple_of(EVERY) { Some(Timer::start()) } else { None }
+        number.is_multiple_of(EVERY).then(Timer::start)
     }
 
     /// How many requests were begun, about: two at the same time may count as one.

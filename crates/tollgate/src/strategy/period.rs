@@ -110,23 +110,13 @@ impl Emission {
     /// How many whole units fit into `span`.
     #[inline]
     pub(crate) fn units_in(self, span: Exact) -> u64 {
-        let parts = match self.denominator {
-            1 => Ok(span.us),
-            denominator => {
-                let parts = u128::from(span.us) * u128::from(denominator) + u128::from(span.num);
-                u64::try_from(parts).map_err(|_| parts)
-            }
-        };
-        match parts {
-            Ok(parts) => {
-                // The estimate is the quotient or one less.
-                #[allow(clippy::cast_possible_truncation)] // the upper half
-                let estimate = ((u128::from(parts) * u128::from(self.inverse)) >> 64) as u64;
-                let rest = parts - estimate * self.numerator;
-                estimate + u64::from(rest >= self.numerator)
-            }
-            Err(parts) => self.units_in_many(parts),
-        }
+        let parts = u128::from(span.us) * u128::from(self.denominator) + u128::from(span.num);
+        let Ok(parts) = u64::try_from(parts) else { return self.units_in_many(parts) };
+        // The estimate is the quotient or one less.
+        #[allow(clippy::cast_possible_truncation)] // the upper half
+        let estimate = ((u128::from(parts) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = parts - estimate * self.numerator;
+        estimate + u64::from(rest >= self.numerator)
     }
 
     /// The same for a span that is longer in parts of a microsecond than 64 bits hold.
