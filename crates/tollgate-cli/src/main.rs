@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 mod args;
+mod client;
 mod command;
 mod counts;
 mod input;

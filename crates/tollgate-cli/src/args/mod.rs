@@ -8,10 +8,12 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate::Strategy;
 
+mod health;
 mod lab;
 mod queue;
 mod serve;
 
+pub(crate) use health::Health;
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
     Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueuePush,
@@ -53,6 +55,15 @@ From the environment, so that no process list shows them:
   TOLLGATE_RECEIPT_KEY   what receipts are signed with, 32 bytes or more; one for all instances
   TOLLGATE_KEY_SECRET    what API keys are hashed with, 16 bytes or more")]
     Serve(Box<Serve>),
+    /// Ask a running service whether it serves, for probes that run a command
+    ///
+    /// Exits with 0 when it does, 1 when it does not or nothing answers, 2 on a wrong usage.
+    #[command(after_help = "Example: tollgate health --ready")]
+    #[command(after_long_help = "Examples:
+  tollgate health
+  tollgate health 127.0.0.1:8701 --ready
+  tollgate health unix:/run/tollgate/tollgate.sock --store --timeout 500ms")]
+    Health(Health),
     /// Ask, and charge when every limit admits
     ///
     /// Exits with 0 when admitted, 1 when not yet, 3 when never (the cost is above a limit's

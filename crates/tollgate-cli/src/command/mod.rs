@@ -12,6 +12,7 @@ mod config;
 mod count;
 mod doctor;
 mod explain;
+mod health;
 mod lab;
 mod queue;
 mod replay;
@@ -23,6 +24,7 @@ mod serve;
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Serve(args) => serve::serve(&args, out),
+        Command::Health(args) => health::health(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
         Command::Run(args) => run::run(&args),

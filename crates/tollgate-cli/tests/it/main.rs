@@ -8,6 +8,8 @@ mod config;
 mod counting;
 mod doctor;
 mod examples;
+mod health;
+mod image;
 mod lab;
 mod live;
 mod on_redis;

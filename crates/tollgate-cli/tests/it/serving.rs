@@ -67,7 +67,8 @@ impl Serving {
                 }
             }
         }
-        let address = said[0].strip_prefix("listening  http://").unwrap().parse().unwrap();
+        let first = said[0].strip_prefix("listening  http://").unwrap();
+        let address = first.split(',').next().unwrap().parse().unwrap();
         Self { child, said, address }
     }
 
@@ -79,9 +80,14 @@ impl Serving {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Asks it to end.
+    pub(crate) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
     /// Asks it to end, which it does well: what it logged.
     pub(crate) fn end(self) -> String {
-        self.signal(Signal::TERM);
+        self.terminate();
         let (code, log) = self.ended();
         assert_eq!(code, 0, "{log}");
         log

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Decision, Error, Inspection, Receipt, Refund, Store};
+use tollgate::{Ask, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
 
 use super::answer::{Answered, Authority, Outcome, Said, Trouble};
 use super::observe::Counters;
@@ -14,6 +14,13 @@ use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
 use crate::pattern::Condition;
 use crate::policies::Policies;
 use crate::resolve::Parts;
+
+/// Whose count [`Gate::probe`] writes.
+const PROBE: &str = "tollgate:ready";
+
+/// The limit of that count: it admits more probes than there are instances to send them, and is
+/// fresh, so forgotten, within a second.
+const PROBE_LIMIT: &str = "1000/s via gcra";
 
 /// What holds for limits that a caller brings, as a policy says it for its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,6 +138,18 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn counters_of_unmatched(&self) -> &Counters {
         &self.0.unmatched
+    }
+
+    /// Whether the store can count now: charges a count of the gate's own, which the store forgets
+    /// within about a second. A look would not do: a store that is full or read-only answers looks,
+    /// and refuses every charge. No policy, no counter and no observer sees it.
+    ///
+    /// # Errors
+    /// Why the store cannot count, within the usual deadline of 50 ms.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let limits: LimitSet = PROBE_LIMIT.parse()?;
+        let ask = Ask::new(PROBE).under(&limits);
+        self.0.limiter.check_within(DEFAULT_DEADLINE, ask).await.map(drop)
     }
 
     /// Gives back what a receipt says was charged, once.

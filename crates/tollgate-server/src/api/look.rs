@@ -6,8 +6,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use serde::{Deserialize, Serialize};
-use tollgate::{Ask, LimitSet};
-use tollgate_policy::{Combine, Dimension, Gate, OnFailure, Policy, Rule, Standing, Terms};
+use tollgate_policy::{Combine, Dimension, Gate, Policy, Rule, Standing};
 
 use super::check::{Checks, json, of_ask};
 use super::problem::Problem;
@@ -15,12 +14,6 @@ use super::query::Query;
 use super::question::{Described, read_one};
 use crate::json::{AnswerJson, Wait};
 use crate::store::AnyStore;
-
-/// What is asked to see whether the store answers. Looking writes nothing.
-const PROBE: &str = "tollgate:ready";
-
-/// The limit of that question.
-const PROBE_LIMIT: &str = "1/s via gcra";
 
 #[derive(Serialize)]
 pub(crate) struct PoliciesJson {
@@ -194,16 +187,8 @@ impl Checks {
         Ok(json(&Refunded { already: refund.already, given: refund.given }))
     }
 
-    /// Asks the store something that changes nothing.
-    pub(crate) async fn reach_store(&self) -> Result<(), Problem> {
-        let limits: LimitSet =
-            PROBE_LIMIT.parse().map_err(|error| Problem::bad(format!("{error}")))?;
-        let ask = Ask::new(PROBE).under(&limits);
-        let answer = self.gate.peek_limits(ask, Terms::new(OnFailure::Deny)).await;
-        let answer = answer.map_err(|error| of_ask(&error))?;
-        match answer.error() {
-            None => Ok(()),
-            Some(error) => Err(of_ask(error)),
-        }
+    /// Whether the store can count.
+    pub(crate) async fn probe_store(&self) -> Result<(), Problem> {
+        self.gate.probe().await.map_err(|error| of_ask(&error))
     }
 }

@@ -122,18 +122,23 @@ impl Api {
             "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
-            "/readyz" => self.ready().await,
+            "/readyz" => self.ready(Query::of(request.uri())).await,
             "/metrics" => Ok(self.page.respond(request.headers())),
             _ => Err(not_found(path)),
         }
     }
 
-    /// Whether requests should come here.
-    async fn ready(&self) -> Result<Reply, Problem> {
+    /// Whether requests should come here: the service takes them, and answers by its policies, with
+    /// the store or, by their failure rules, without it. A store that is away is away for every
+    /// instance, so it makes one unready only for whoever asks with `store=1`.
+    async fn ready(&self, query: Query<'_>) -> Result<Reply, Problem> {
+        let with_store = query.only(&["store"])?.with_store()?;
         if !self.open.load(Ordering::Relaxed) {
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is ending"));
         }
-        self.checks.reach_store().await?;
+        if with_store {
+            self.checks.probe_store().await?;
+        }
         Ok(text("text/plain; charset=utf-8", "ready\n"))
     }
 }

@@ -50,6 +50,18 @@ impl<'q> Query<'q> {
         found.copied().map(Some).ok_or_else(wrong)
     }
 
+    /// Whether readiness asks the store too.
+    pub(crate) fn with_store(&self) -> Result<bool, Problem> {
+        match self.get("store") {
+            None | Some("0") => Ok(false),
+            Some("1") => Ok(true),
+            Some(text) => {
+                let detail = format!("`{text}` is neither 1, to ask the store too, nor 0");
+                Err(Problem::bad(detail).at("store"))
+            }
+        }
+    }
+
     /// All of them.
     pub(crate) fn pairs(self) -> impl Iterator<Item = (Cow<'q, str>, Cow<'q, str>)> {
         self.0.into_iter()

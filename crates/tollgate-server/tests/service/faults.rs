@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tollgate::StoreError;
 use tollgate_policy::{Authority, Outcome};
-use tollgate_proof::redis::RedisServer;
+use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
+use tollgate_sqlite::{Access, SqliteStore};
 
 use crate::client::Client;
 use crate::{Service, gate_of};
@@ -64,7 +66,8 @@ async fn stand_in(service: &Service, time: Duration, what: &str) {
         let reply = client.ask("GET", "/v1/auth", &told, "").await;
         took.push(began.elapsed());
         assert_eq!((reply.status.as_u16(), reply.header("retry-after")), (503, Some("1")));
-        assert_eq!(client.get("/readyz").await.status.as_u16(), 503);
+        assert_eq!(client.get("/readyz").await.status.as_u16(), 200, "it answers by its rules");
+        assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 503);
         assert_eq!(client.get("/healthz").await.status.as_u16(), 200);
         tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok a client's pace
     }
@@ -84,7 +87,7 @@ async fn comes_back(client: &mut Client, what: &str) {
             tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok a client's pace
         }
     }
-    while client.get("/readyz").await.status.as_u16() != 200 {
+    while client.get("/readyz?store=1").await.status.as_u16() != 200 {
         assert!(began.elapsed() < Duration::from_secs(5), "{what}: not ready after 5 s");
         tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok a client's pace
     }
@@ -117,4 +120,81 @@ async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
     assert_eq!(of("deny").total(Outcome::FailedOpen), 0);
     let brought = service.gate.counters_of_limits();
     assert!(brought.of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+}
+
+/// A store that cannot write would deny every login, although it answers whoever only looks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_that_refuses_writes_is_not_ready_where_the_store_is_asked() {
+    let server = redis_or_skip!();
+    let service = service_on(&server).await;
+    let mut client = service.client().await;
+    comes_back(&mut client, "at first").await;
+    let set = |words: &[&str]| {
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
+        let reply = server.command(&words);
+        assert!(!matches!(reply, Reply::Error(_)), "{reply:?}");
+    };
+
+    set(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(client.get("/readyz").await.status.as_u16(), 200);
+    let reply = client.get("/readyz?store=1").await;
+    assert_eq!(reply.status.as_u16(), 503, "{}", reply.text);
+    assert!(reply.text.contains("maxmemory"), "{}", reply.text);
+    set(&["CONFIG", "SET", "maxmemory", "0"]);
+    comes_back(&mut client, "with memory again").await;
+
+    set(&["REPLICAOF", "127.0.0.1", "1"]);
+    let reply = client.get("/readyz?store=1").await;
+    assert_eq!(reply.status.as_u16(), 503, "{}", reply.text);
+    assert!(reply.text.contains("READONLY"), "{}", reply.text);
+    assert_eq!(client.get("/readyz").await.status.as_u16(), 200);
+    set(&["REPLICAOF", "NO", "ONE"]);
+    comes_back(&mut client, "a primary again").await;
+    assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new(), "what was written to see goes");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_locked_file_is_not_ready_where_the_store_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("counts.db");
+    let file = file.to_str().unwrap();
+    let store = SqliteStore::open(file).unwrap();
+    let service = Service::of(gate_of(FILE, AnyStore::Sqlite(store)), |_| {}).await;
+    let mut client = service.client().await;
+    assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
+
+    let (locked, is_locked) = std::sync::mpsc::channel();
+    let (unlock, to_unlock) = std::sync::mpsc::channel::<()>();
+    let other = SqliteStore::open(file).unwrap();
+    let holder = tokio::spawn(async move {
+        other
+            .transact(Access::Write, move |_| {
+                locked.send(()).unwrap();
+                to_unlock.recv().unwrap();
+                Ok::<_, StoreError>(())
+            })
+            .await
+    });
+    tokio::task::spawn_blocking(move || is_locked.recv().unwrap()).await.unwrap();
+    assert_eq!(client.get("/readyz").await.status.as_u16(), 200);
+    let reply = client.get("/readyz?store=1").await;
+    assert_eq!(reply.status.as_u16(), 503, "{}", reply.text);
+    unlock.send(()).unwrap();
+    holder.await.unwrap().unwrap();
+    assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
+}
+
+/// Probes come often and from everywhere: they are nobody's questions.
+#[tokio::test]
+async fn a_look_at_the_store_is_counted_nowhere() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    for _ in 0..3 {
+        assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
+    }
+    assert_eq!(service.gate.counters_of_limits().total(Outcome::Allowed), 0);
+    for wrong in ["store=yes", "store", "stroe=1", "store=1&store=1"] {
+        let reply = client.get(&format!("/readyz?{wrong}")).await;
+        assert_eq!(reply.status.as_u16(), 400, "{wrong}: {}", reply.text);
+    }
 }

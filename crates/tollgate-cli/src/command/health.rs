@@ -1,0 +1,65 @@
+//! `health`: whether a running service serves, for probes that run a command.
+
+use anyhow::{Context as _, Result, anyhow};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use tollgate_server::Address;
+
+use crate::args::Health;
+use crate::client;
+use crate::input::wait;
+use crate::show::Output;
+
+/// What was found, for programs.
+#[derive(Debug, Serialize)]
+struct Found<'a> {
+    healthy: bool,
+    address: &'a str,
+    path: &'a str,
+    /// Absent when nothing answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<u16>,
+    answer: String,
+}
+
+pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
+    let address: Address = args.address.parse().map_err(|_| {
+        anyhow!(
+            "`{}` is no address of a service: write HOST:PORT, as `127.0.0.1:8700`, or \
+             `unix:/PATH`, as its `--listen` says it",
+            crate::input::shown(&args.address)
+        )
+    })?;
+    let path = match (args.ready, args.store) {
+        (_, true) => "/readyz?store=1",
+        (true, false) => "/readyz",
+        (false, false) => "/healthz",
+    };
+    let request = Request::get(path)
+        .header("host", "localhost")
+        .body(Full::<Bytes>::default())
+        .context("no question can be made")?;
+    let (status, answer) = match client::ask(&address, request, wait(&args.timeout)?) {
+        Ok(answer) => {
+            let text = String::from_utf8_lossy(answer.body()).trim().to_owned();
+            (Some(answer.status()), text)
+        }
+        Err(error) => (None, format!("{error:#}")),
+    };
+    let found = Found {
+        healthy: status == Some(StatusCode::OK),
+        address: &args.address,
+        path,
+        status: status.map(|status| status.as_u16()),
+        answer,
+    };
+    if args.json {
+        out.json(&found)?;
+    } else {
+        let status = found.status.map(|status| format!("{status}: ")).unwrap_or_default();
+        out.line(format!("{}{path}: {status}{}", found.address, found.answer))?;
+    }
+    Ok(u8::from(!found.healthy))
+}
