@@ -3,9 +3,13 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::time::Time;
+
+mod discipline;
+
+use discipline::{Counter, Disciplined};
 
 /// A source of a store's time.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -13,12 +17,16 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn now(&self) -> Time;
 }
 
-/// The clock of the memory store: the wall clock at its start plus the monotonic time since, so
-/// that stepping the machine's clock does not touch the limits.
+/// The clock of the memory store: the wall clock at its start plus the time since, by the
+/// system's monotonic clock, so that stepping the machine's clock does not touch the limits.
+///
+/// It reads the processor's counter, and looks at the system's clock once in a millisecond: at
+/// most 1 us from it while the counter runs at a rate within 0.1 % of the one measured at the
+/// start. A correction never sets it back. Where a processor has no counter that runs evenly, each
+/// reading is one of the system's clock. Clones share it. `docs/memory.md` says what is followed.
 #[derive(Clone, Debug)]
 pub struct MonotonicClock {
-    counter: quanta::Clock,
-    start_raw: u64,
+    elapsed: Arc<Disciplined<Processor>>,
     start_us: u64,
 }
 
@@ -26,9 +34,8 @@ impl MonotonicClock {
     /// A clock that starts at the wall clock's present time.
     #[must_use]
     pub fn new() -> Self {
-        let counter = quanta::Clock::new();
-        let start_us = WallClock.now().as_micros();
-        Self { start_us, start_raw: counter.raw(), counter }
+        let elapsed = Disciplined::new(Processor::new());
+        Self { start_us: WallClock.now().as_micros(), elapsed: Arc::new(elapsed) }
     }
 }
 
@@ -41,9 +48,38 @@ impl Default for MonotonicClock {
 impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> Time {
+        Time::from_micros(self.start_us.saturating_add(self.elapsed.now_ns() / 1_000))
+    }
+}
+
+/// The counter of this machine's processors, and the system's monotonic clock.
+#[derive(Debug)]
+struct Processor {
+    counter: quanta::Clock,
+    start: Instant,
+}
+
+impl Processor {
+    fn new() -> Self {
+        // Before the start: it is calibrated when the first one is made, which takes a while.
+        let counter = quanta::Clock::new();
+        Self { counter, start: Instant::now() }
+    }
+}
+
+impl Counter for Processor {
+    #[inline]
+    fn ticks(&self) -> u64 {
         // The counter of this clock's own: no thread-local look-up as in `quanta::Instant::now`.
-        let elapsed_ns = self.counter.delta_as_nanos(self.start_raw, self.counter.raw());
-        Time::from_micros(self.start_us.saturating_add(elapsed_ns / 1_000))
+        self.counter.raw()
+    }
+
+    fn reference_ns(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn nominal_ns(&self, ticks: u64) -> u64 {
+        self.counter.delta_as_nanos(0, ticks)
     }
 }
 
