@@ -9,9 +9,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome, Part, decide, give_back};
-use tollgate::{
-    Charges, Clock, Counted, Inspection, LimitSet, Question, Receipt, Refund, StoreError, Time,
-};
+use tollgate::{Charges, Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
 
 use crate::context::{Cache, Context};
 use crate::fault::{Place, damaged, explain, impossible};
@@ -254,15 +252,11 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
         return Ok(Refund::new(true, vec![0; limits]));
     }
-    let mut until_us = 0;
     let mut given = Vec::new();
     for charge in &receipt.charges {
         let Charges { subject, limits, at_us, .. } = charge;
         let counted = Counted::new(subject, limits);
         let mut found = Found::as_written(cx, counted)?;
-        until_us = until_us
-            .max(engine::spent_until_us(limits, at_us, receipt.cost))
-            .max(still_counted_until_us(found.limits(), at_us, receipt.cost));
         if receipt.number <= found.reset() {
             given.extend(at_us.iter().map(|_| 0));
             continue;
@@ -271,21 +265,12 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
         given.extend(give_back(&now_under, &mut found, limits, at_us, receipt.cost, cx.now()));
         found.keep()?;
     }
-    // A charge that no longer counts needs no mark: it gives nothing, however often.
-    if until_us > cx.now().as_micros() {
-        let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2)";
-        cx.execute(sql, [number, until_us.cast_signed()])?;
-        cx.owe(sweep::SHARES);
-    }
+    // Also of one that no longer counts: it might again after a clock that steps back.
+    let until_us = engine::receipt_until_us(receipt).max(cx.now().as_micros());
+    let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2)";
+    cx.execute(sql, [number, until_us.cast_signed()])?;
+    cx.owe(sweep::SHARES);
     Ok(Refund::new(false, given))
-}
-
-/// Until when charges of these times could be given back under the numbers that count now: they
-/// may be others than those that were charged.
-fn still_counted_until_us(limits: &LimitSet, at_us: &[u64], cost: u64) -> u64 {
-    let newest_us = at_us.iter().copied().max().unwrap_or(0);
-    let each: SmallVec<[u64; 2]> = limits.limits().iter().map(|_| newest_us).collect();
-    engine::spent_until_us(limits, &each, cost)
 }
 
 fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {

@@ -118,9 +118,6 @@ struct Receipts {
     reset: bool,
     /// It was given back, or nothing of it.
     given: bool,
-    /// It was given back when it counted only by newer numbers than its own: memory keeps no mark
-    /// then.
-    unmarked: bool,
 }
 
 /// A file and memory at the same time, by the same clock.
@@ -283,13 +280,7 @@ impl Twins {
                 })
             });
             if !(several && unclear) {
-                self.receipts.push(Receipts {
-                    mine,
-                    theirs,
-                    reset: false,
-                    given: false,
-                    unmarked: false,
-                });
+                self.receipts.push(Receipts { mine, theirs, reset: false, given: false });
             }
         }
         assert_eq!(mine, theirs, "cost {cost}, mode {mode}, of {parts:?}");
@@ -297,17 +288,15 @@ impl Twins {
 
     fn refund(&mut self, which: usize) {
         let Some(index) = self.receipts.len().checked_sub(which + 1) else { return };
-        let Receipts { mine, theirs, reset, given, unmarked } = &self.receipts[index];
+        let Receipts { mine, theirs, reset, given } = &self.receipts[index];
         let as_charged = mine.charges.iter().all(|charge| {
             let mut now_under = self.families.iter().zip(&self.turn).map(|(f, t)| &f[t % f.len()]);
             now_under.any(|limits| limits.full_text() == charge.limits.full_text())
         });
-        if *unmarked || *reset && !as_charged {
+        if *reset && !as_charged {
             return;
         }
-        let until =
-            mine.charges.iter().map(|c| engine::spent_until_us(&c.limits, &c.at_us, mine.cost));
-        let counts = until.max().is_some_and(|until_us| until_us > self.clock_us());
+        let counts = engine::receipt_until_us(mine) > self.clock_us();
         if *given && !counts {
             // Each knows of it as long as it likes.
             return;
@@ -315,7 +304,6 @@ impl Twins {
         let refund = self.store().refund_now(mine).expect("refunded");
         assert_eq!(refund, block_on(self.memory.refund(theirs)).expect("refunded"), "{mine:?}");
         self.receipts[index].given = true;
-        self.receipts[index].unmarked |= !counts && !as_charged;
     }
 
     /// Before a reset of a count: both stores know of its receipts that they were before, except

@@ -5,7 +5,8 @@
 
 use smallvec::SmallVec;
 
-use crate::limit::{LimitSet, Place};
+use crate::decision::{Charges, Receipt};
+use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{Cell, Charge, Entry, Judgement, Log, NEVER_US, Step};
 use crate::time::{SKEW_US, Time};
 
@@ -355,6 +356,7 @@ pub fn fresh_at_us(limits: &LimitSet, states: &mut dyn States) -> u64 {
 /// Gives back what still counts of a charge of `cost`, recorded at `charged_at_us` (one time per
 /// limit of `charged`, in declared order). The state may have been written under other numbers,
 /// `limits`, since: limits are matched by identity, and one whose strategy changed gives nothing.
+/// Nor does a charge that would no longer count under its own numbers ([`spent_until_us`]).
 ///
 /// Answers by how many units `remaining` rose, per limit of `charged`.
 pub fn give_back(
@@ -377,7 +379,11 @@ pub fn give_back(
         let mut cell = states.cell(*place);
         held.step().repair(&mut cell, now);
         let before = held.step().judge(&mut cell, now, 1).remaining;
-        held.step().give_back(&mut cell, now, Charge { at_us: *at_us, cost });
+        // As long as its mark is kept, which nobody makes longer when the numbers change: so no
+        // charge is given back twice, whatever they are later.
+        if now.as_micros() < spent_until_us(limit, *at_us, cost) {
+            held.step().give_back(&mut cell, now, Charge { at_us: *at_us, cost });
+        }
         let after = held.step().judge(&mut cell, now, 1).remaining;
         forget_if_free(held.step(), &mut cell, now);
         given.push(after.saturating_sub(before));
@@ -385,14 +391,23 @@ pub fn give_back(
     given
 }
 
-/// Until when a charge could still be given back, in microseconds since the epoch: how long its
-/// mark must be kept once it was.
+/// Until when a charge of `cost` under `limit` could still be given back, in microseconds since the
+/// epoch: how long its mark must be kept once it was. Numbers that change later do not make it
+/// longer.
 #[must_use]
-pub fn spent_until_us(limits: &LimitSet, charged_at_us: &[u64], cost: u64) -> u64 {
-    let each = limits.limits().iter().zip(charged_at_us);
-    each.map(|(limit, at_us)| limit.step().spent_until_us(Charge { at_us: *at_us, cost }))
-        .max()
-        .unwrap_or(0)
+pub fn spent_until_us(limit: &Limit, charged_at_us: u64, cost: u64) -> u64 {
+    limit.step().spent_until_us(Charge { at_us: charged_at_us, cost })
+}
+
+/// The same for a whole receipt: the last of its charges.
+#[must_use]
+pub fn receipt_until_us(receipt: &Receipt) -> u64 {
+    let each = receipt.charges.iter().flat_map(|charges| {
+        let Charges { limits, at_us, .. } = charges;
+        let each = limits.limits().iter().zip(at_us);
+        each.map(|(limit, at_us)| spent_until_us(limit, *at_us, receipt.cost))
+    });
+    each.max().unwrap_or(0)
 }
 
 /// Until when anything charged up to `now` could be given back, in microseconds since the epoch:

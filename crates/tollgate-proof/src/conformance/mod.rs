@@ -24,6 +24,7 @@
 mod histories;
 mod migration;
 mod promises;
+mod receipts;
 mod threads;
 mod world;
 
@@ -100,6 +101,8 @@ cases! {
     migration::a_set_of_other_identities_is_another_count,
     migration::a_denial_after_a_change_keeps_what_was_carried,
     migration::a_refund_after_a_change_forgets_nothing_else,
+    receipts::a_receipt_counts_once_after_its_limit_was_slowed,
+    receipts::a_receipt_counts_once_in_any_history_of_changes,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
@@ -144,6 +147,8 @@ macro_rules! conformance_tests {
             a_set_of_other_identities_is_another_count,
             a_denial_after_a_change_keeps_what_was_carried,
             a_refund_after_a_change_forgets_nothing_else,
+            a_receipt_counts_once_after_its_limit_was_slowed,
+            a_receipt_counts_once_in_any_history_of_changes,
             a_shared_subject_keeps_its_count_while_others_come_in,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,

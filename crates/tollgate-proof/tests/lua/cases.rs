@@ -470,7 +470,7 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>)
     let at = NOW_US.to_string();
     let mut args = words(&["nonce", "1", &at, &at, "1", &limits.limits().len().to_string()]);
     for limit in limits.limits() {
-        args.push(format!("{}{at}", limit.strategy().code()));
+        args.push(format!("{}{at}:{}", limit.strategy().code(), NOW_US + 10_000_000));
     }
     let logs = [vec![state], logs].concat();
     let has_state = u8::from(compose::has_state(limits)).to_string();

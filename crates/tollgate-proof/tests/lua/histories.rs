@@ -6,6 +6,7 @@ use std::rc::Rc;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tollgate::engine;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{Carried, LimitSet, Place, Strategy, Subject, Time};
@@ -579,7 +580,11 @@ impl Pair {
         let (first, _) = self.keys_of(&charge.parts[0].0, &charge.parts[0].1);
         let mark = Keys::mark(&first, charge.number);
         let mut keys = vec![mark.clone()];
-        let until_us = charge.at_us + 10_000_000;
+        let each = charge.parts.iter().flat_map(|(_, limits, at_us)| {
+            let each = limits.limits().iter().zip(at_us);
+            each.map(|(limit, at_us)| engine::spent_until_us(limit, *at_us, charge.cost))
+        });
+        let until_us = each.max().unwrap();
         let mut args = vec![
             self.nonce.to_string(),
             charge.cost.to_string(),
@@ -593,12 +598,12 @@ impl Pair {
             keys.extend(logs);
             args.push(limits.limits().len().to_string());
             for i in by_place(limits) {
-                args.push(format!("{}{}", limits.limits()[i].strategy().code(), at_us[i]));
+                let (limit, at_us) = (&limits.limits()[i], at_us[i]);
+                let until_us = engine::spent_until_us(limit, at_us, charge.cost);
+                args.push(format!("{}{at_us}:{until_us}", limit.strategy().code()));
             }
         }
         self.clock(now_us, &mut args);
-        let held = keys.iter().skip(1).filter(|key| !key.ends_with("!reset"));
-        let lives = held.filter_map(|key| self.fake.lifetime(key)).max();
         let script = self.scripts.refund.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let expected = match self.model.refund(charge, Time::from_micros(now_us)) {
@@ -618,7 +623,7 @@ impl Pair {
             };
         }
         let lies = self.fake.written().get(mark.as_bytes()).copied();
-        let wanted = self.lifetime(until_us.saturating_sub(now_us)).max(lives.unwrap_or_default());
+        let wanted = self.lifetime(until_us.saturating_sub(now_us));
         if lies != Some(wanted) {
             return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
         }

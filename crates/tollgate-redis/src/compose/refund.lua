@@ -1,7 +1,7 @@
 -- KEYS: the mark of the receipt; for each subject its state, its reset, and a log for each limit.
 -- ARGV: the nonce, the cost, when it was charged, until when it could be given back, the number of
--- the charge; for each subject how many limits, and for each of them its strategy's letter and when
--- it was charged.
+-- the charge; for each subject how many limits, and for each of them its strategy's letter, when it
+-- was charged and until when that could be given back.
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {ARGV[1], 1}
 end
@@ -21,17 +21,14 @@ local function forgotten(reset)
   return receipt_at <= tonumber(at)
 end
 
--- The mark lies as long as the charge may count, also under numbers that were raised since.
 local longest = lifetime(math.max(0, tonumber(ARGV[4]) - now))
 local subjects, k, a = {}, 2, 6
 while k <= #KEYS do
   local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
-  longest = math.max(longest, redis.call('PTTL', subject.key))
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
-    longest = math.max(longest, redis.call('PTTL', subject.logs[i]))
-    local letter, at = string.match(ARGV[a + i], '^(%l)(%d+)$')
-    subject.charged[i] = {letter = letter, at = tonumber(at)}
+    local letter, at, till = string.match(ARGV[a + i], '^(%l)(%d+):(%d+)$')
+    subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till)}
   end
   local wrong
   subject.held, wrong, subject.has_state = load(subject.key, subject.logs, subject.count)
@@ -51,7 +48,10 @@ for _, subject in ipairs(subjects) do
         and not subject.forgotten then
       repair(limit)
       local before = judge(limit)
-      give_back(limit, charged.at, cost)
+      -- As long as the mark lies, which nobody makes longer when the numbers change.
+      if now < charged.till then
+        give_back(limit, charged.at, cost)
+      end
       -- Without its newest count a window may look at an earlier time, where older ones count again.
       given = math.max(0, judge(limit) - before)
       settle(limit)

@@ -339,7 +339,6 @@ impl Store for RedisStore {
 
     async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
         let nonce = self.next_nonce();
-        let mut until_us = 0;
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         let mut places = Vec::new();
         for charges in &receipt.charges {
@@ -355,17 +354,16 @@ impl Store for RedisStore {
             let first = places.len();
             for (declared, limit) in by_place(&charges.limits) {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
-                args.push(format!("{}{at_us}", limit.strategy().code()));
+                let until = engine::spent_until_us(limit, at_us, receipt.cost);
+                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
                 places.push(first + declared);
             }
-            let spent = engine::spent_until_us(&charges.limits, &charges.at_us, receipt.cost);
-            until_us = until_us.max(spent);
         }
         let mut all = vec![
             nonce.to_string(),
             receipt.cost.to_string(),
             receipt.at.as_micros().to_string(),
-            until_us.to_string(),
+            engine::receipt_until_us(receipt).to_string(),
             receipt.number.to_string(),
         ];
         all.append(&mut args);

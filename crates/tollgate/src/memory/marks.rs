@@ -54,11 +54,6 @@ impl Marks {
         charge > *forgotten && spent.insert(charge, until_us).is_none()
     }
 
-    /// Whether a charge is marked as given back.
-    pub(super) fn is_spent(&self, charge: u64) -> bool {
-        self.spent.contains_key(&charge)
-    }
-
     pub(super) fn reset(&mut self, key_hash: u64, reset: Reset, now: Time) {
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
         self.resets.insert(key_hash, reset);

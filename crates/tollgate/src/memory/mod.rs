@@ -449,22 +449,6 @@ impl MemoryStore {
         answer
     }
 
-    /// Until when a charge could still be given back, under its own numbers and under those that
-    /// the state is written under now.
-    fn counts_until_us(&self, charges: &Charges, cost: u64) -> u64 {
-        let key = self.key(&charges.subject, &charges.limits);
-        let mut shard = self.lock(Self::shard_of(key.hash));
-        let now = self.0.clock.now();
-        let newest_us = charges.at_us.iter().copied().max().unwrap_or(0);
-        let own = engine::spent_until_us(&charges.limits, &charges.at_us, cost);
-        let present = shard.visit(&key, &charges.limits, now, |written_under, _, _| {
-            let at_us: SmallVec<[u64; 2]> =
-                SmallVec::from_elem(newest_us, written_under.limits().len());
-            engine::spent_until_us(written_under, &at_us, cost)
-        });
-        own.max(present.unwrap_or(0))
-    }
-
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
     fn give_back(&self, charges: &Charges, receipt: &Receipt) -> SmallVec<[u64; 2]> {
         let key = self.key(&charges.subject, &charges.limits);
@@ -493,18 +477,13 @@ impl MemoryStore {
 
     pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
         let (charge, index) = Self::charge_of(receipt.number);
-        let until = receipt.charges.iter().map(|c| self.counts_until_us(c, receipt.cost));
-        let until_us = until.max().unwrap_or(0);
         let first = {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
             let (marks, budget) = shard.marks();
-            // A charge that no longer counts needs no mark: it gives nothing, however often.
-            let first = if until_us <= now.as_micros() {
-                !marks.is_spent(charge)
-            } else {
-                marks.spend(charge, until_us, now, budget)
-            };
+            // Also one that no longer counts: it might again after a clock that steps back.
+            let until_us = engine::receipt_until_us(receipt).max(now.as_micros());
+            let first = marks.spend(charge, until_us, now, budget);
             shard.settle();
             first
         };
@@ -528,8 +507,7 @@ impl MemoryStore {
         let key = self.key(counted.subject, counted.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
-        let until_us = engine::refundable_until_us(counted.limits, now);
-        shard.reset(&key, counted.limits, now, until_us)
+        shard.reset(&key, counted.limits, now)
     }
 
     pub(crate) fn inspect_now(&self, subject: &Subject, limits: &LimitSet) -> Option<Inspection> {

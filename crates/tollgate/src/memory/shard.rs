@@ -612,17 +612,15 @@ impl Shard {
         self.settle();
     }
 
-    /// Forgets a subject, and until `until_us` gives back nothing of what was charged before.
-    /// True when it had an entry.
-    pub(super) fn reset(
-        &mut self,
-        key: &Key<'_>,
-        limits: &LimitSet,
-        now: Time,
-        until_us: u64,
-    ) -> bool {
+    /// Forgets a subject. As long as anything charged before could be given back under its limits,
+    /// these or those that it was written under, nothing is. True when it had an entry.
+    pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet, now: Time) -> bool {
         let found = self.find(key, limits);
         if let Some(bucket) = found {
+            let slot = self.table.get_bucket(bucket);
+            let was = slot.and_then(|slot| self.rest.sets.get(slot.set()));
+            let was_until_us = was.map_or(0, |was| engine::refundable_until_us(&was.limits, now));
+            let until_us = engine::refundable_until_us(limits, now).max(was_until_us);
             self.remove(bucket);
             let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us };
             self.rest.marks.reset(key.hash, reset, now);

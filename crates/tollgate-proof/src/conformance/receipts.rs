@@ -1,0 +1,162 @@
+//! Cases: a receipt counts once, whatever becomes of its limit's numbers (definitions, section 4).
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
+
+use tollgate::{Ask, LimitSet, Receipt};
+
+use super::StoreMaker;
+use super::world::{Random, World, set};
+
+const NOW_US: u64 = 100_000_000;
+
+const S: u64 = 1_000_000;
+
+/// A limit, and the same much slower.
+const SLOWED: [[&str; 2]; 6] = [
+    ["a: 10/2s via fixed_window", "a: 10/1h via fixed_window"],
+    ["a: 10/2s anchor first-hit via fixed_window", "a: 10/1h anchor first-hit via fixed_window"],
+    ["a: 10/2s via token_bucket", "a: 10/1h via token_bucket"],
+    ["a: 10/2s via gcra", "a: 10/1h via gcra"],
+    ["a: 10/2s refill interval via token_bucket", "a: 10/1h refill interval via token_bucket"],
+    ["a: 10/2s precision 1s via sliding_window", "a: 10/1h precision 1m via sliding_window"],
+];
+
+/// A charge that was given back, or forgotten by a reset, under a short limit is not given back
+/// again under a long one, when whoever had to remember it may have forgotten.
+pub(super) fn a_receipt_counts_once_after_its_limit_was_slowed<M: StoreMaker>(maker: &M) {
+    for [was, is] in SLOWED {
+        for by_reset in [false, true] {
+            let world = World::new(maker, was, NOW_US);
+            let slow = set(is);
+            let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
+            assert!(world.check(Ask::new("ann").cost(5)).is_allowed(), "{was}");
+            if by_reset {
+                assert!(world.reset("ann"), "{was}");
+            } else {
+                assert_eq!(world.refund(&receipt).given, [5], "{was}");
+            }
+            assert!(world.check(Ask::new("ann").cost(5).under(&slow)).is_allowed(), "{is}");
+            world.at(NOW_US + 5 * S);
+            for other in 0..200 {
+                assert!(world.check(Ask::new(format!("other:{other}")).under(&slow)).is_allowed());
+            }
+            let before = world.peek(Ask::new("ann").under(&slow)).remaining();
+            assert_eq!(world.refund(&receipt).given, [0], "{was} -> {is}, by a reset: {by_reset}");
+            let after = world.peek(Ask::new("ann").under(&slow)).remaining();
+            assert_eq!(after, before, "{was} -> {is}, by a reset: {by_reset}");
+        }
+    }
+}
+
+/// Numbers of one limit, from short to long.
+const NUMBERS: [[&str; 3]; 7] = [
+    ["a: 6/1s via fixed_window", "a: 9/7s via fixed_window", "a: 4/1m via fixed_window"],
+    [
+        "a: 6/1s anchor first-hit via fixed_window",
+        "a: 9/7s via fixed_window",
+        "a: 4/1m anchor first-hit via fixed_window",
+    ],
+    ["a: 6/1s via gcra", "a: 9/7s burst 4 via gcra", "a: 4/1m via gcra"],
+    ["a: 6/1s via token_bucket", "a: 9/7s burst 4 via token_bucket", "a: 4/1m via token_bucket"],
+    [
+        "a: 6/1s refill interval via token_bucket",
+        "a: 9/7s via token_bucket",
+        "a: 4/1m refill interval via token_bucket",
+    ],
+    ["a: 6/1s via sliding_log", "a: 9/7s via sliding_log", "a: 4/1m via sliding_log"],
+    [
+        "a: 6/1s precision 500ms via sliding_window",
+        "a: 9/7s precision 1s rounding interpolate via sliding_window",
+        "a: 4/1m precision 10s via sliding_window",
+    ],
+];
+
+/// What may be given back of a charge, and what was.
+struct Charged {
+    receipt: Receipt,
+    /// The place of its numbers.
+    under: usize,
+    left: u64,
+    /// A reset forgot it that remembers charges under such numbers.
+    forgotten: bool,
+}
+
+const HISTORIES: u64 = 30;
+const OPERATIONS: usize = 80;
+
+/// Charges, refunds and second refunds, resets and adjustments while the numbers change, with
+/// others that come in between, so that a store sweeps: no receipt gives back more than its cost
+/// in all, and none gives anything that a reset has forgotten.
+pub(super) fn a_receipt_counts_once_in_any_history_of_changes<M: StoreMaker>(maker: &M) {
+    let (mut given, mut again) = (0, 0);
+    for numbers in NUMBERS {
+        for seed in 0..HISTORIES {
+            let (first, second) = history(maker, numbers, seed);
+            given += first;
+            again += second;
+        }
+    }
+    assert!(given > 100 && again > 1_000, "{given} units given back, {again} second refunds");
+}
+
+fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (u64, u64) {
+    let mut random = Random::new(seed);
+    let world = World::new(maker, numbers[0], NOW_US + random.below(3 * S));
+    let sets: Vec<LimitSet> = numbers.map(set).to_vec();
+    let (mut given, mut again) = (0, 0);
+    let mut under = 0;
+    let mut charged: Vec<Charged> = Vec::new();
+    for _ in 0..OPERATIONS {
+        let step = [0, random.below(S / 2), random.below(2 * S), random.below(9 * S)];
+        world.at(world.now_us() + step[usize::try_from(random.below(4)).unwrap()]);
+        if random.below(4) == 0 {
+            under = usize::try_from(random.below(3)).unwrap();
+        }
+        let ask = || Ask::new("ann").under(&sets[under]);
+        match random.below(16) {
+            0..6 => {
+                let decision = world.check(ask().cost(1 + random.below(4)));
+                charged.extend(decision.receipt().map(|receipt| {
+                    let left = receipt.cost;
+                    Charged { receipt, under, left, forgotten: false }
+                }));
+            }
+            6..12 if !charged.is_empty() => {
+                let pick = usize::try_from(random.below(charged.len() as u64)).unwrap();
+                let Charged { receipt, left, forgotten, under: was } = &mut charged[pick];
+                // Written under these numbers from here: what a look sees is what is held.
+                let _ = world.check(ask());
+                let before = world.peek(ask()).remaining();
+                let refund = world.refund(receipt);
+                let units = refund.given[0];
+                let what = format!("{} then {}: {receipt:?}", numbers[*was], numbers[under]);
+                assert!(units <= *left, "seed {seed}: {units} of {left} given back of {what}");
+                if *left == 0 || *forgotten {
+                    let after = world.peek(ask()).remaining();
+                    assert_eq!((units, after), (0, before), "seed {seed}: {what}");
+                }
+                again += u64::from(*left == 0 || refund.already);
+                given += units;
+                *left = 0;
+            }
+            12 => {
+                // A reset remembers what was charged under its own numbers or shorter ones.
+                if world.reset(ask()) {
+                    for charged in charged.iter_mut().filter(|charged| charged.under <= under) {
+                        charged.forgotten = true;
+                    }
+                }
+            }
+            13 => {
+                let by = i64::try_from(random.below(5)).unwrap() - 2;
+                world.adjust(ask(), if by == 0 { 3 } else { by });
+            }
+            _ => {
+                for _ in 0..20 {
+                    let other = format!("other:{}", random.below(1_000));
+                    let _ = world.check(Ask::new(other).under(&sets[under]));
+                }
+            }
+        }
+    }
+    (given, again)
+}
