@@ -22,7 +22,7 @@ impl Counts {
         let mut parts = Vec::new();
         match (&which.subject, which.limit.is_empty()) {
             (Some(subject), false) => {
-                let subject = Subject::parse(subject)?;
+                let subject = input::subject(subject, which.literal)?;
                 parts.push((subject, input::limits(&which.limit, strategy)?));
             }
             (Some(subject), true) => bail!(
@@ -35,7 +35,7 @@ impl Counts {
             (None, true) => {}
         }
         for text in &which.on {
-            parts.push(input::on(text, strategy)?);
+            parts.push(input::on(text, strategy, which.literal)?);
         }
         if parts.is_empty() {
             bail!(

@@ -112,8 +112,17 @@ pub(crate) fn limits(texts: &[String], strategy: Option<Strategy>) -> Result<Lim
     })
 }
 
+/// Whose count: in the written form, or as it is.
+pub(crate) fn subject(text: &str, literal: bool) -> Result<Subject> {
+    Ok(if literal { Subject::literal(text)? } else { Subject::parse(text)? })
+}
+
 /// `SUBJECT=LIMIT`, split at the last `=`.
-pub(crate) fn on(text: &str, strategy: Option<Strategy>) -> Result<(Subject, LimitSet)> {
+pub(crate) fn on(
+    text: &str,
+    strategy: Option<Strategy>,
+    literal: bool,
+) -> Result<(Subject, LimitSet)> {
     let Some((subject, limit)) = text.rsplit_once('=') else {
         return Err(ParseError::whole(
             text,
@@ -122,7 +131,7 @@ pub(crate) fn on(text: &str, strategy: Option<Strategy>) -> Result<(Subject, Lim
         )
         .into());
     };
-    Ok((Subject::parse(subject)?, limits(&[limit.to_owned()], strategy)?))
+    Ok((self::subject(subject, literal)?, limits(&[limit.to_owned()], strategy)?))
 }
 
 /// The value that all subjects of one check share on a cluster: is it one?

@@ -198,6 +198,10 @@ pub(crate) struct Which {
     #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
     pub(crate) on: Vec<String>,
 
+    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
+    #[arg(long)]
+    pub(crate) literal: bool,
+
     /// The strategy of the limits that name none with `via`
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
@@ -353,6 +357,10 @@ pub(crate) struct Scripts {
     /// one call
     #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
     pub(crate) on: Vec<String>,
+
+    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
+    #[arg(long)]
+    pub(crate) literal: bool,
 
     /// The strategy of the limits that name none with `via`
     #[arg(long, value_name = "NAME", value_parser = strategies())]

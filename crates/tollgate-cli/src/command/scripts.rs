@@ -73,11 +73,11 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
     let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
     let mut parts = Vec::new();
     if !args.limits.is_empty() {
-        let subject = Subject::parse(&args.subject)?;
+        let subject = input::subject(&args.subject, args.literal)?;
         parts.push((subject, input::limits(&args.limits, strategy)?));
     }
     for text in &args.on {
-        parts.push(input::on(text, strategy)?);
+        parts.push(input::on(text, strategy, args.literal)?);
     }
     if parts.is_empty() {
         bail!("no limit is given: write one, as in `tollgate scripts \"10/s via gcra\"`");

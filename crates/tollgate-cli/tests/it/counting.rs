@@ -13,6 +13,27 @@ fn three_of_five_are_admitted() {
     assert_eq!(codes, [0, 0, 0, 1, 1]);
 }
 
+/// A script that is given a name by somebody is given no other's count.
+#[test]
+fn a_literal_subject_is_taken_as_it_is() {
+    let place = Place::new();
+    for (typed, literally, written) in [
+        ("user:%31", "user:%2531", "user:1"),
+        ("user:1,role:admin", "user:1%2Crole:admin", "role:admin,user:1"),
+    ] {
+        let ask = |literal: &[&str]| {
+            let args = ["check", typed, "--limit", "9/h", "--json"];
+            place.json(&[&args, literal].concat())["limits"][0]["subject"].clone()
+        };
+        assert_eq!((ask(&["--literal"]), ask(&[])), (literally.into(), written.into()));
+        let on = format!("{typed}=9/h");
+        let answer = place.json(&["check", "--literal", "--on", &on, "--json"]);
+        assert_eq!(answer["limits"][0]["subject"], literally);
+        let script = ["scripts", "9/h", "--literal", "--format", "json", "--subject", typed];
+        assert!(place.json(&script)["keys"].to_string().contains(literally), "{typed}");
+    }
+}
+
 #[test]
 fn check_says_what_is_left_and_when_to_come_back() {
     let place = Place::new();

@@ -17,6 +17,7 @@ use super::check::{ask, json, of_ask};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Limits, Text, read_one, said};
+use super::whose::{Whose, subject_of};
 use super::{Api, Reply, body_of, not_found};
 use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
@@ -43,7 +44,9 @@ struct Which<'a> {
     #[serde(borrow, default, deserialize_with = "said")]
     policy: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
-    subject: Option<Text<'a>>,
+    subject: Option<Whose<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    written_subject: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
     limit: Option<Limits<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
@@ -174,7 +177,7 @@ impl Admin {
 
     /// Looks at a count or changes it.
     async fn correct(&self, act: &str, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
-        let Which { policy, subject, limit, on, shard, by } = read_one(body)?;
+        let Which { policy, subject, written_subject, limit, on, shard, by } = read_one(body)?;
         if by.is_some() != (act == "adjust") {
             return Err(match by {
                 Some(_) => Problem::bad("only an adjustment has a `by`"),
@@ -182,6 +185,7 @@ impl Admin {
             }
             .at("by"));
         }
+        let subject = subject_of(subject, written_subject)?;
         let mut parts = self.api.checks.parts(subject, limit, on)?;
         if let Some(Text(policy)) = &policy {
             for (_, limits) in &mut parts {

@@ -17,6 +17,7 @@ use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 use super::problem::Problem;
 use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
+use super::whose::subject_of;
 use crate::json::AnswerJson;
 use crate::store::AnyStore;
 
@@ -135,8 +136,8 @@ impl Checks {
     }
 
     async fn answer(&self, question: Question<'_>, act: Do) -> Result<Answer, Problem> {
-        let Question { policy, fields, subject, limit, on, shard, on_failure, cost, receipt } =
-            question;
+        let Question { policy, fields, limit, on, shard, on_failure, cost, receipt, .. } = question;
+        let subject = subject_of(question.subject, question.written_subject)?;
         let brought = subject.is_some() || limit.is_some() || on.is_some();
         let by_policies = policy.is_some() || fields.is_some();
         match (brought, by_policies) {
@@ -209,27 +210,25 @@ impl Checks {
     /// The subjects with their limits, from either way to write them.
     pub(crate) fn parts(
         &self,
-        subject: Option<Text<'_>>,
+        subject: Option<Subject>,
         limit: Option<Limits<'_>>,
         on: Option<Vec<&RawValue>>,
     ) -> Result<Parts, Problem> {
         match (subject, limit, on) {
-            (Some(subject), Some(limit), None) => {
-                Ok(vec![(subject_of(&subject)?, self.limits_of(&limit)?)])
-            }
+            (Some(subject), Some(limit), None) => Ok(vec![(subject, self.limits_of(&limit)?)]),
             (None, None, Some(list)) => {
                 let each = list.iter().enumerate().map(|(place, item)| {
                     let part = || {
-                        let On { subject, limit } = read_one(item.get().as_bytes())?;
-                        Ok((subject_of(&subject)?, self.limits_of(&limit)?))
+                        let On { subject, written_subject, limit } =
+                            read_one(item.get().as_bytes())?;
+                        let subject = subject_of(subject, written_subject)?.ok_or_else(nobody)?;
+                        Ok((subject, self.limits_of(&limit)?))
                     };
                     part().map_err(|problem: Problem| problem.within(&format!("on[{place}]")))
                 });
                 each.collect()
             }
-            (None, Some(_), None) => {
-                Err(Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject"))
-            }
+            (None, Some(_), None) => Err(nobody()),
             (Some(_), None, None) => {
                 Err(Problem::bad("under which limit? `limit` is missing, as \"10/s\"").at("limit"))
             }
@@ -270,8 +269,8 @@ pub(crate) fn ask<'p>(parts: &'p Parts, shard: Option<Text<'p>>) -> Result<Ask<'
     })
 }
 
-fn subject_of(Text(text): &Text<'_>) -> Result<Subject, Problem> {
-    Subject::parse(text).map_err(|error| Problem::bad(error.to_string()).at("subject"))
+fn nobody() -> Problem {
+    Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject")
 }
 
 fn failure_rule(said: Option<&Text<'_>>) -> Result<OnFailure, Problem> {

@@ -10,6 +10,7 @@ use tollgate_policy::{Field, Fields};
 use tollgate_tower::identity::{Case, ClientAddress, has_dots, host_name, normal_path};
 
 use super::problem::Problem;
+use super::whose::Whose;
 
 /// The most questions in one batch.
 pub(crate) const MAX_BATCH: usize = 256;
@@ -36,7 +37,9 @@ pub(crate) struct Question<'a> {
     #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) fields: Option<Described<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) subject: Option<Text<'a>>,
+    pub(crate) subject: Option<Whose<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) written_subject: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) limit: Option<Limits<'a>>,
     /// Each is an [`On`].
@@ -64,8 +67,10 @@ pub(crate) fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct On<'a> {
-    #[serde(borrow)]
-    pub(crate) subject: Text<'a>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) subject: Option<Whose<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) written_subject: Option<Text<'a>>,
     #[serde(borrow)]
     pub(crate) limit: Limits<'a>,
 }
@@ -140,9 +145,11 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         #[serde(borrow)]
         checks: Vec<&'a serde_json::value::RawValue>,
     }
+    if is_list(body) {
+        return Err(no_object());
+    }
     let one = match serde_json::from_slice::<Question<'_>>(body) {
-        Ok(question) if is_object(body) => return Ok(Body::One(Box::new(question))),
-        Ok(_) => return Err(no_object()),
+        Ok(question) => return Ok(Body::One(Box::new(question))),
         Err(error) => error,
     };
     // A batch is told by its only key: what is neither is explained as a question.
@@ -161,16 +168,15 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
 
 /// Reads one thing.
 pub(crate) fn read_one<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    match serde_json::from_slice(body) {
-        Ok(one) if is_object(body) => Ok(one),
-        Ok(_) => Err(no_object()),
-        Err(error) => Err(explain::<T>(body, &error)),
+    if is_list(body) {
+        return Err(no_object());
     }
+    serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
 }
 
 /// A list is taken for an object whose keys are left out, and what stands where would then matter.
-fn is_object(json: &[u8]) -> bool {
-    json.trim_ascii_start().starts_with(b"{")
+fn is_list(json: &[u8]) -> bool {
+    json.trim_ascii_start().starts_with(b"[")
 }
 
 fn no_object() -> Problem {
@@ -203,11 +209,16 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) ->
 }
 
 /// Refuses a text that is too long.
-fn bounded<E: de::Error>(text: &str) -> Result<(), E> {
-    if text.len() <= MAX_TEXT_BYTES {
+pub(crate) fn bounded<E: de::Error>(text: &str) -> Result<(), E> {
+    bounded_len(text.len())
+}
+
+/// The same for several that are one in the end.
+pub(crate) fn bounded_len<E: de::Error>(bytes: usize) -> Result<(), E> {
+    if bytes <= MAX_TEXT_BYTES {
         return Ok(());
     }
-    Err(E::custom(format!("a text has at most {MAX_TEXT_BYTES} bytes here, not {}", text.len())))
+    Err(E::custom(format!("a text has at most {MAX_TEXT_BYTES} bytes here, not {bytes}")))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
@@ -274,7 +285,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Limits<'a> {
 }
 
 /// The value of a field: a text, or a whole number, which becomes one.
-struct Value<'a>(Cow<'a, str>);
+pub(crate) struct Value<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -31,6 +31,38 @@ async fn limits_that_a_caller_brings_are_counted_exactly() {
     assert_eq!((&said["outcome"], &said["retry_after"]), (&json!("never"), &Value::Null));
 }
 
+/// What a user typed is a value, and never another's count or a second dimension.
+#[tokio::test]
+async fn a_subject_is_taken_literally() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let mut written = async |question: Value| {
+        let limit = json!({ "limit": "1/h" });
+        let mut all = question.as_object().unwrap().clone();
+        all.extend(limit.as_object().unwrap().clone());
+        client.check(&Value::Object(all).to_string()).await["limits"][0]["subject"].clone()
+    };
+    for (typed, subject) in [
+        ("1", "user:1"),
+        ("%31", "user:%2531"),
+        ("1,role:admin", "user:1%2Crole:admin"),
+        ("1, ", "user:1%2C%20"),
+        ("a:b", "user:a:b"),
+        ("%", "user:%25"),
+    ] {
+        let text = json!({ "subject": format!("user:{typed}") });
+        assert_eq!(written(text).await, subject, "{typed}");
+        let object = json!({ "subject": { "user": typed } });
+        assert_eq!(written(object).await, subject, "{typed}");
+    }
+    let two = json!({ "subject": { "user": "1,role:admin", "tenant": 12 } });
+    assert_eq!(written(two).await, "tenant:12,user:1%2Crole:admin");
+    for text in ["user:1", "role:admin,user:1", "user:%31", "tenant:12,user:1%2Crole:admin"] {
+        let read = json!({ "written_subject": text });
+        assert_eq!(written(read).await, text.replace("%31", "1"), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn several_subjects_are_all_or_nothing() {
     let service = Service::start().await;
@@ -145,7 +177,7 @@ async fn a_subject_of_any_name_has_a_receipt_that_comes_back() {
     let service = Service::start().await;
     let mut client = service.client().await;
     for subject in ["shard", "%25", "a,b:c"] {
-        let ask = format!(r#"{{"subject": "{subject}", "limit": "5/h", "receipt": true}}"#);
+        let ask = format!(r#"{{"written_subject": "{subject}", "limit": "5/h", "receipt": true}}"#);
         let receipt = client.check(&ask).await["receipt"].clone();
         let reply = client.post("/v1/refund", &json!({ "receipt": receipt }).to_string()).await;
         assert_eq!(reply.json()["given"], json!([1]), "{subject}: {}", reply.text);
@@ -261,6 +293,18 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         (r#"{"subject": "a"}"#, 400, Some("limit"), "under which limit"),
         (r#"{"limit": "1/h"}"#, 400, Some("subject"), "whose count"),
         (r#"{"subject": 1, "limit": "1/h"}"#, 400, Some("subject"), "expected a text"),
+        (r#"{"subject": {}, "limit": "1/h"}"#, 400, Some("subject"), "a subject is missing"),
+        (r#"{"subject": {"a b": "1"}, "limit": "1/h"}"#, 400, Some("subject"), "a b"),
+        (r#"{"subject": {"a": ["1"]}, "limit": "1/h"}"#, 400, Some("subject"), "expected a text"),
+        (r#"{"subject": {"a": "1", "a": "2"}, "limit": "1/h"}"#, 400, Some("subject"), "twice"),
+        (r#"{"written_subject": "a:%", "limit": "1/h"}"#, 400, Some("written_subject"), "escape"),
+        (
+            r#"{"subject": "a", "written_subject": "a", "limit": "1/h"}"#,
+            400,
+            Some("written_subject"),
+            "Leave out one",
+        ),
+        (r#"{"on": [{"limit": "1/h"}]}"#, 400, Some("on[0].subject"), "whose count"),
         (r#"{"subject": "a", "limit": "1/parsec"}"#, 400, Some("limit"), "parsec"),
         (r#"{"subject": "", "limit": "1/h"}"#, 400, Some("subject"), "subject"),
         (r#"{"subject": "a", "limit": []}"#, 400, Some("limit"), "limit"),

@@ -1,0 +1,86 @@
+//! Whose count a question is about: two ways to write it, and neither reads what a user has typed.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use tollgate::{ParseError, Subject};
+
+use super::problem::Problem;
+use super::question::{Text, Value, bounded};
+
+/// `subject`: taken literally.
+#[derive(Debug)]
+pub(crate) enum Whose<'a> {
+    /// `user:42`: what follows the first colon is the value, whatever it is.
+    One(Cow<'a, str>),
+    /// `{"user": "42", "route": "login"}`: the dimensions with their values.
+    Dimensions(Vec<(Cow<'a, str>, Cow<'a, str>)>),
+}
+
+impl Whose<'_> {
+    fn subject(&self) -> Result<Subject, ParseError> {
+        match self {
+            Self::One(text) => Subject::literal(text),
+            Self::Dimensions(all) => {
+                Subject::of_all(all.iter().map(|(name, value)| (&**name, value.as_bytes())))
+            }
+        }
+    }
+}
+
+/// The subject that is named by one of the two, if any: `subject`, or `written_subject` with commas
+/// and escapes, as answers and logs write it.
+pub(crate) fn subject_of(
+    subject: Option<Whose<'_>>,
+    written: Option<Text<'_>>,
+) -> Result<Option<Subject>, Problem> {
+    let (read, place) = match (subject, written) {
+        (None, None) => return Ok(None),
+        (Some(subject), None) => (subject.subject(), "subject"),
+        (None, Some(Text(text))) => (Subject::parse(&text), "written_subject"),
+        (Some(_), Some(_)) => {
+            return Err(Problem::bad(
+                "whose count, `subject` or `written_subject`? Leave out one of them",
+            )
+            .at("written_subject"));
+        }
+    };
+    read.map(Some).map_err(|error| Problem::bad(error.to_string()).at(place))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Whose<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Whose<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or an object of texts, as {\"user\": \"42\"}")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Whose<'de>, E> {
+                bounded(text)?;
+                Ok(Whose::One(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Whose<'de>, E> {
+                bounded(text)?;
+                Ok(Whose::One(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Whose<'de>, A::Error> {
+                let mut all = Vec::new();
+                let mut bytes = 0;
+                while let Some(Text(name)) = map.next_key()? {
+                    let Value(value) = map.next_value()?;
+                    bytes += name.len() + value.len();
+                    super::question::bounded_len(bytes)?;
+                    all.push((name, value));
+                }
+                Ok(Whose::Dimensions(all))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
