@@ -210,16 +210,16 @@ mod tests {
 
     #[test]
     fn subjects_with_limits() {
-        let (subject, limits) = on("a=b:c=5/s", None).err().map_or_else(
+        let (subject, limits) = on("a=b:c=5/s", None, false).err().map_or_else(
             || unreachable!("`a=b` is no name of a dimension"),
-            |_| on("token:c=d=5/s", None).unwrap(),
+            |_| on("token:c=d=5/s", None, false).unwrap(),
         );
         assert_eq!(subject.to_string(), "token:c=d");
         assert_eq!(limits.to_string(), "5/s via sliding_log");
-        assert!(on("user:1", None).unwrap_err().to_string().contains("SUBJECT=LIMIT"));
+        assert!(on("user:1", None, false).unwrap_err().to_string().contains("SUBJECT=LIMIT"));
         let gcra = Strategy::named("gcra");
-        assert_eq!(on("u:1=5/s", gcra).unwrap().1.to_string(), "5/s burst 5 via gcra");
-        assert!(on("u:1=5/s via gcra", gcra).is_err());
+        assert_eq!(on("u:1=5/s", gcra, false).unwrap().1.to_string(), "5/s burst 5 via gcra");
+        assert!(on("u:1=5/s via gcra", gcra, false).is_err());
         assert!(strategy("gcr").unwrap_err().to_string().contains("the strategies are uniform"));
     }
 
@@ -230,7 +230,7 @@ mod tests {
             let _ = delta(&text);
             let _ = wait(&text);
             let _ = strategy(&text);
-            let _ = on(&text, None);
+            let _ = on(&text, None, false);
             let _ = limits(std::slice::from_ref(&text), Strategy::named("gcra"));
             let _ = shard(&text);
             prop_assert!(shown(&text).chars().count() <= SHOWN_CHARS + 3);

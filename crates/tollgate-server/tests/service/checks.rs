@@ -306,7 +306,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         ),
         (r#"{"on": [{"limit": "1/h"}]}"#, 400, Some("on[0].subject"), "whose count"),
         (r#"{"subject": "a", "limit": "1/parsec"}"#, 400, Some("limit"), "parsec"),
-        (r#"{"subject": "", "limit": "1/h"}"#, 400, Some("subject"), "subject"),
+        (r#"{"subject": "", "limit": "1/h"}"#, 400, Some("subject"), "is empty"),
         (r#"{"subject": "a", "limit": []}"#, 400, Some("limit"), "limit"),
         (r#"{"subject": "a", "limit": "1/h", "cost": 0}"#, 400, None, "at least 1"),
         (r#"{"subject": "a", "limit": "1/h", "cost": 1.0}"#, 400, Some("cost"), "expected u64"),
