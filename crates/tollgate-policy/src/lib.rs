@@ -20,7 +20,7 @@ mod watch;
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Reread,
-    Revision, Shadow, Stamp, Standing, Terms,
+    Revision, Shadow, Stamp, Standing, SubjectCounts, Terms,
 };
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
@@ -29,7 +29,7 @@ pub use model::{
 pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
-pub use read::MAX_POLICIES;
+pub use read::{MAX_POLICIES, parse_deadline};
 pub use resolve::Part;
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};

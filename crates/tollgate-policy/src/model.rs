@@ -221,6 +221,28 @@ impl Entry {
         self
     }
 
+    /// Whether a subject of so many dimensions, which has these, can be one of this entry: each of
+    /// its own, or one that stands in for it, and no other.
+    pub(crate) fn counts_by(&self, has: &impl Fn(&str) -> bool, dimensions: usize) -> bool {
+        let mut found = std::collections::BTreeSet::new();
+        let all = self.subject.iter().all(|dimension| {
+            let mut one = Some(dimension);
+            while let Some(dimension) = one {
+                let name = dimension.name();
+                if has(&name) {
+                    found.insert(name);
+                    return true;
+                }
+                one = match dimension.field().and_then(|field| self.absent.get(field)) {
+                    Some(Absent::Instead(other)) => Some(other),
+                    _ => None,
+                };
+            }
+            false
+        });
+        all && found.len() == dimensions
+    }
+
     /// The dimensions that a request may not have.
     pub(crate) fn uncertain(&self) -> Vec<Field> {
         let fields = self.subject.iter().filter_map(Dimension::field);

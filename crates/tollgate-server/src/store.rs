@@ -1,7 +1,10 @@
 //! The stores that a service can count in, as one.
 
+use core::time::Duration;
+
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{Counted, Inspection, MemoryStore, Question, Receipt, Refund, Store, StoreError};
+use tollgate_policy::DEFAULT_DEADLINE;
 use tollgate_redis::RedisStore;
 use tollgate_sqlite::SqliteStore;
 
@@ -36,6 +39,16 @@ impl AnyStore {
             Self::Memory(_) => "memory",
             Self::Sqlite(_) => "sqlite",
             Self::Redis(_) => "redis",
+        }
+    }
+
+    /// How long the store may take where neither a policy nor a question says so: what the URL of
+    /// a Redis says, else the usual 50 ms.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        match self {
+            Self::Redis(store) => store.deadline(),
+            Self::Memory(_) | Self::Sqlite(_) => DEFAULT_DEADLINE,
         }
     }
 }

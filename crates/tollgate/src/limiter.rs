@@ -196,14 +196,39 @@ impl<S: Store> Limiter<S> {
         request: &str,
         ask: impl Into<Ask<'l>>,
     ) -> Result<Decision<'l>, Error> {
+        self.once(None, request, ask.into()).await
+    }
+
+    /// As [`Limiter::check_once`], with a deadline of its own in place of the store's.
+    ///
+    /// # Errors
+    /// As [`Limiter::check_once`].
+    pub async fn check_once_within<'l>(
+        &'l self,
+        deadline: Duration,
+        request: &str,
+        ask: impl Into<Ask<'l>>,
+    ) -> Result<Decision<'l>, Error> {
+        self.once(Some(deadline), request, ask.into()).await
+    }
+
+    async fn once<'l>(
+        &'l self,
+        deadline: Option<Duration>,
+        request: &str,
+        ask: Ask<'l>,
+    ) -> Result<Decision<'l>, Error> {
         if request.is_empty() || request.len() > MAX_REQUEST_BYTES {
             return Err(Error::Ask(format!(
                 "a request id has 1 to {MAX_REQUEST_BYTES} bytes, not {}: a UUID is long enough",
                 request.len()
             )));
         }
-        let read = self.read(ask.into(), false)?;
-        let outcome = self.store.check(&read.question().once(request)).await?;
+        let read = self.read(ask, false)?;
+        let outcome = {
+            let question = Question { deadline, ..read.question().once(request) };
+            self.store.check(&question).await?
+        };
         self.decision(read, outcome)
     }
 

@@ -2,15 +2,18 @@
 //! nothing, one policy by its name, limits that the caller brings, and corrections.
 
 use core::time::Duration;
+use std::time::Instant;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
+use tollgate::{
+    Ask, Decision, Error, Inspection, LimitSet, ParseError, Receipt, Refund, Store, Subject,
+};
 
 use super::answer::{Answered, Authority, Outcome, Said, Trouble};
 use super::observe::Counters;
 use super::{Answer, Gate, Looked};
 use crate::field::Fields;
-use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
+use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy, Rule};
 use crate::pattern::Condition;
 use crate::policies::Policies;
 use crate::resolve::Parts;
@@ -85,6 +88,32 @@ impl<S: Store> Gate<S> {
     pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer, Error> {
         let started = self.started();
         let result = self.0.limiter.check_within(terms.deadline, ask).await;
+        self.charged_limits(result, terms, started)
+    }
+
+    /// As [`Gate::check_limits`], under a request id: asked again with the same id, nothing is
+    /// charged again, and the first decision is answered.
+    ///
+    /// # Errors
+    /// As [`Gate::check_limits`]; another question under the same id; an empty id or one of over
+    /// 256 bytes; a store that remembers no ids, as memory and SQLite.
+    pub async fn check_limits_once(
+        &self,
+        request: &str,
+        ask: Ask<'_>,
+        terms: Terms,
+    ) -> Result<Answer, Error> {
+        let started = self.started();
+        let result = self.0.limiter.check_once_within(terms.deadline, request, ask).await;
+        self.charged_limits(result, terms, started)
+    }
+
+    fn charged_limits(
+        &self,
+        result: Result<Decision<'_>, Error>,
+        terms: Terms,
+        started: Option<Instant>,
+    ) -> Result<Answer, Error> {
         let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
         let Answered { live, said, .. } = &*answer.0;
         self.0.brought.add(said.outcome, said.authority);
@@ -145,11 +174,11 @@ impl<S: Store> Gate<S> {
     /// and refuses every charge. No policy, no counter and no observer sees it.
     ///
     /// # Errors
-    /// Why the store cannot count, within the usual deadline of 50 ms.
-    pub async fn probe(&self) -> Result<(), Error> {
+    /// Why the store cannot count, within the deadline.
+    pub async fn probe(&self, deadline: Duration) -> Result<(), Error> {
         let limits: LimitSet = PROBE_LIMIT.parse()?;
         let ask = Ask::new(PROBE).under(&limits);
-        self.0.limiter.check_within(DEFAULT_DEADLINE, ask).await.map(drop)
+        self.0.limiter.check_within(deadline, ask).await.map(drop)
     }
 
     /// Gives back what a receipt says was charged, once.
@@ -219,7 +248,56 @@ pub struct Standing<'p> {
     pub applies: bool,
 }
 
+/// What a policy counts for one subject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SubjectCounts {
+    /// Every set of limits that the subject may be counted under: those of the entries with such a
+    /// subject, and of their overrides. Each is a count of its own.
+    pub limits: Vec<LimitSet>,
+    /// What the policy shares on a cluster, where the subject has it.
+    pub shard: Option<String>,
+}
+
 impl Policies {
+    /// The counts that a policy keeps for a subject; without limits where it counts by other
+    /// dimensions than the subject's. None when there is no such policy.
+    ///
+    /// # Errors
+    /// None that a policy which was read has.
+    pub fn counts_of(
+        &self,
+        policy: &str,
+        subject: &Subject,
+    ) -> Result<Option<SubjectCounts>, ParseError> {
+        let Some(place) = self.place_of(policy) else { return Ok(None) };
+        let (Some(ready), Some(policy)) = (self.ready(place), self.policy(place)) else {
+            return Ok(None);
+        };
+        let dimensions: Vec<(&str, _)> = subject.dimensions().collect();
+        let has = |name: &str| dimensions.iter().any(|(known, _)| *known == name);
+        let mut limits: Vec<LimitSet> = Vec::new();
+        for entry in policy.entries.iter().filter(|entry| entry.counts_by(&has, dimensions.len())) {
+            let others = entry.overrides.iter().filter_map(|other| match &other.rule {
+                Rule::Limits(limits) => Some(limits),
+                Rule::Unlimited | Rule::Banned => None,
+            });
+            for set in core::iter::once(&entry.limits).chain(others) {
+                let set = set.clone().in_policy(&policy.name)?;
+                // The same limits with other numbers are the same count.
+                if limits.iter().all(|known| known.identity() != set.identity()) {
+                    limits.push(set);
+                }
+            }
+        }
+        let shard = ready.shard.as_ref().and_then(|field| {
+            let name = field.to_string();
+            let (_, value) = dimensions.iter().find(|(known, _)| *known == name)?;
+            String::from_utf8(value.to_vec()).ok()
+        });
+        Ok(Some(SubjectCounts { limits, shard }))
+    }
+
     /// How every policy stands to a request, in their order.
     #[must_use]
     pub fn standings(&self, fields: &dyn Fields) -> Vec<Standing<'_>> {

@@ -26,7 +26,7 @@ mod short;
 mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
-pub use apart::{Standing, Terms};
+pub use apart::{Standing, SubjectCounts, Terms};
 pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
 

@@ -242,13 +242,7 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
         reader.wrong(node, "deadline", "a duration in quotes from 1ms to 1m, as `\"20ms\"`");
         return None;
     };
-    // The notation of limits has the one way in which durations are written here.
-    let period = format!("1/{text} via uniform").parse::<tollgate::Limit>();
-    let clean = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    let found = period.ok().filter(|_| clean).and_then(|limit| {
-        let duration = Duration::from_micros(limit.quota().period.as_micros());
-        (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
-    });
+    let found = parse_deadline(text);
     if found.is_none() {
         let what = match text.as_str() {
             "" => "an empty text is no deadline".to_owned(),
@@ -257,6 +251,18 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
         reader.error(node.at, what, remedy);
     }
     found
+}
+
+/// Reads how long the store may take, as `20ms`: from [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
+#[must_use]
+pub fn parse_deadline(text: &str) -> Option<Duration> {
+    // The notation of limits has the one way in which durations are written here.
+    let period = format!("1/{text} via uniform").parse::<tollgate::Limit>();
+    let clean = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    period.ok().filter(|_| clean).and_then(|limit| {
+        let duration = Duration::from_micros(limit.quota().period.as_micros());
+        (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
+    })
 }
 
 fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {

@@ -320,6 +320,12 @@ impl RedisStore {
         }
     }
 
+    /// How long a question that says nothing else may take: what the options or the URL say.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
     /// The key of a state, and of everything beside it that its limits may use.
     fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
         let state = self.0.keys.of(counted);

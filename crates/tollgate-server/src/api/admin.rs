@@ -11,14 +11,15 @@ use http::{HeaderMap, Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
-use tollgate::{LimitSet, Subject};
+use tollgate::{LimitSet, ParseError, Subject};
+use tollgate_policy::SubjectCounts;
 
-use super::check::{ask, json, of_ask};
+use super::check::{ask, json, no_policy, nobody, of_ask};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Limits, Text, read_one, said};
 use super::whose::{Whose, subject_of};
-use super::{Api, Reply, body_of, not_found};
+use super::{Api, Reply, body_of, is_look, not_found, one_host, text};
 use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
@@ -28,6 +29,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The fewest bytes of a token.
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
+
+/// What there is, for people.
+const ADMIN_INDEX: &str = include_str!("admin_index.txt");
 
 /// The front for administrators.
 pub(crate) struct Admin {
@@ -132,12 +136,15 @@ impl Admin {
     }
 
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
+        one_host(&request)?;
         let path = request.uri().path().to_owned();
         let known = ["inspect", "reset", "adjust", "reload"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
                 "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
+                "/" if is_look(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
+                "/" => Ok(Problem::method("GET")),
                 "/v1/admin/series" if request.method() == Method::GET => {
                     self.series(Query::of(request.uri()))
                 }
@@ -186,37 +193,93 @@ impl Admin {
             .at("by"));
         }
         let subject = subject_of(subject, written_subject)?;
-        let mut parts = self.api.checks.parts(subject, limit, on)?;
-        if let Some(Text(policy)) = &policy {
-            for (_, limits) in &mut parts {
-                let within = limits.clone().in_policy(policy);
-                *limits = within.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
+        let of_policy = policy.is_some() && limit.is_none() && on.is_none();
+        let mut shard = shard.map(|Text(shard)| shard.into_owned());
+        let parts = match (&policy, limit, on) {
+            (Some(Text(policy)), None, None) => {
+                let subject = subject.ok_or_else(nobody)?;
+                let counts = self.counts_of(policy, &subject, act)?;
+                shard = shard.or(counts.shard);
+                counts.limits.into_iter().map(|limits| (subject.clone(), limits)).collect()
             }
-        }
+            (policy, limit, on) => {
+                let mut parts = self.api.checks.parts(subject, limit, on)?;
+                if let Some(Text(policy)) = policy {
+                    for (_, limits) in &mut parts {
+                        let within = limits.clone().in_policy(policy);
+                        let wrong = |error: ParseError| Problem::bad(error.to_string());
+                        *limits = within.map_err(|error| wrong(error).at("policy"))?;
+                    }
+                }
+                parts
+            }
+        };
         let written = |(subject, _): &(Subject, LimitSet)| self.api.metrics.written(subject);
-        of.subjects = parts.iter().filter_map(written).collect::<Vec<_>>().join(" ");
+        let mut subjects: Vec<_> = parts.iter().filter_map(written).collect();
+        subjects.dedup();
+        of.subjects = subjects.join(" ");
         of.by = by;
-        let (gate, ask) = (&self.api.checks.gate, ask(&parts, shard)?);
+        let gate = &self.api.checks.gate;
+        let shard = || shard.as_deref().map(|shard| Text(shard.into()));
         let refused = |error: tollgate::Error| of_ask(&error);
         match act {
             "inspect" => {
-                let held = gate.inspect(ask).await.map_err(refused)?.map(|held| HeldJson {
-                    written_under: held.written_under,
-                    words: held.words,
-                    logs: held.logs,
-                    fresh_at_us: held.fresh_at.as_micros(),
-                    shared: held.shared,
-                });
+                let held =
+                    gate.inspect(ask(&parts, shard())?).await.map_err(refused)?.map(|held| {
+                        HeldJson {
+                            written_under: held.written_under,
+                            words: held.words,
+                            logs: held.logs,
+                            fresh_at_us: held.fresh_at.as_micros(),
+                            shared: held.shared,
+                        }
+                    });
                 Ok(json(&Held { held }))
             }
             "reset" => {
-                let was_there = gate.reset(ask).await.map_err(refused)?;
+                // Those of a policy are counts of their own; those of `on` are refused as several.
+                let each = if of_policy { 1 } else { parts.len().max(1) };
+                let mut was_there = false;
+                for parts in parts.chunks(each) {
+                    was_there |= gate.reset(ask(parts, shard())?).await.map_err(refused)?;
+                }
                 Ok(json(&serde_json::json!({ "was_there": was_there })))
             }
             _ => {
-                let changed = gate.adjust(ask, by.unwrap_or(0)).await.map_err(refused)?;
+                let changed =
+                    gate.adjust(ask(&parts, shard())?, by.unwrap_or(0)).await.map_err(refused)?;
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
+        }
+    }
+
+    /// The counts that a policy keeps for a subject: all of them to be forgotten, else the only one.
+    fn counts_of(
+        &self,
+        policy: &str,
+        subject: &Subject,
+        act: &str,
+    ) -> Result<SubjectCounts, Problem> {
+        let policies = self.api.checks.gate.policies();
+        let counts = policies.counts_of(policy, subject);
+        let counts = counts.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
+        let counts = counts.ok_or_else(|| no_policy(policy))?;
+        match &counts.limits[..] {
+            [] => Err(Problem::bad(format!(
+                "the policy `{policy}` counts nobody by these dimensions: GET /v1/policies says by \
+                 which it counts"
+            ))
+            .at("subject")),
+            [_, _, ..] if act != "reset" => {
+                let texts: Vec<_> = counts.limits.iter().map(ToString::to_string).collect();
+                let detail = format!(
+                    "the policy `{policy}` has several counts for this subject, under `{}`: name \
+                     one as `limit`",
+                    texts.join("`, `")
+                );
+                Err(Problem::bad(detail).at("limit"))
+            }
+            _ => Ok(counts),
         }
     }
 

@@ -137,6 +137,22 @@ impl Checks {
 
     async fn answer(&self, question: Question<'_>, act: Do) -> Result<Answer, Problem> {
         let Question { policy, fields, limit, on, shard, on_failure, cost, receipt, .. } = question;
+        let (deadline, key) = (question.deadline, question.idempotency_key);
+        if key.is_some() {
+            let why = match (act, self.gate.store()) {
+                (Do::Peek, _) => {
+                    Some("a peek charges nothing, so there is nothing to guard".into())
+                }
+                (Do::Check, AnyStore::Redis(_)) => None,
+                (Do::Check, store) => {
+                    let kind = store.kind();
+                    Some(format!("{kind} remembers no requests: count on Redis, or leave it out"))
+                }
+            };
+            if let Some(why) = why {
+                return Err(Problem::bad(why).at("idempotency_key"));
+            }
+        }
         let subject = subject_of(question.subject, question.written_subject)?;
         let brought = subject.is_some() || limit.is_some() || on.is_some();
         let by_policies = policy.is_some() || fields.is_some();
@@ -149,14 +165,28 @@ impl Checks {
                 "this asks nothing: say `subject` and `limit`, or `fields` for your policies",
             )),
             (false, true) => {
-                if let Some(field) = shard.map(|_| "shard").or(on_failure.map(|_| "on_failure")) {
+                if key.is_some() {
+                    let detail = "requests are remembered under limits that you bring, and not by \
+                                  policies: ask with `subject` and `limit`, or leave it out";
+                    return Err(Problem::bad(detail).at("idempotency_key"));
+                }
+                let own = [
+                    shard.map(|_| "shard"),
+                    on_failure.map(|_| "on_failure"),
+                    deadline.map(|_| "deadline"),
+                ];
+                if let Some(field) = own.into_iter().flatten().next() {
                     let detail = format!("policies say their own `{field}`: leave it out");
                     return Err(Problem::bad(detail).at(field));
                 }
                 self.by_policies(policy.as_ref(), &fields.unwrap_or_default(), cost, act).await
             }
             (true, false) => {
-                let terms = Terms::new(failure_rule(on_failure.as_ref())?);
+                let deadline = match deadline {
+                    Some(Text(text)) => deadline_of(&text)?,
+                    None => self.gate.store().deadline(),
+                };
+                let terms = Terms::new(failure_rule(on_failure.as_ref())?).deadline(deadline);
                 let parts = self.parts(subject, limit, on)?;
                 if receipt == Some(true) && bytes_of(&parts) > MAX_RECEIPT_BYTES {
                     let detail = "a receipt over subjects and limits that are so long would be too \
@@ -164,9 +194,12 @@ impl Checks {
                     return Err(Problem::bad(detail).at("receipt"));
                 }
                 let ask = ask(&parts, shard)?.cost(cost.unwrap_or(1));
-                let answer = match act {
-                    Do::Check => self.gate.check_limits(ask, terms).await,
-                    Do::Peek => self.gate.peek_limits(ask, terms).await,
+                let answer = match (act, &key) {
+                    (Do::Check, Some(Text(key))) => {
+                        self.gate.check_limits_once(key, ask, terms).await
+                    }
+                    (Do::Check, None) => self.gate.check_limits(ask, terms).await,
+                    (Do::Peek, _) => self.gate.peek_limits(ask, terms).await,
                 };
                 answer.map_err(|error| of_ask(&error))
             }
@@ -182,10 +215,9 @@ impl Checks {
     ) -> Result<Answer, Problem> {
         let mut looked = match policy {
             None => self.gate.look(fields),
-            Some(Text(name)) => self.gate.look_named(name, fields).ok_or_else(|| {
-                let detail = format!("there is no policy `{name}`: GET /v1/policies lists them");
-                Problem::new(StatusCode::NOT_FOUND, detail).at("policy")
-            })?,
+            Some(Text(name)) => {
+                self.gate.look_named(name, fields).ok_or_else(|| no_policy(name))?
+            }
         };
         if let Some(cost) = cost {
             if cost == 0 || cost > MAX_COST {
@@ -257,7 +289,10 @@ fn bytes_of(parts: &Parts) -> usize {
 }
 
 /// The ask over these parts, of which there is at least one.
-pub(crate) fn ask<'p>(parts: &'p Parts, shard: Option<Text<'p>>) -> Result<Ask<'p>, Problem> {
+pub(crate) fn ask<'p>(
+    parts: &'p [(Subject, LimitSet)],
+    shard: Option<Text<'p>>,
+) -> Result<Ask<'p>, Problem> {
     if parts.is_empty() {
         return Err(Problem::bad("an empty list asks nothing").at("on"));
     }
@@ -269,8 +304,21 @@ pub(crate) fn ask<'p>(parts: &'p Parts, shard: Option<Text<'p>>) -> Result<Ask<'
     })
 }
 
-fn nobody() -> Problem {
+pub(crate) fn no_policy(name: &str) -> Problem {
+    let detail = format!("there is no policy `{name}`: GET /v1/policies lists them");
+    Problem::new(StatusCode::NOT_FOUND, detail).at("policy")
+}
+
+pub(crate) fn nobody() -> Problem {
     Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject")
+}
+
+fn deadline_of(text: &str) -> Result<Duration, Problem> {
+    tollgate_policy::parse_deadline(text).ok_or_else(|| {
+        let detail =
+            format!("`{text}` is no deadline: write a duration from 1ms to 1m, as \"20ms\"");
+        Problem::bad(detail).at("deadline")
+    })
 }
 
 fn failure_rule(said: Option<&Text<'_>>) -> Result<OnFailure, Problem> {

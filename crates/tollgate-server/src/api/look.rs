@@ -189,6 +189,6 @@ impl Checks {
 
     /// Whether the store can count.
     pub(crate) async fn probe_store(&self) -> Result<(), Problem> {
-        self.gate.probe().await.map_err(|error| of_ask(&error))
+        self.gate.probe(self.gate.store().deadline()).await.map_err(|error| of_ask(&error))
     }
 }

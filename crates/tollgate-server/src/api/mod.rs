@@ -16,8 +16,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Method, Request, Response, StatusCode};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
+use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
 
@@ -79,6 +79,7 @@ impl Answering for Api {
 
 impl Api {
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
+        one_host(&request)?;
         let path = request.uri().path();
         let question = match path {
             "/v1/check" => Some(Do::Check),
@@ -110,7 +111,7 @@ impl Api {
         if path.starts_with(queues::PREFIX) {
             return queues::respond(&self.queues, request).await;
         }
-        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        if !is_look(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
             let watched = ["/healthz", "/readyz", "/metrics"];
             if known.contains(&path) || watched.contains(&path) {
@@ -144,8 +145,34 @@ impl Api {
     }
 }
 
+/// Whether a request only looks.
+fn is_look<B>(request: &Request<B>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// Refuses a request without `Host` or with two: who stands before us may have read another one
+/// (RFC 9112, section 3.2).
+fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    match hosts {
+        1 => Ok(()),
+        0 if request.version() < Version::HTTP_11 => Ok(()),
+        0 => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
+        _ => Err(Problem::bad(format!("a request has one `Host`, and this has {hosts}"))),
+    }
+}
+
 /// The body of a question.
 fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
+    let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
+    if let Some(other) = encodings.find(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        let shown = String::from_utf8_lossy(other.as_bytes());
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!("the body is encoded ({shown}), and is read as it is: send plain JSON"),
+        ));
+    }
     request.into_body().map_err(|error| match error {
         BodyError::TooLarge => Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -49,6 +49,10 @@ pub(crate) struct Question<'a> {
     pub(crate) shard: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "said")]
     pub(crate) on_failure: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) deadline: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    pub(crate) idempotency_key: Option<Text<'a>>,
     #[serde(default, deserialize_with = "said")]
     pub(crate) cost: Option<u64>,
     #[serde(default, deserialize_with = "said")]

@@ -52,6 +52,37 @@ fn problem(said: &str) -> (u16, Value) {
     (status.parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
+/// Who stands before the service may read another `Host` of two, or one of its own where there is
+/// none (RFC 9112, section 3.2).
+#[tokio::test]
+async fn a_request_has_one_host() {
+    let service = Service::start().await;
+    for path in ["/v1/auth", "/healthz", "/v1/check"] {
+        for (hosts, says) in [("", "has none"), ("host: a\r\nhost: a\r\n", "this has 2")] {
+            let sent = format!("GET {path} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
+            let said = until_closed(service.address, sent.as_bytes()).await;
+            let (status, problem) = problem(&said);
+            assert_eq!(status, 400, "{path} {hosts}: {said}");
+            assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+        }
+    }
+    let said = until_closed(service.address, b"GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert!(said.starts_with("HTTP/1.0 200"), "{said}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_encoded_is_not_guessed_at() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question = r#"{"subject": "a", "limit": "9/h"}"#;
+    for (encoding, status) in [("gzip", 415), ("identity, br", 415), ("identity", 200)] {
+        let headers = [("content-encoding", encoding)];
+        let reply = client.ask("POST", "/v1/check", &headers, question).await;
+        assert_eq!(reply.status.as_u16(), status, "{encoding}: {}", reply.text);
+        assert!(status == 200 || reply.text.contains("send plain JSON"), "{}", reply.text);
+    }
+}
+
 #[tokio::test]
 async fn what_is_too_large_is_told_its_bound() {
     let service = Service::start().await;

@@ -43,7 +43,23 @@ async fn counts_are_looked_at_and_corrected() {
     let of_policy = r#"{"policy": "login", "subject": "ip:192.0.2.7", "limit": "2/h"}"#;
     assert_eq!(admin.post("/v1/admin/reset", of_policy).await.json()["was_there"], true);
     assert_eq!(client.check(login).await["allowed"], true);
+    // Its limits need not be told.
+    let of_policy = r#"{"policy": "login", "subject": "ip:192.0.2.7"}"#;
+    let held = admin.post("/v1/admin/inspect", of_policy).await.json();
+    assert_eq!(held["held"]["written_under"], "2/h via sliding_log");
+    for was_there in [true, false] {
+        assert_eq!(admin.post("/v1/admin/reset", of_policy).await.json()["was_there"], was_there);
+    }
+    assert_eq!(client.check(login).await["allowed"], true);
+    let index = admin.get("/").await;
+    assert!(index.text.contains("POST /v1/admin/reset"), "{}", index.text);
+    for line in index.text.lines().filter(|line| line.contains('{')) {
+        let example = &line[line.find('{').unwrap()..=line.rfind('}').unwrap()];
+        serde_json::from_str::<Value>(example).unwrap_or_else(|why| panic!("{why}: {line}"));
+    }
     for (path, body, says) in [
+        ("reset", r#"{"policy": "login", "subject": "user:1"}"#, "by these dimensions"),
+        ("reset", r#"{"policy": "login"}"#, "whose count"),
         ("adjust", whose, "`by` is missing"),
         ("reset", by, "only an adjustment"),
         ("reset", "{}", "lists all subjects"),
@@ -54,6 +70,9 @@ async fn counts_are_looked_at_and_corrected() {
         assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{path}: {}", reply.text);
         assert!(reply.text.contains(says), "{path} {body}: {}", reply.text);
     }
+    let nobody = r#"{"policy": "logins", "subject": "ip:192.0.2.7"}"#;
+    let reply = admin.post("/v1/admin/reset", nobody).await;
+    assert_eq!(reply.status, StatusCode::NOT_FOUND, "{}", reply.text);
     assert_eq!(admin.get("/v1/admin/reset").await.status, StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(admin.post("/v1/check", whose).await.status, StatusCode::NOT_FOUND);
     assert_eq!(admin.get("/readyz").await.status, StatusCode::OK);

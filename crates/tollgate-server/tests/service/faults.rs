@@ -198,3 +198,69 @@ async fn a_look_at_the_store_is_counted_nowhere() {
         assert_eq!(reply.status.as_u16(), 400, "{wrong}: {}", reply.text);
     }
 }
+
+/// What the URL says holds for limits that callers bring, and a question may say otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
+    let server = redis_or_skip!();
+    let store = RedisStore::connect(&format!("{}?deadline=2s", server.url())).await.unwrap();
+    let service = Service::of(gate_of(FILE, AnyStore::Redis(store)), |_| {}).await;
+    let mut client = service.client().await;
+    comes_back(&mut client, "at first").await;
+    let long = Duration::from_millis(300);
+    for (question, answered) in [
+        (r#"{"subject": "user:1", "limit": "9/h"}"#, true),
+        (r#"{"subject": "user:1", "limit": "9/h", "deadline": "20ms"}"#, false),
+        (r#"{"subject": "user:1", "limit": "9/h", "deadline": "5s"}"#, true),
+    ] {
+        // The server stands still for longer than the usual deadline, and then answers.
+        let pause = long.as_millis().to_string();
+        let words: Vec<&[u8]> = vec![b"CLIENT", b"PAUSE", pause.as_bytes(), b"ALL"];
+        assert!(!matches!(server.command(&words), Reply::Error(_)));
+        let began = Instant::now();
+        let said = client.check(question).await;
+        assert_eq!(said["authority"] == "store", answered, "{question}: {said}");
+        assert_eq!(began.elapsed() >= long / 2, answered, "{question}: {:?}", began.elapsed());
+        comes_back(&mut client, question).await;
+    }
+    for wrong in ["0ms", "2m", "1", "", "1 s"] {
+        let body = format!(r#"{{"subject": "a", "limit": "9/h", "deadline": "{wrong}"}}"#);
+        let reply = client.post("/v1/check", &body).await;
+        assert_eq!((reply.status.as_u16(), &reply.json()["field"]), (400, &"deadline".into()));
+    }
+}
+
+/// An answer that was lost is asked for again, and nothing is charged twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_with_an_idempotency_key_is_charged_once() {
+    let server = redis_or_skip!();
+    let service = service_on(&server).await;
+    let mut client = service.client().await;
+    comes_back(&mut client, "at first").await;
+    let question = |key: &str, limit: &str| {
+        format!(r#"{{"subject": "user:7", "limit": "{limit}", "idempotency_key": "{key}"}}"#)
+    };
+    for (key, remaining) in [("a", 8), ("a", 8), ("b", 7), ("a", 8)] {
+        assert_eq!(client.check(&question(key, "9/h")).await["remaining"], remaining, "{key}");
+    }
+    for (body, says) in [
+        (question("", "9/h"), "1 to 256"),
+        (question(&"k".repeat(257), "9/h"), "1 to 256"),
+        (r#"{"policy": "deny", "idempotency_key": "a"}"#.to_owned(), "under limits that you bring"),
+    ] {
+        let reply = client.post("/v1/check", &body).await;
+        assert_eq!(reply.status.as_u16(), 400, "{body}: {}", reply.text);
+        assert!(reply.text.contains(says), "{}", reply.text);
+    }
+    // A key that is used for something else charges nothing.
+    let said = client.check(&question("a", "8/h")).await;
+    assert_eq!((&said["allowed"], &said["authority"]), (&false.into(), &"failure_rule".into()));
+    assert!(said["error"].as_str().unwrap().contains("used for another question"), "{said}");
+    let reply = client.post("/v1/peek", &question("a", "9/h")).await;
+    assert_eq!(reply.json()["field"], "idempotency_key");
+    // A store that cannot keep the promise does not seem to.
+    let memory = Service::start().await;
+    let reply = memory.client().await.post("/v1/check", &question("a", "9/h")).await;
+    assert_eq!(reply.status.as_u16(), 400, "{}", reply.text);
+    assert!(reply.text.contains("memory remembers no requests"), "{}", reply.text);
+}
