@@ -253,7 +253,7 @@ impl Admin {
         }
     }
 
-    /// The counts that a policy keeps for a subject: all of them to be forgotten, else the only one.
+    /// The counts that a policy keeps for a subject: all of them to be forgotten, else the one.
     fn counts_of(
         &self,
         policy: &str,
