@@ -50,8 +50,15 @@ fn main() -> ExitCode {
 fn report(error: &anyhow::Error) {
     let red = anstyle::AnsiColor::Red.on_default().bold();
     let mut stderr = anstream::stderr().lock();
-    let _ = writeln!(stderr, "{red}error{red:#}: {error}");
-    for cause in error.chain().skip(1) {
-        let _ = writeln!(stderr, "  because: {cause}");
+    let mut said = error.to_string();
+    // The problems of a file begin like that by themselves.
+    let _ =
+        writeln!(stderr, "{red}error{red:#}: {}", said.strip_prefix("error: ").unwrap_or(&said));
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // What is in what was said is no news.
+        if !said.contains(&cause) {
+            let _ = writeln!(stderr, "  because: {cause}");
+        }
+        said = cause;
     }
 }

@@ -266,11 +266,15 @@ mod tests {
             ("redis://", "the host is missing"),
             ("postgres://x", "unknown kind of store `postgres://`"),
             ("sqlite://", "path is missing"),
+            ("redis.prod:6379", "a server is named with its scheme, as `redis://HOST:PORT`"),
+            ("localhost:6379", "as `redis://HOST:PORT`"),
+            ("user:secret@redis", "as `redis://HOST:PORT`"),
+            ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
         ] {
             let error = Named::read(Some(url)).unwrap_err().to_string();
-            assert!(error.contains(says), "{url}: {error}");
+            assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
-        for url in ["sqlite:///tmp/x.db?sync=full", "/tmp/x.db"] {
+        for url in ["sqlite:///tmp/x.db?sync=full", "sqlite://x.db", "/tmp/x.db", "./a:1", "../x"] {
             assert!(matches!(Named::read(Some(url)), Ok(Named::Sqlite(_))), "{url}");
         }
         for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {

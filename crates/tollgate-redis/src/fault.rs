@@ -36,7 +36,7 @@ pub enum Fault {
     /// No connection could be made, or none is there now.
     #[error(
         "Redis at {address} cannot be reached ({why}): is it running, is the address right, is \
-         the way open? Connecting goes on by itself"
+         the way open?"
     )]
     Unreachable {
         /// Where it was looked for: a host and port, or a path.

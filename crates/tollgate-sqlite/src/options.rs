@@ -72,23 +72,34 @@ impl Options {
         &self.path
     }
 
-    /// Reads `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path. In a URL `%XX` is
-    /// the byte XX; a bare path is taken as it is.
+    /// Reads `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path that begins with `/`,
+    /// `./` or `../`. In a URL `%XX` is the byte XX; a bare path is taken as it is.
     ///
     /// # Errors
-    /// Another scheme, no path, an unknown key or a value that it does not take.
+    /// Another scheme, no path, an unknown key or a value that it does not take; a text that may be
+    /// the address of a server as well as a file.
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         let wrong = |what: String| StoreError::permanent(format!("store `{text}`: {what}"));
         let Some(rest) = text.strip_prefix("sqlite://") else {
             if let Some((scheme, _)) = text.split_once("://") {
                 return Err(wrong(format!(
-                    "`{scheme}://` is not SQLite: write `sqlite://PATH`, or just the path"
+                    "`{scheme}://` is not SQLite: write `sqlite://PATH`, or a path as `./counts.db`"
                 )));
             }
             if text.is_empty() {
                 return Err(wrong("the path is missing: write `sqlite://PATH`".to_owned()));
             }
-            return Ok(Self::new(text));
+            if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
+                return Ok(Self::new(text));
+            }
+            // Taken for a file, each machine would count alone. No word of it: it may be a secret.
+            let meant = match text.rsplit_once([':', '@']) {
+                Some(_) => "a server is named with its scheme, as `redis://HOST:PORT`; a file",
+                None => "a file",
+            };
+            return Err(StoreError::permanent(format!(
+                "the store has no scheme: {meant} as `sqlite://PATH`, `./PATH` or `/PATH`"
+            )));
         };
         let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
         if path.is_empty() {

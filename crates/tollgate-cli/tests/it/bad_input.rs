@@ -123,3 +123,47 @@ fn unknown_words_are_met_with_a_suggestion() {
     refused(&place, &["bench", "memory", "--keys", "0"], &["1..=10000000"]);
     refused(&place, &["queues", "push"], &["unrecognized subcommand 'queues'", "'queue'"]);
 }
+
+/// Each machine would count alone, in a file of that name.
+#[test]
+fn an_address_without_a_scheme_is_no_file() {
+    let place = Place::new();
+    for address in ["redis.prod:6379", "localhost:6379", "counts"] {
+        for command in
+            [&["check", "a", "--limit", "1/h"][..], &["serve", "--listen", "127.0.0.1:0"]]
+        {
+            let args = [command, &["--store", address]].concat();
+            let output = place.tollgate(&args).current_dir(place.path()).output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+            assert!(error.contains("the store has no scheme"), "{error}");
+            assert!(!place.path().join(address).exists(), "{address}");
+        }
+    }
+}
+
+/// One error is told once.
+#[test]
+fn an_error_repeats_nothing() {
+    let place = Place::new();
+    let broken = place.path().join("policies.toml");
+    std::fs::write(&broken, "version = 1\n[[policies]]\nnam = \"p\"\n").unwrap();
+    let broken = broken.to_str().unwrap();
+    for args in [
+        &["check", "a", "--limit", "1/h", "--store", "redis://127.0.0.1:1"][..],
+        &["serve", "--store", "redis://127.0.0.1:1"],
+        &["serve", "--config", broken],
+        &["serve", "--config", "/nowhere.toml"],
+        &["check", "a", "--limit", "1/h", "--store", "sqlite:///nowhere/at/all"],
+    ] {
+        let (code, _, error) = place.run(args);
+        assert_eq!(code, 2, "{args:?}: {error}");
+        assert!(!error.contains("error: error:"), "{error}");
+        assert!(!error.contains("goes on by itself"), "{error}");
+        let told: Vec<_> =
+            error.lines().map(|line| line.trim_start_matches("  because: ")).collect();
+        for (place, line) in told.iter().enumerate().filter(|(_, line)| line.len() > 20) {
+            assert!(!told[..place].iter().any(|before| before.contains(line)), "{error}");
+        }
+    }
+}
