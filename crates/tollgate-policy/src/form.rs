@@ -1,7 +1,5 @@
 //! The one form in which fronts give a path, a host and an address; and patterns that none has.
 
-use std::net::IpAddr;
-
 use crate::field::Field;
 use crate::pattern::Pattern;
 
@@ -16,7 +14,7 @@ pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(
             let why = "a host is given alone: no scheme, no port, no dot at the end";
             ("host", why, host(pattern))
         }
-        Field::Ip => ("address", "addresses are compared as text", address(pattern)),
+        Field::Ip => ("address", "it is what an address begins with", address(pattern)),
         Field::Header(_) | Field::Custom(_) => return None,
         Field::Method | Field::Route | Field::User | Field::ApiKey => return None,
     };
@@ -28,7 +26,7 @@ fn path(pattern: &Pattern) -> Option<String> {
     let (text, end) = match pattern {
         Pattern::Exact(text) => (text, ""),
         Pattern::Prefix(text) => (text, "*"),
-        Pattern::Below(_) | Pattern::Any => return None,
+        _ => return None,
     };
     // What follows these never gets into a path, and is nothing to escape.
     let path = text.split(['?', '#']).next().unwrap_or_default();
@@ -113,7 +111,7 @@ fn host(pattern: &Pattern) -> Option<String> {
         Pattern::Exact(text) => ("", &**text, ""),
         Pattern::Prefix(text) => ("", &**text, "*"),
         Pattern::Below(text) => ("*", &**text, ""),
-        Pattern::Any => return None,
+        _ => return None,
     };
     if !text.is_ascii() {
         return Some("its name in ASCII, each part of which begins with `xn--`".to_owned());
@@ -144,22 +142,22 @@ fn host(pattern: &Pattern) -> Option<String> {
 }
 
 fn address(pattern: &Pattern) -> Option<String> {
-    let Pattern::Exact(text) = pattern else { return None };
-    if text.parse::<IpAddr>().is_ok() {
-        return None;
-    }
-    let network = text
-        .split_once('/')
-        .and_then(|(ip, length)| Some((ip.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?)));
-    match network {
-        // Fronts count IPv6 by network, and may tell it.
-        Some((IpAddr::V6(_), 0..=128)) => None,
-        Some((IpAddr::V4(ip), _)) => {
-            let [first, second, ..] = ip.octets();
-            Some(format!("what it begins with, as `{first}.{second}.*`, or a list of addresses"))
-        }
-        _ => Some("an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`".to_owned()),
-    }
+    let Pattern::Prefix(text) = pattern else { return None };
+    let groups = text.split(':').all(|group| group.len() <= 4 && is_hex(group));
+    let is_ipv6 = text.contains(':') && groups;
+    let octet = |octet: &str| octet.parse::<u8>().is_ok_and(|number| number.to_string() == octet);
+    let is_ipv4 = text
+        .rsplit_once('.')
+        .is_none_or(|(whole, _)| whole.split('.').all(octet) && text.split('.').count() <= 4);
+    let last = text.rsplit('.').next().unwrap_or_default();
+    let is_open = last.is_empty() || octet(last);
+    let short_ipv6 = !text.contains('.') && text.len() <= 4 && is_hex(text);
+    let may_be = is_ipv6 || (is_ipv4 && is_open) || short_ipv6;
+    (!may_be).then(|| "a network, as `192.0.2.0/24`, or `192.0.2.*`".to_owned())
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 #[cfg(test)]
@@ -167,7 +165,7 @@ mod tests {
     use super::*;
 
     fn right(field: &Field, text: &str) -> String {
-        let pattern = Pattern::parse(field, text).unwrap();
+        let pattern = Pattern::read(field, text).unwrap();
         never(field, &pattern, text).map_or_else(String::new, |(what, remedy)| {
             assert_eq!(what.split('`').nth(1), Some(text));
             remedy.split_once(": write ").unwrap().1.to_owned()
@@ -260,15 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_no_networks() {
-        for fine in ["10.0.0.1", "10.*", "*", "::1", "2001:db8::/64", "::ffff:10.0.0.1"] {
+    fn what_no_address_begins_with_is_known_and_others_left_alone() {
+        for fine in
+            ["10.*", "1*", "192.0.2.*", "192.0.2.1*", "*", "2001:db8:*", "2001*", "::*", "fe*"]
+        {
             assert_eq!(right(&Field::Ip, fine), "", "{fine}");
         }
-        for (written, form) in [
-            ("10.1.0.0/16", "what it begins with, as `10.1.*`, or a list of addresses"),
-            ("010.0.0.1", "an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`"),
-            ("::/129", "an address, as `192.0.2.7`, or what it begins with, as `192.0.2.*`"),
-        ] {
+        for written in ["300.*", "010.*", "1.2.3.4.*", "1.2.3.400*", "office*", "fe80g:*", ".*"] {
+            let form = "a network, as `192.0.2.0/24`, or `192.0.2.*`";
             assert_eq!(right(&Field::Ip, written), form, "{written}");
         }
     }

@@ -1,12 +1,11 @@
 //! Which of many lists of conditions hold: found by one value of each, then looked at in order.
 
-use std::borrow::Cow;
-
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::field::{Field, Fields, value};
-use crate::pattern::{Condition, Pattern};
+use crate::network::{NetworkMap, told};
+use crate::pattern::{Condition, Pattern, SHORT, normal};
 
 /// The numbers of lists that may hold: none is allocated for a few.
 pub(crate) type Found = SmallVec<[u32; 16]>;
@@ -15,13 +14,22 @@ pub(crate) type Found = SmallVec<[u32; 16]>;
 /// so that one value of a request leads to few.
 #[derive(Debug)]
 pub(crate) struct Index {
-    lists: Vec<Vec<Condition>>,
+    /// The conditions of each list but the one that it is filed under.
+    rests: Vec<Vec<Rest>>,
     /// Those without a condition.
     always: Vec<u32>,
     fields: Vec<Filed>,
 }
 
 type Hash = foldhash::fast::RandomState;
+
+/// A condition that is still to be looked at when its list was found by another.
+#[derive(Debug)]
+enum Rest {
+    Few(Condition),
+    /// Found at once, as long as it may be.
+    Many(Box<Filed>),
+}
 
 /// What is filed under one field.
 #[derive(Debug)]
@@ -31,6 +39,7 @@ struct Filed {
     begins: Prefixes,
     /// Hosts are filed from their ends.
     ends: Prefixes,
+    networks: NetworkMap<Vec<u32>>,
     any: Vec<u32>,
 }
 
@@ -51,62 +60,29 @@ impl Index {
     /// Files the lists under their numbers, which are their places.
     pub(crate) fn new(lists: Vec<Vec<Condition>>) -> Self {
         let anchors = anchors(&lists);
-        let mut index = Self { lists: Vec::new(), always: Vec::new(), fields: Vec::new() };
-        let mut begins: HashMap<(usize, Vec<u8>), Vec<u32>, Hash> = HashMap::default();
-        let mut ends: HashMap<(usize, Vec<u8>), Vec<u32>, Hash> = HashMap::default();
-        for ((number, list), anchor) in (0..).zip(&lists).zip(anchors) {
-            let Some(anchor) = anchor.and_then(|at| list.get(at)) else {
-                index.always.push(number);
-                continue;
-            };
-            let at = index.filed(&anchor.field);
-            for pattern in &anchor.any_of {
-                match pattern {
-                    Pattern::Exact(text) => {
-                        let filed = index.fields[at].exact.entry(text.clone()).or_default();
-                        push(filed, number);
-                    }
-                    Pattern::Prefix(text) => {
-                        push(begins.entry((at, text.bytes().collect())).or_default(), number);
-                    }
-                    Pattern::Below(text) => {
-                        push(ends.entry((at, text.bytes().rev().collect())).or_default(), number);
-                    }
-                    Pattern::Any => push(&mut index.fields[at].any, number),
+        let mut index = Self { rests: Vec::new(), always: Vec::new(), fields: Vec::new() };
+        for ((number, mut list), anchor) in (0..).zip(lists).zip(anchors) {
+            match anchor {
+                Some(at) => {
+                    let anchor = list.remove(at);
+                    let filed = index.filed(&anchor.field);
+                    anchor.any_of.iter().for_each(|pattern| filed.file(pattern, number));
                 }
+                None => index.always.push(number),
             }
+            index.rests.push(list.into_iter().map(Rest::new).collect());
         }
-        for ((at, text), lists) in begins {
-            index.fields[at].begins.0.push(PrefixOf { text: text.into(), shorter: None, lists });
-        }
-        for ((at, text), lists) in ends {
-            index.fields[at].ends.0.push(PrefixOf { text: text.into(), shorter: None, lists });
-        }
-        for filed in &mut index.fields {
-            filed.begins.link();
-            filed.ends.link();
-        }
-        index.lists = lists;
+        index.fields.iter_mut().for_each(Filed::link);
         index
     }
 
-    /// The conditions of a list.
-    pub(crate) fn list(&self, number: u32) -> &[Condition] {
-        usize::try_from(number).ok().and_then(|at| self.lists.get(at)).map_or(&[], Vec::as_slice)
-    }
-
-    fn filed(&mut self, field: &Field) -> usize {
-        if let Some(at) = self.fields.iter().position(|filed| filed.field == *field) {
-            return at;
-        }
-        self.fields.push(Filed {
-            field: field.clone(),
-            exact: HashMap::default(),
-            begins: Prefixes::default(),
-            ends: Prefixes::default(),
-            any: Vec::new(),
+    fn filed(&mut self, field: &Field) -> &mut Filed {
+        let at = self.fields.iter().position(|filed| filed.field == *field);
+        let at = at.unwrap_or_else(|| {
+            self.fields.push(Filed::new(field.clone()));
+            self.fields.len() - 1
         });
-        self.fields.len() - 1
+        &mut self.fields[at]
     }
 
     /// The numbers of the lists that may hold, in order; each is still to be looked at with
@@ -127,28 +103,17 @@ impl Index {
     fn find<F: Fields + ?Sized>(&self, fields: &F, found: &mut Found) {
         found.extend_from_slice(&self.always);
         for filed in &self.fields {
-            let Some(value) = value(fields, &filed.field) else { continue };
-            let value = normal(&filed.field, value);
-            if !filed.exact.is_empty()
-                && let Some(lists) = filed.exact.get(&*value)
-            {
-                found.extend_from_slice(lists);
-            }
-            filed.begins.add(value.as_bytes(), found);
-            if !filed.ends.0.is_empty() {
-                let reversed: SmallVec<[u8; 64]> = value.bytes().rev().collect();
-                filed.ends.add(&reversed, found);
-            }
-            found.extend_from_slice(&filed.any);
+            filed.find(fields, found);
         }
         found.sort_unstable();
         found.dedup();
     }
 
-    /// True when every condition of a list holds.
+    /// True when every condition of a candidate holds.
     #[inline]
-    pub(crate) fn holds<F: Fields + ?Sized>(&self, number: u32, fields: &F) -> bool {
-        self.list(number).iter().all(|condition| condition.holds(fields))
+    pub(crate) fn holds<F: Fields + ?Sized>(&self, candidate: u32, fields: &F) -> bool {
+        let rest = usize::try_from(candidate).ok().and_then(|at| self.rests.get(at));
+        rest.is_some_and(|rest| rest.iter().all(|condition| condition.holds(fields)))
     }
 
     /// The first list that holds.
@@ -157,6 +122,83 @@ impl Index {
         let mut found = Found::new();
         let mut candidates = self.candidates(fields, &mut found).iter().copied();
         candidates.find(|number| self.holds(*number, fields))
+    }
+}
+
+impl Rest {
+    fn new(condition: Condition) -> Self {
+        if condition.any_of.len() <= SHORT {
+            return Self::Few(condition);
+        }
+        let mut filed = Filed::new(condition.field);
+        condition.any_of.iter().for_each(|pattern| filed.file(pattern, 0));
+        filed.link();
+        Self::Many(Box::new(filed))
+    }
+
+    #[inline]
+    fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
+        match self {
+            Self::Few(condition) => condition.holds(fields),
+            Self::Many(filed) => {
+                let mut found = Found::new();
+                filed.find(fields, &mut found);
+                !found.is_empty()
+            }
+        }
+    }
+}
+
+impl Filed {
+    fn new(field: Field) -> Self {
+        Self {
+            field,
+            exact: HashMap::default(),
+            begins: Prefixes::default(),
+            ends: Prefixes::default(),
+            networks: NetworkMap::default(),
+            any: Vec::new(),
+        }
+    }
+
+    /// A list is found by this pattern.
+    fn file(&mut self, pattern: &Pattern, number: u32) {
+        match pattern {
+            Pattern::Exact(text) => push(self.exact.entry(text.clone()).or_default(), number),
+            Pattern::Prefix(text) => self.begins.push(text.bytes().collect(), number),
+            Pattern::Below(text) => self.ends.push(text.bytes().rev().collect(), number),
+            Pattern::Network(net) => push(self.networks.entry(*net), number),
+            Pattern::Any => push(&mut self.any, number),
+        }
+    }
+
+    /// Ready to be asked.
+    fn link(&mut self) {
+        self.begins.link();
+        self.ends.link();
+    }
+
+    /// Adds the lists that a request's value leads to.
+    fn find<F: Fields + ?Sized>(&self, fields: &F, found: &mut Found) {
+        let Some(value) = value(fields, &self.field) else { return };
+        let value = normal(&self.field, value);
+        if !self.exact.is_empty()
+            && let Some(lists) = self.exact.get(&*value)
+        {
+            found.extend_from_slice(lists);
+        }
+        self.begins.add(value.as_bytes(), found);
+        if !self.ends.0.is_empty() {
+            // Something stands before the dot.
+            let reversed: SmallVec<[u8; 64]> = value.bytes().skip(1).rev().collect();
+            self.ends.add(&reversed, found);
+        }
+        if !self.networks.is_empty()
+            && let Some(told) = told(&value)
+        {
+            self.networks.around(told, |lists| found.extend_from_slice(lists));
+        }
+        found.extend_from_slice(&self.any);
     }
 }
 
@@ -172,6 +214,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
         let weak = |pattern: &Pattern| match pattern {
             Pattern::Exact(_) => 0,
             Pattern::Prefix(_) | Pattern::Below(_) => 1,
+            Pattern::Network(_) => 1,
             Pattern::Any => 2,
         };
         let worst = condition.any_of.iter().map(|pattern| {
@@ -190,15 +233,6 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// A value as patterns are written: hosts in lower case.
-#[inline]
-fn normal<'v>(field: &Field, value: Cow<'v, str>) -> Cow<'v, str> {
-    if *field == Field::Host && value.bytes().any(|b| b.is_ascii_uppercase()) {
-        return Cow::Owned(value.to_ascii_lowercase());
-    }
-    value
-}
-
 /// Once, also for a condition that says the same twice.
 fn push(lists: &mut Vec<u32>, number: u32) {
     if lists.last() != Some(&number) {
@@ -207,9 +241,21 @@ fn push(lists: &mut Vec<u32>, number: u32) {
 }
 
 impl Prefixes {
-    /// Brings them into order and links each to the longest that it begins with.
+    fn push(&mut self, text: Box<[u8]>, number: u32) {
+        self.0.push(PrefixOf { text, shorter: None, lists: vec![number] });
+    }
+
+    /// Brings them into order, makes one of those that are the same, and links each to the longest
+    /// that it begins with.
     fn link(&mut self) {
-        self.0.sort_unstable_by(|a, b| a.text.cmp(&b.text));
+        self.0.sort_by(|a, b| a.text.cmp(&b.text));
+        self.0.dedup_by(|next, first| {
+            let same = next.text == first.text;
+            if same {
+                next.lists.iter().for_each(|number| push(&mut first.lists, *number));
+            }
+            same
+        });
         let mut open: Vec<u32> = Vec::new();
         for at in 0..self.0.len() {
             let is_open = |open: u32, all: &[PrefixOf]| {
@@ -248,15 +294,30 @@ mod tests {
             Just("path"),
             Just("method"),
             Just("header.a"),
-            Just("field.b")
+            Just("field.b"),
+            Just("ip")
         ];
-        let text = prop_oneof!["[ab./]{1,4}", "[ab./]{1,3}\\*", Just("*".to_owned()), "\\*\\.[ab]"];
-        let texts = prop::collection::vec(text, 1..3);
+        let text = prop_oneof![
+            "[ab./]{1,4}",
+            "[ab./]{1,3}\\*",
+            Just("*".to_owned()),
+            "\\*\\.[ab]",
+            "1\\.[0-3]\\.\\*",
+            "1\\.[0-3]\\.[0-3]\\.[0-3]",
+            "(0\\.0\\.0\\.0/0|1\\.0\\.0\\.0/(8|14|15)|1\\.[0-3]\\.0\\.0/16|1\\.2\\.[02]\\.0/23)",
+            "2001:db8::(/(32|64|127)|1)?"
+        ];
+        // Some so long that they are found by an index of their own.
+        let texts = prop_oneof![
+            9 => prop::collection::vec(text.clone(), 1..3),
+            1 => prop::collection::vec(text, 17..30),
+        ];
         prop::collection::vec((field, texts), 0..3).prop_map(|list| {
             let mut conditions: Vec<Condition> = Vec::new();
             for (field, texts) in list {
                 let field = Field::parse(field).unwrap();
-                let parse = |text: &String| Pattern::parse(&field, text).ok();
+                // In any form: no value is too odd to be found.
+                let parse = |text: &String| Pattern::read(&field, text).ok();
                 let any_of: Vec<_> = texts.iter().filter_map(parse).collect();
                 if !any_of.is_empty() && conditions.iter().all(|c| c.field != field) {
                     conditions.push(Condition::new(field, any_of));
@@ -266,17 +327,28 @@ mod tests {
         })
     }
 
+    /// A value for each field, and an address.
+    fn values() -> impl Strategy<Value = Vec<String>> {
+        let address =
+            prop_oneof!["1\\.[0-3]\\.[0-3]\\.[0-3]", "2001:db8::(1|/64|/48)?", "[ab./]{0,5}"];
+        (prop::collection::vec("[abAB./]{0,5}", 5), address).prop_map(|(mut values, address)| {
+            values.push(address);
+            values
+        })
+    }
+
+    const NAMES: [&str; 6] = ["host", "path", "method", "header.a", "field.b", "ip"];
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
         fn the_index_finds_what_looking_at_each_finds(
             lists in prop::collection::vec(conditions(), 0..20),
-            values in prop::collection::vec("[abAB./]{0,5}", 5),
+            values in values(),
         ) {
-            let names = ["host", "path", "method", "header.a", "field.b"];
             let request: Vec<(&str, &str)> =
-                names.into_iter().zip(values.iter().map(String::as_str)).collect();
+                NAMES.into_iter().zip(values.iter().map(String::as_str)).collect();
             let index = Index::new(lists.clone());
             let slow: Vec<u32> = (0..)
                 .zip(&lists)
@@ -295,11 +367,10 @@ mod tests {
         fn what_covers_and_excludes_tells_the_truth(
             one in conditions(),
             other in conditions(),
-            values in prop::collection::vec("[ab./]{1,4}", 5),
+            values in values(),
         ) {
-            let names = ["host", "path", "method", "header.a", "field.b"];
             let request: Vec<(&str, &str)> =
-                names.into_iter().zip(values.iter().map(String::as_str)).collect();
+                NAMES.into_iter().zip(values.iter().map(String::as_str)).collect();
             for (a, b) in one.iter().flat_map(|a| other.iter().map(move |b| (a, b))) {
                 let (a_holds, b_holds) = (a.holds(request.as_slice()), b.holds(request.as_slice()));
                 prop_assert!(!a.covers(b) || !b_holds || a_holds, "{a} covers {b}");

@@ -7,6 +7,7 @@ mod form;
 mod gate;
 mod index;
 mod model;
+mod network;
 mod pattern;
 mod place;
 mod policies;
@@ -26,6 +27,7 @@ pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
     OnFailure, Override, Policy, Rule, Shard,
 };
+pub use network::parse_network;
 pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};

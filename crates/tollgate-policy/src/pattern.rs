@@ -1,17 +1,21 @@
 //! Conditions: what a field must be for a policy to apply.
 
 use core::fmt;
+use std::borrow::Cow;
 
 use hashbrown::HashSet;
+use ipnet::IpNet;
 use tollgate::ParseError;
 
 use crate::field::{Field, Fields, value};
+use crate::form;
+use crate::network::{of_prefix, parse_network, told};
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
 
 /// Up to so many pairs of patterns are compared one by one.
-const SHORT: usize = 16;
+pub(crate) const SHORT: usize = 16;
 
 /// What one value may be.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -23,16 +27,28 @@ pub enum Pattern {
     Prefix(Box<str>),
     /// A host below this one: `.example.com`, with its dot.
     Below(Box<str>),
+    /// An address in this network.
+    Network(IpNet),
     /// Anything but nothing.
     Any,
 }
 
 impl Pattern {
-    /// Reads `abc`, `abc*`, `*`, and for a host `*.example.com`.
+    /// Reads `abc`, `abc*`, `*`, for a host `*.example.com`, and for an address `10.0.0.0/8`.
     ///
     /// # Errors
-    /// An empty text, one over [`MAX_PATTERN_BYTES`], a `*` where none can stand.
+    /// An empty text, one over [`MAX_PATTERN_BYTES`], a `*` where none can stand; what no address
+    /// is like, and what no path or host is like in the form in which fronts give them.
     pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
+        let pattern = Self::read(field, text)?;
+        match form::never(field, &pattern, text) {
+            None => Ok(pattern),
+            Some((what, remedy)) => Err(ParseError::whole(text, what, remedy)),
+        }
+    }
+
+    /// The same, without a look at the form that fronts give.
+    pub(crate) fn read(field: &Field, text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
             return Err(ParseError::whole(
                 text,
@@ -75,10 +91,19 @@ impl Pattern {
                  `*.example.com`",
             ));
         }
-        Ok(match (pattern(rest.into()), field) {
-            (Self::Exact(text), Field::Ip) => Self::Exact(address(&text).unwrap_or(text)),
-            (pattern, _) => pattern,
-        })
+        match (pattern(rest.into()), field) {
+            (Self::Exact(text), Field::Ip) => {
+                let net = parse_network(&text)?;
+                // An address is found by its text, as what a front tells it by.
+                let is_one = net.prefix_len() == net.max_prefix_len();
+                Ok(if is_one {
+                    Self::Exact(net.addr().to_string().into())
+                } else {
+                    Self::Network(net)
+                })
+            }
+            (pattern, _) => Ok(pattern),
+        }
     }
 
     /// True when `value` is one of these.
@@ -88,7 +113,17 @@ impl Pattern {
             Self::Exact(text) => **text == *value,
             Self::Prefix(text) => value.starts_with(&**text),
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
+            Self::Network(net) => told(value).is_some_and(|told| net.contains(&told)),
             Self::Any => true,
+        }
+    }
+
+    /// The network whose addresses are these, where that is one.
+    fn network(&self) -> Option<IpNet> {
+        match self {
+            Self::Network(net) => Some(*net),
+            Self::Prefix(text) => of_prefix(text),
+            _ => None,
         }
     }
 
@@ -99,19 +134,25 @@ impl Pattern {
             (pattern, Self::Exact(text)) => pattern.holds(text),
             (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
             (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
-            _ => false,
+            (mine, theirs) => {
+                let both = mine.network().zip(theirs.network());
+                both.is_some_and(|(mine, theirs)| mine.contains(&theirs))
+            }
         }
     }
-}
 
-/// One form for one address, and for one network of IPv6.
-fn address(text: &str) -> Option<Box<str>> {
-    let Some((ip, length)) = text.split_once('/') else {
-        let ip: std::net::IpAddr = text.parse().ok()?;
-        return Some(ip.to_canonical().to_string().into());
-    };
-    let (ip, length): (std::net::Ipv6Addr, u8) = (ip.parse().ok()?, length.parse().ok()?);
-    Some(format!("{ip}/{length}").into())
+    /// True when no value is one of both.
+    fn is_apart(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
+            (Self::Prefix(a), Self::Prefix(b)) => !a.starts_with(&**b) && !b.starts_with(&**a),
+            (Self::Below(a), Self::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
+            (a, b) => {
+                let both = a.network().zip(b.network());
+                both.is_some_and(|(a, b)| !a.contains(&b) && !b.contains(&a))
+            }
+        }
+    }
 }
 
 impl fmt::Display for Pattern {
@@ -120,6 +161,7 @@ impl fmt::Display for Pattern {
             Self::Exact(text) => f.write_str(text),
             Self::Prefix(text) => write!(f, "{text}*"),
             Self::Below(text) => write!(f, "*{text}"),
+            Self::Network(net) => write!(f, "{net}"),
             Self::Any => f.write_str("*"),
         }
     }
@@ -160,11 +202,8 @@ impl Condition {
     #[inline]
     pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         let Some(value) = value(fields, &self.field) else { return false };
-        let any = |value: &str| self.any_of.iter().any(|pattern| pattern.holds(value));
-        if self.field == Field::Host && value.bytes().any(|b| b.is_ascii_uppercase()) {
-            return any(&value.to_ascii_lowercase());
-        }
-        any(&value)
+        let value = normal(&self.field, value);
+        self.any_of.iter().any(|pattern| pattern.holds(&value))
     }
 
     /// True when every request for which `other` holds has this one hold.
@@ -189,26 +228,16 @@ impl Condition {
         if self.field != other.field {
             return false;
         }
-        let apart = |a: &Pattern, b: &Pattern| match (a, b) {
-            (Pattern::Exact(text), pattern) | (pattern, Pattern::Exact(text)) => {
-                !pattern.holds(text)
-            }
-            (Pattern::Prefix(a), Pattern::Prefix(b)) => {
-                !a.starts_with(&**b) && !b.starts_with(&**a)
-            }
-            (Pattern::Below(a), Pattern::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
-            _ => false,
-        };
         if self.any_of.len() * other.any_of.len() <= SHORT {
-            let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| apart(mine, theirs));
+            let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| mine.is_apart(theirs));
             return other.any_of.iter().all(mine);
         }
         let (mine, wide) = self.sorted_out();
         other.any_of.iter().all(|theirs| match theirs {
             Pattern::Exact(text) => {
-                !mine.contains(&**text) && wide.iter().all(|mine| apart(mine, theirs))
+                !mine.contains(&**text) && wide.iter().all(|mine| mine.is_apart(theirs))
             }
-            _ => self.any_of.iter().all(|mine| apart(mine, theirs)),
+            _ => self.any_of.iter().all(|mine| mine.is_apart(theirs)),
         })
     }
 
@@ -233,12 +262,20 @@ impl Condition {
         if self.field != other.field {
             return 1;
         }
-        let wide = |one: &Self| {
-            one.any_of.iter().filter(|pattern| !matches!(pattern, Pattern::Exact(_))).count()
-        };
+        let is_wide = |pattern: &&Pattern| !matches!(pattern, Pattern::Exact(_));
+        let wide = |one: &Self| one.any_of.iter().filter(is_wide).count();
         let (mine, theirs) = (self.any_of.len(), other.any_of.len());
         mine + theirs + mine * wide(other) + theirs * wide(self)
     }
+}
+
+/// A value as patterns are written: hosts in lower case.
+#[inline]
+pub(crate) fn normal<'v>(field: &Field, value: Cow<'v, str>) -> Cow<'v, str> {
+    if *field == Field::Host && value.bytes().any(|b| b.is_ascii_uppercase()) {
+        return Cow::Owned(value.to_ascii_lowercase());
+    }
+    value
 }
 
 impl fmt::Display for Condition {

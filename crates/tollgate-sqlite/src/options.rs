@@ -169,9 +169,10 @@ mod tests {
 
     #[test]
     fn urls_say_what_a_store_is_opened_with() {
-        let plain = Options::from_url("some/path.db").unwrap();
-        assert_eq!(plain, Options::new("some/path.db"));
-        assert_eq!(Options::from_url("sqlite://some/path.db").unwrap(), plain);
+        let plain = Options::from_url("./some/path.db").unwrap();
+        assert_eq!(plain, Options::new("./some/path.db"));
+        let named = Options::from_url("sqlite://some/path.db").unwrap();
+        assert_eq!(named, Options::new("some/path.db"));
         let odd = Options::from_url("sqlite:///a%3Fb%20c?deadline=0s&sync=normal").unwrap();
         assert_eq!(odd, Options::new("/a?b c").deadline(Duration::ZERO));
     }
@@ -182,6 +183,8 @@ mod tests {
             ("sqlite://", "the path is missing"),
             ("", "the path is missing"),
             ("redis://x", "`redis://` is not SQLite"),
+            ("localhost:6379", "as `redis://HOST:PORT`; a file"),
+            ("some/path.db", "a file as `sqlite://PATH`"),
             ("sqlite://x?mode=ro", "unknown option `mode`: known are `sync=full` and `deadline"),
             ("sqlite://x?sync=off", "write `sync=normal`"),
             ("sqlite://x?deadline=5", "as in `deadline=5s`"),

@@ -67,7 +67,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SqliteStore {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a bare path. The file is created when
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is created when
     /// it does not exist; its directory must.
     ///
     /// # Errors

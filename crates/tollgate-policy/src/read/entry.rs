@@ -6,7 +6,6 @@ use tollgate::{LimitSet, MAX_DIMENSIONS};
 
 use super::keys::Reader;
 use crate::field::Field;
-use crate::form;
 use crate::model::{Absent, Dimension, Entry, Override, Rule};
 use crate::pattern::{Condition, Pattern};
 use crate::place::{EntryPlace, OverridePlace};
@@ -349,9 +348,6 @@ fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Patter
             format!("`{text}` is not `{upper}`: methods are compared exactly"),
             format!("write `{upper}`, unless the method really is in small letters"),
         );
-    }
-    if let Some((what, remedy)) = form::never(field, pattern, text) {
-        reader.warning(node.at, what, remedy);
     }
     // `Bearer *` is a scheme, and `*` says that there is one: neither is a secret.
     let scheme = |text: &str| text.ends_with(' ') && !text.trim_end().contains(' ');

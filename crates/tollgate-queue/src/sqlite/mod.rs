@@ -38,7 +38,7 @@ use rows::{At, STEPS};
 pub struct SqliteQueues(SqliteStore);
 
 impl SqliteQueues {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a bare path. The file is created when it
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is created when it
     /// does not exist; its directory must. It may have counts in it.
     ///
     /// # Errors
