@@ -86,11 +86,15 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     for ChangeJson { limit, remaining_changed_by: change, remaining, capacity } in &changes {
         let units = show::count(change.unsigned_abs(), "unit");
         let what = match change {
+            0 if by > 0 && remaining == capacity => "nothing was charged to".to_owned(),
             0 => "changed nothing for".to_owned(),
             1.. => format!("gave back {units} to"),
             _ => format!("took {units} from"),
         };
         out.line(format!("{what} {subject}: {remaining} of {capacity} left ({limit})"))?;
+    }
+    if changes.iter().all(|change| change.remaining_changed_by == 0) {
+        return Ok(0);
     }
     out.line(if by > 0 {
         format!(

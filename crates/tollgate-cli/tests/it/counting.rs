@@ -133,6 +133,10 @@ fn adjustments_give_and_take_within_their_bound() {
         "gave back 2 units to bob: 2 of 3 left (3/h via sliding_log)\n\
          bound: any window that holds this admits at most 2 units more than the limit's own bound\n"
     );
+    // A fresh subject has nothing that could be given back, so nothing more is admitted.
+    let (code, out, _) = place.run(&["adjust", "ann", "--limit", "3/h", "--by", "+2"]);
+    assert_eq!(code, 0);
+    assert_eq!(out, "nothing was charged to ann: 3 of 3 left (3/h via sliding_log)\n");
     let (_, out, _) = adjust("-1");
     assert!(out.starts_with("took 1 unit from bob: 1 of 3 left"), "{out}");
     let (_, out, _) = adjust("-7");

@@ -71,8 +71,29 @@ fn people_get_a_table_and_what_to_know_of_it() {
     }
     let (_, out, _) = place.run(&["replay", &log, "-l", "3/10s", "--by", "user"]);
     assert!(out.starts_with("1 event of 1 client by user"), "{out}");
-    let (code, out, _) = place.run(&["replay", &log, "-l", "3/10s", "--by", "nothing"]);
-    assert!(code == 0 && out.contains("no line of the log is an event with the field"), "{out}");
+}
+
+/// A table of zeros would look like traffic that no limit denies.
+#[test]
+fn a_log_without_an_event_is_an_error() {
+    let (place, log) = with_log();
+    let strange = place.path().join("strange.log");
+    std::fs::write(&strange, "hello\nworld\n").unwrap();
+    let empty = place.path().join("empty.log");
+    std::fs::write(&empty, "").unwrap();
+    let [strange, empty] = [&strange, &empty].map(|path| path.to_str().unwrap());
+    for (log, by, says) in [
+        (&*log, "nothing", "has no field \"nothing\"; it has ip, path"),
+        (strange, "ip", "2 lines are none\n  line 1: no [time] behind the client"),
+        (empty, "ip", "the log is empty"),
+    ] {
+        for form in [None, Some("--json")] {
+            let args = ["replay", log, "-l", "3/10s", "--by", by].into_iter().chain(form);
+            let (code, out, error) = place.run(&args.collect::<Vec<_>>());
+            assert_eq!((code, &*out), (2, ""), "{log} by {by}: {error}");
+            assert!(error.contains(says), "{log} by {by}: {error}");
+        }
+    }
 }
 
 #[test]

@@ -37,6 +37,9 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     let start = Instant::now();
     let mut traffic = read(args, &by)?;
     let reading = start.elapsed();
+    if traffic.summary.events == 0 {
+        bail!("{}", nothing(args, &traffic.summary));
+    }
     if let Some(seed) = args.spread {
         traffic = traffic.spread(seed)?;
     }
@@ -215,21 +218,10 @@ fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
         ));
     }
     if summary.unparsed > 0 {
-        let mut note = format!("{} no event", lines_are(summary.unparsed));
-        for unparsed in &summary.first_unparsed {
-            note.push_str(&format!(
-                "\n  line {}: {}\n    {}",
-                unparsed.line, unparsed.reason, unparsed.text
-            ));
-        }
-        notes.push(note);
+        let first = first_unparsed(summary);
+        notes.push(format!("{} no event{first}", lines_are(summary.unparsed)));
     }
-    if summary.events == 0 {
-        notes.push(format!(
-            "no line of the log is an event with the field `{}`: choose another with `--by`",
-            shown(&args.by)
-        ));
-    } else if report.whole_seconds && args.spread.is_none() {
+    if report.whole_seconds && args.spread.is_none() {
         notes.push(
             "all stamps are whole seconds: requests of one second look simultaneous, and limits\n  \
              over a few seconds or less look harsher than they are; `--spread 1` places each\n  \
@@ -241,6 +233,26 @@ fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
         notes.push(format!("{} does not take these limits: {}", refused.strategy, refused.why));
     }
     notes
+}
+
+/// Why a log without an event is no table of zeros.
+fn nothing(args: &Replay, summary: &Summary) -> String {
+    if summary.unparsed == 0 {
+        return "the log is empty: there is nothing to replay".to_owned();
+    }
+    format!(
+        "no line of the log is an event with the field `{}`: {} none{}\nA log is common, combined or \
+         JSON lines; `--by` names another field",
+        shown(&args.by),
+        lines_are(summary.unparsed),
+        first_unparsed(summary)
+    )
+}
+
+/// The first lines that are no event, and why.
+fn first_unparsed(summary: &Summary) -> String {
+    let each = summary.first_unparsed.iter();
+    each.map(|it| format!("\n  line {}: {}\n    {}", it.line, it.reason, it.text)).collect()
 }
 
 /// `1 line is`, `5 lines are`.
