@@ -12,7 +12,7 @@ pub enum Error {
     /// The queue was made with other settings.
     #[error(
         "the queue `{queue}` was made with {made}, and not with {asked}: say the same everywhere, \
-         or change the queue first"
+         say nothing, or change the queue first: `tollgate queue change {queue}`, `Queue::change`"
     )]
     Settings {
         /// The queue.

@@ -163,6 +163,10 @@ fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
         for _ in 0..5 {
             door.offer(&Job::new().deadline(Duration::from_secs(9))).await.unwrap();
         }
+        // Its id is forgotten with it: offered to the next queue of this name, the job waits.
+        let once = Job::new().once("order:4711");
+        assert!(matches!(door.offer(&once).await.unwrap(), Offered::Accepted { .. }), "{place}");
+        assert!(matches!(door.offer(&once).await.unwrap(), Offered::Known { .. }), "{place}");
         let taken = hands.take("w", 3).await.unwrap().jobs;
         hands.done(&[taken[0].id]).await.unwrap();
         hands.again(taken[1].held(), Duration::ZERO, "no").await.unwrap();
@@ -176,6 +180,11 @@ fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
         let other = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
         assert!(matches!(other, Offered::Accepted { depth: 1, .. }), "{place}: {other:?}");
         assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 1, "{place}");
+        let door = queue.offering(Offering::new(1)).unwrap();
+        let again = door.offer(&once).await.unwrap();
+        assert!(matches!(again, Offered::Accepted { .. }), "{place}: {again:?}");
+        let again = door.offer(&once).await.unwrap();
+        assert!(matches!(again, Offered::Known { .. }), "{place}: {again:?}");
     });
 }
 

@@ -198,6 +198,10 @@ pub(crate) struct QueueWork {
     #[arg(long, short, value_name = "COMMAND", required = true)]
     pub(crate) exec: String,
 
+    /// Make the queue when nobody has, and wait for its first job: for workers that start first
+    #[arg(long)]
+    pub(crate) create: bool,
+
     /// End after so many deliveries
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_jobs: Option<u64>,

@@ -327,3 +327,30 @@ fn a_watch_says_what_a_second_came_to() {
     watch.kill().unwrap();
     watch.wait().unwrap();
 }
+
+/// A misspelled name is no queue that waits for ever.
+#[test]
+fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
+    let place = Place::new();
+    let work = ["queue", "work", "mial", "--exec", "true", "--until-empty"];
+    let (code, _, error) = place.run(&work);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("there is no queue `mial` there: is the name right"), "{error}");
+    assert!(error.contains("`tollgate queue push mial to=ann --bound 10` makes it"), "{error}");
+    assert_eq!(place.code(&["queue", "remove", "mial"]), 2, "it was not made");
+    assert_eq!(place.code(&[&work[..], &["--create"]].concat()), 0);
+    // What it waits for is said; somebody who pastes another bound is told how to change it.
+    assert_eq!(place.code(&["queue", "push", "mail", "to=ann", "--bound", "2"]), 0);
+    let (code, _, error) = place.run(&["queue", "push", "mail", "to=bob", "--bound", "10"]);
+    assert_eq!(code, 2, "{error}");
+    assert!(error.contains("`tollgate queue change mail`"), "{error}");
+    assert_eq!(place.code(&["queue", "work", "mail", "--exec", "true", "--until-empty"]), 0);
+    let mut worker = place.std(&["queue", "work", "mail", "--exec", "true"]);
+    let mut worker = worker.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    let mut lines = std::io::BufReader::new(worker.stderr.take().unwrap());
+    std::io::BufRead::read_line(&mut lines, &mut said).unwrap();
+    assert!(said.contains("no job waits in `mail`: waiting for the next, Ctrl-C ends"), "{said}");
+    signal(&worker, Signal::TERM);
+    assert!(worker.wait().unwrap().success());
+}

@@ -15,6 +15,16 @@ local function other_form(form)
   return form and form ~= FORM and {nonce, 'form', form} or nil
 end
 
+-- By which call the queue was made. A remembered id lies beside it and names that call, so that it
+-- is not known to a queue of the same name that is made after this one was removed.
+local function born()
+  return call('HGET', meta, 'born') or ''
+end
+
+local function bear()
+  call('HSETNX', meta, 'born', nonce)
+end
+
 -- The window of ten seconds at work, how many left in it and in the one before; from what `meta`
 -- has of them.
 local function drain(now, at, left, before)

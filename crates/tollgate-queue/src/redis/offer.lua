@@ -12,6 +12,7 @@ if made ~= settings then
     return other
   end
   call('HSET', meta, 'form', FORM, 'offering', settings, 'all', ARGV[4])
+  bear()
 end
 local depth = depth(all)
 local answer, place = {nonce, -1, depth}, 3
@@ -24,9 +25,9 @@ while at <= last do
     words, key, deadline = string.match(ARGV[at], '^(%d+) (%d+) (%d*)$')
     words, now = tonumber(words), clock()
     key = key ~= '0' and KEYS[4 + key]
-    local until_us
-    id, until_us = string.match(key and call('GET', key) or '', '^(.*) (%d+)$')
-    if id and tonumber(until_us) <= now then
+    local until_us, of
+    id, until_us, of = string.match(key and call('GET', key) or '', '^(%S+) (%d+) ?(%S*)$')
+    if id and (tonumber(until_us) <= now or of ~= born()) then
       id = nil
     end
   end
@@ -44,7 +45,7 @@ while at <= last do
     end
     if key and tonumber(ARGV[5]) > 0 then
       local until_us = string.format('%.0f', now + ARGV[5])
-      call('SET', key, id .. ' ' .. until_us, 'PX', $PX)
+      call('SET', key, id .. ' ' .. until_us .. ' ' .. born(), 'PX', $PX)
     end
   end
   place, at = place + 1, at + words + 1

@@ -14,13 +14,13 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tollgate_queue::{Error, Failure, Ran, TakenJob, Worker};
+use tollgate_queue::{AnyQueues, Error, Failure, Queue, Ran, Settings, TakenJob, Worker};
 
 use super::open;
 use crate::args::QueueWork;
 use crate::command::run::ignored_signals;
 use crate::input;
-use crate::show::{Output, duration};
+use crate::show::{self, Output, duration};
 
 /// What a signal that ends a command leaves it to put away its things.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -49,8 +49,18 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     // Before anything is taken: a signal that comes early must not be lost.
     let mut signals = signals()?;
     let queue = open(which).await?;
-    let made = queue.settings().await?.working;
-    let consumer = queue.working(working.over(made)?)?;
+    let made = queue.settings().await?;
+    let consumer = queue.working(working.over(made.working.clone())?)?;
+    if made == Settings::default() && !args.create {
+        bail!(
+            "there is no queue `{0}` there: is the name right, is the store? `tollgate queue push {0} \
+             to=ann --bound 10` makes it, and `--create` here waits for that",
+            queue.name()
+        );
+    }
+    if !args.until_empty {
+        announce(&queue).await?;
+    }
     let told = Told { is_all: args.verbose };
     let hands =
         Arc::new(Hands { command: args.exec.clone(), timeout, running: Mutex::default(), told });
@@ -90,6 +100,15 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     };
     tell(ran, which.json, out)?;
     Ok(0)
+}
+
+/// Says what is waited for, where that would look like nothing.
+async fn announce(queue: &Queue<AnyQueues>) -> Result<()> {
+    if queue.stats().await?.waiting == 0 {
+        let name = queue.name();
+        show::note(&format!("no job waits in `{name}`: waiting for the next, Ctrl-C ends"));
+    }
+    Ok(())
 }
 
 fn tell(ran: Ran, is_json: bool, out: &mut Output) -> Result<()> {
