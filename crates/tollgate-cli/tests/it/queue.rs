@@ -138,7 +138,7 @@ fn wrong_input_is_told_and_changes_nothing() {
         (&["push", "mail", "--bound", "1", "--remember", "8d"], "at most 7 days"),
         (&["push", "mail", "--bound", "1", "--deadline", "x"], "no duration"),
         (&["work", "mail", "--exec", "true", "--visibility", "0s"], "1 ms to a day"),
-        (&["work", "mail", "--exec", "true", "--concurrency", "0"], "jobs at once"),
+        (&["work", "mail", "--exec", "true", "--create", "--concurrency", "0"], "jobs at once"),
         (&["work", "mail", "--exec", "true", "--rate", "0/s"], "0/s"),
         (&["stats", "mail"], "there is no queue `mail` there"),
         (&["change", "mail", "--bound", "2"], "there is no queue `mail` there"),
