@@ -1,6 +1,7 @@
 //! Limits as people write them: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R]
 //! [anchor A] [via STRATEGY]`, joined by `,` or `;`.
 
+use core::iter::Peekable;
 use core::ops::Range;
 
 use crate::error::ParseError;
@@ -9,6 +10,8 @@ use crate::limit::{
 };
 use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
+
+mod foreign;
 
 /// The longest name of a limit, in characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -36,6 +39,9 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
             format!("the text of the limits has {} bytes", text.len()),
             format!("at most {MAX_TEXT_BYTES} are read"),
         ));
+    }
+    if let Some(remedy) = text.split([',', ';']).find_map(foreign::window) {
+        return Err(ParseError::whole(text, "a window as in a header names no strategy", remedy));
     }
     let mut limits: Vec<Limit> = Vec::new();
     let mut start = 0;
@@ -66,6 +72,13 @@ struct Token<'a> {
 impl Token<'_> {
     fn span(self) -> Range<usize> {
         self.start..self.start + self.text.len()
+    }
+
+    /// What stands before the first `at`, and what after it.
+    fn cut(self, at: char) -> Option<(Self, Self)> {
+        let (before, after) = self.text.split_once(at)?;
+        let start = self.start + before.len() + at.len_utf8();
+        Some((Self { text: before, ..self }, Self { text: after, start }))
     }
 }
 
@@ -133,10 +146,12 @@ impl<'a> Reader<'a> {
                 Token { text: rest, start: first.start + colon + 1 }
             };
         }
-        let (mut quota, mut spans) = self.quota(first)?;
+        let (mut quota, mut spans) = self.quota(first, &mut tokens)?;
         let mut via = None;
         let mut given: Vec<Token<'a>> = Vec::new();
         while let Some(word) = tokens.next() {
+            let (word, joined) =
+                word.cut('=').map_or((word, None), |(word, value)| (word, Some(value)));
             let Some((option, takes)) = OPTIONS.iter().find(|(name, _)| *name == word.text) else {
                 return self.unknown_word(word);
             };
@@ -148,7 +163,9 @@ impl<'a> Reader<'a> {
                 );
             }
             given.push(word);
-            let Some(value) = tokens.next() else {
+            let value = joined.filter(|value| !value.text.is_empty());
+            let Some(value) = value.or_else(|| joined.is_none().then(|| tokens.next()).flatten())
+            else {
                 return self.fail(
                     word.span(),
                     format!("`{option}` needs a value"),
@@ -162,6 +179,9 @@ impl<'a> Reader<'a> {
 
     fn unknown_word<T>(&self, word: Token<'_>) -> Result<T, ParseError> {
         let names = OPTIONS.map(|(name, _)| name);
+        if let Some(remedy) = foreign::strategy(word.text) {
+            return self.fail(word.span(), format!("unknown strategy `{}`", word.text), remedy);
+        }
         if let Some(strategy) = Strategy::named(word.text) {
             return self.fail(
                 word.span(),
@@ -176,14 +196,42 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn quota(&self, token: Token<'a>) -> Result<(Quota, Spans), ParseError> {
-        let Some(slash) = token.text.find('/') else {
-            return self.fail(token.span(), "this is no quota", SHAPE);
+    /// The quota that begins with `first`: `10/s`, `10 / s`, `10 per 15 minutes`.
+    fn quota(
+        &self,
+        first: Token<'a>,
+        tokens: &mut Peekable<impl Iterator<Item = Token<'a>>>,
+    ) -> Result<(Quota, Spans), ParseError> {
+        if let Some((what, remedy)) = foreign::quota(first.text) {
+            return self.fail(first.span(), what, remedy);
+        }
+        let is_option = |token: &Token<'_>| OPTIONS.iter().any(|(name, _)| *name == token.text);
+        let (units, mut period) = match first.cut('/') {
+            Some(both) => both,
+            None => {
+                let over = |next: &Token<'_>| next.text.starts_with('/') || next.text == "per";
+                let Some(over) = tokens.next_if(over) else {
+                    return self.fail(first.span(), "this is no quota", SHAPE);
+                };
+                let rest = over.cut('/').map(|(_, rest)| rest);
+                let end = Token { text: "", start: over.span().end };
+                (first, rest.unwrap_or(end))
+            }
         };
-        let units_span = token.start..token.start + slash;
-        let period_span = token.start + slash + 1..token.start + token.text.len();
-        let units = self.number(&token.text[..slash], units_span.clone(), "a quota")?;
-        let us = self.duration(&token.text[slash + 1..], period_span.clone(), true)?;
+        if period.text.is_empty() {
+            period = tokens.next_if(|next| !is_option(next)).unwrap_or(period);
+        }
+        // `15 minutes`: a number, and the unit apart.
+        let digits = !period.text.is_empty() && period.text.bytes().all(|b| b.is_ascii_digit());
+        let apart = |next: &Token<'_>| {
+            digits && !is_option(next) && next.text.bytes().all(|b| b.is_ascii_alphabetic())
+        };
+        let unit = tokens.next_if(apart);
+        let period_span = period.start..unit.unwrap_or(period).span().end;
+        let duration = [period.text, unit.map_or("", |unit| unit.text)].concat();
+        let units_span = units.span();
+        let number = self.number(units.text, units_span.clone(), "a quota")?;
+        let us = self.duration(&duration, period_span.clone(), true)?;
         let Some(period) = Period::from_micros(us) else {
             let what = if us == 0 {
                 "a quota over no time at all means nothing"
@@ -193,7 +241,7 @@ impl<'a> Reader<'a> {
             return self.fail(period_span, what, "durations go from 1us to 366d");
         };
         let spans = Spans { units: units_span, period: period_span, burst: None, precision: None };
-        Ok((Quota::new(units, period), spans))
+        Ok((Quota::new(number, period), spans))
     }
 
     /// A whole number of units, from 1 up.
@@ -209,6 +257,8 @@ impl<'a> Reader<'a> {
                 "give a whole number from 1 up",
             );
         }
+        let digits = foreign::digits(text);
+        let text = digits.as_deref().unwrap_or(text);
         if text.contains(['e', 'E']) && text.parse::<f64>().is_ok() {
             return self.fail(
                 at,
@@ -309,6 +359,13 @@ impl<'a> Reader<'a> {
     fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
         Strategy::named(value.text).map_or_else(
             || {
+                if let Some(remedy) = foreign::strategy(value.text) {
+                    return self.fail(
+                        value.span(),
+                        format!("unknown strategy `{}`", value.text),
+                        remedy,
+                    );
+                }
                 let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
                 let hint = did_you_mean(value.text, names.iter().copied());
                 let intro = if hint.is_empty() { "the" } else { "The" };
