@@ -370,7 +370,7 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         ("100ms", "0s", "x:11: q: `work` is more than 0"),
         ("100ms", "24h", "x:11: q: `work` is less than a day"),
         ("100ms", "soon", "x:11: q: `work`: `soon` is no duration"),
-        ("5/s via gcra", "5 per s", "x:12: q: `rate`: "),
+        ("5/s via gcra", "5 each s", "x:12: q: `rate`: "),
         ("5/s via gcra", "5/s via nothing", "x:12: q: `rate`: "),
         ("\"all\"", "\"most\"", "x:13: q: `counts` is \"waiting\" or \"all\", not \"most\""),
         ("counts", "count", "unknown field `count`, expected one of `bound`"),
