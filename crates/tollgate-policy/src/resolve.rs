@@ -77,6 +77,8 @@ pub(crate) struct Plan {
     pub(crate) shard: Option<Box<str>>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
+    /// The first policy whose failure rule denies.
+    pub(crate) denier: Option<usize>,
 }
 
 impl Plan {
@@ -90,6 +92,7 @@ impl Plan {
             shard: None,
             deadline: Duration::MAX,
             on_failure: OnFailure::Allow,
+            denier: None,
         }
     }
 }
@@ -141,6 +144,7 @@ impl Policies {
             plan.deadline = plan.deadline.min(ready.deadline);
             if ready.on_failure == OnFailure::Deny {
                 plan.on_failure = OnFailure::Deny;
+                plan.denier = plan.denier.or(Some(policy));
             }
             let before = plan.parts.len();
             for (entry, ready) in ready.entries.iter().enumerate() {

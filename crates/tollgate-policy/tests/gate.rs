@@ -380,8 +380,8 @@ fn an_observer_is_told_of_each_policy_and_of_no_subject() {
             "narrow denied store 2 decides",
             "wide withheld store 0",
             "- no_policy policy 0 decides",
-            "narrow failed_closed failure_rule 0 decides",
-            "wide failed_closed failure_rule 0",
+            "narrow failed_closed failure_rule 0",
+            "wide failed_closed failure_rule 0 decides",
         ]
     );
     assert_eq!(gate.unmatched(), 1);

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tollgate::{Limit, LimitSet, Limiter, MemoryStore, ParseError};
-use tollgate_policy::{Event, Outcome};
+use tollgate_policy::{Authority, Event, Outcome};
 
 /// How many lines there are at most: a flood of denials must not become one of lines.
 const LINES: &str = "10/s via token_bucket";
@@ -62,10 +62,12 @@ impl Denials {
         Ok(Self { subjects, key, lines: Limiter::memory(lines), unlogged: AtomicU64::new(0) })
     }
 
-    /// Writes an event, when it is a denial and there are not too many lines already.
+    /// Writes an event, when it is a denial, or a failure rule let it pass, and there are not too
+    /// many lines already.
     #[inline]
     pub(crate) fn observe(&self, event: &Event<'_>) {
-        if event.outcome.admits() || event.outcome == Outcome::Withheld {
+        let failed_open = event.authority == Authority::FailureRule;
+        if event.outcome == Outcome::Withheld || event.outcome.admits() && !failed_open {
             return;
         }
         self.write(event);
@@ -85,8 +87,10 @@ impl Denials {
             policy = event.policy,
             limit = event.limit.map(Limit::identity),
             subject,
+            why = event.error.map(tracing::field::display),
             unlogged = self.unlogged.swap(0, Ordering::Relaxed),
-            "denied"
+            "{}",
+            if event.outcome.admits() { "allowed without the store" } else { "denied" }
         );
     }
 

@@ -8,6 +8,7 @@ mod api;
 mod denials;
 pub mod json;
 mod listen;
+mod loss;
 mod metrics;
 mod queues;
 mod recorder;

@@ -616,3 +616,65 @@ fn idle_connections() -> usize {
     }
     usize::try_from(number).unwrap()
 }
+
+/// One line when the store is lost, one when it is back, and the policy that denied by its name.
+#[test]
+fn the_loss_of_the_store_and_its_return_are_told_once() {
+    let place = Place::new();
+    let Some((redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let path = place.path().join("policies.toml");
+    let policy = |name: &str, rule: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"{rule}\"\n\
+             limits = [{{ subject = \"ip\", limit = \"1000000/s via gcra\" }}]\n"
+        )
+    };
+    let file = ["version = 1\nmatch = \"all\"\n", &policy("everybody", "allow")].concat();
+    std::fs::write(&path, [file, policy("login", "deny")].concat()).unwrap();
+    let args = ["--config", path.to_str().unwrap(), "--store", &url, "--log", "json"];
+    let serving = Serving::start(&place, &args);
+    let mut client = serving.client();
+    let mut auth = || client.ask("GET", "/v1/auth", "").unwrap();
+    let start = Instant::now();
+    while auth().0 != 200 {
+        assert!(start.elapsed() < LONG, "{:?}", auth());
+    }
+    kill_process(redis.process(), Signal::STOP).unwrap();
+    let mut denied = 0;
+    for _ in 0..20 {
+        let (status, body) = auth();
+        assert_eq!(status, 503, "{body}");
+        assert!(body.contains(r#""violated-policies":["login"]"#), "{body}");
+        denied += 1;
+    }
+    let question = r#"{"subject": "a", "limit": "9/h", "on_failure": "allow"}"#;
+    assert_eq!(serving.client().check(question).unwrap()["outcome"], "failed_open");
+    kill_process(redis.process(), Signal::CONT).unwrap();
+    // It is back when it has answered for a second without a failure.
+    let mut back = None::<Instant>;
+    while back.is_none_or(|back| back.elapsed() < Duration::from_millis(1_500)) {
+        match auth().0 {
+            200 => drop(back.get_or_insert_with(Instant::now)),
+            _ => (denied, back) = (denied + 1, None),
+        }
+        assert!(start.elapsed() < LONG, "it does not come back");
+    }
+    let log = serving.end();
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let said = |what: &str| {
+        let lines = lines.iter().filter(|line| line["level"] == "WARN");
+        let texts = lines.filter_map(|line| Some((line, line["message"].as_str()?)));
+        texts.filter(|(_, text)| text.starts_with(what)).map(|(line, _)| line).collect::<Vec<_>>()
+    };
+    let lost = said("the store does not answer, and failure rules do in its place: ");
+    assert_eq!(lost.len(), 1, "{log}");
+    assert!(lost[0]["message"].as_str().unwrap().contains("no answer from Redis"), "{log}");
+    let back = said("the store answers again, after ");
+    assert_eq!(back.len(), 1, "{log}");
+    assert_eq!((back[0]["allowed"].as_u64(), back[0]["denied"].as_u64()), (Some(1), Some(denied)));
+    let open = lines.iter().find(|line| line["message"] == "allowed without the store");
+    assert!(open.is_none_or(|line| line["why"].is_string()), "{log}");
+    let is_it = |line: &&Value| line["outcome"] == "failed_closed" && line["policy"] == "login";
+    let refused = lines.iter().find(is_it).unwrap();
+    assert!(refused["why"].as_str().unwrap().contains("Redis"), "{log}");
+}

@@ -119,7 +119,7 @@ impl<S: Store> Gate<S> {
         self.0.brought.add(said.outcome, said.authority);
         let what = (said.outcome, said.authority, true);
         let duration = started.map(|started| started.elapsed());
-        self.0.tell(live, None, what, said.decision.as_ref(), duration);
+        self.0.tell(live, None, what, said.decision.as_ref(), said.error(), duration);
         Ok(answer)
     }
 

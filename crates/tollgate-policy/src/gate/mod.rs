@@ -419,7 +419,7 @@ impl<S: Store> Inner<S> {
         for Shadowed { policy, outcome, decision } in &all {
             live.count(*policy, *outcome, Authority::Shadow);
             let said = (*outcome, Authority::Shadow, false);
-            self.tell(live, Some(*policy), said, decision.as_ref(), duration);
+            self.tell(live, Some(*policy), said, decision.as_ref(), None, duration);
         }
         all
     }
@@ -454,14 +454,15 @@ impl<S: Store> Inner<S> {
         let authority = said.authority;
         if enforced.is_empty() {
             self.unmatched.add(said.outcome, authority);
-            self.tell(live, None, (said.outcome, authority, true), None, duration);
+            self.tell(live, None, (said.outcome, authority, true), None, None, duration);
         }
         for &place in enforced {
             let outcome = said.outcome_of(plan, place, enforced.len());
             live.count(place, outcome, authority);
             let decides = said.policy == Some(place);
             let decision = said.decision.as_ref().filter(|_| decides);
-            self.tell(live, Some(place), (outcome, authority, decides), decision, duration);
+            let (what, error) = ((outcome, authority, decides), said.error());
+            self.tell(live, Some(place), what, decision, error, duration);
         }
     }
 
@@ -473,6 +474,7 @@ impl<S: Store> Inner<S> {
         place: Option<usize>,
         (outcome, authority, decides): (Outcome, Authority, bool),
         decision: Option<&Decision<'_>>,
+        error: Option<&Error>,
         duration: Option<Duration>,
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
@@ -480,7 +482,16 @@ impl<S: Store> Inner<S> {
         let limit = binding.as_ref().map(tollgate::Report::limit);
         let subject = binding.as_ref().map(tollgate::Report::subject);
         let policy = place.and_then(|place| Some(live.policies.policy(place)?.name.as_str()));
-        observer.observe(&Event { policy, limit, subject, outcome, authority, duration, decides });
+        observer.observe(&Event {
+            policy,
+            limit,
+            subject,
+            outcome,
+            authority,
+            error,
+            duration,
+            decides,
+        });
     }
 }
 
@@ -533,10 +544,18 @@ impl<'l> Said<'l> {
             Err(error) => Self {
                 outcome: Outcome::failed(plan.on_failure),
                 authority: Authority::FailureRule,
-                policy,
+                policy: plan.denier.or(policy),
                 decision: None,
                 trouble: Some(Trouble::Error(error)),
             },
+        }
+    }
+
+    /// Why the store could not answer.
+    fn error(&self) -> Option<&Error> {
+        match &self.trouble {
+            Some(Trouble::Error(error)) => Some(error),
+            Some(Trouble::Missing(_)) | None => None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tollgate::Limit;
+use tollgate::{Error, Limit};
 
 use super::answer::{Authority, Outcome};
 
@@ -26,6 +26,8 @@ pub struct Event<'e> {
     pub outcome: Outcome,
     /// Who says so.
     pub authority: Authority,
+    /// Why the store could not answer, where a failure rule answered for it.
+    pub error: Option<&'e Error>,
     /// How long the whole answer took.
     pub duration: Duration,
     /// True for exactly one event of each answer: for counting answers, where several policies
