@@ -251,9 +251,9 @@ fn marks_of_resets_go_with_the_writes() {
     assert_eq!(kit.count("resets"), 0);
 }
 
-/// A refund counts under the numbers of now, also once the charge's own have run out: once.
+/// A refund counts under the numbers of now, and once the charge's own have run out no more.
 #[test]
-fn a_receipt_is_given_back_once_also_when_only_newer_numbers_count_it() {
+fn a_receipt_is_given_back_once_and_only_while_its_own_numbers_count_it() {
     let kit = Kit::new();
     let limiter = kit.limiter("x: 10/10s via gcra");
     let receipt = block_on(limiter.check(Ask::new("ann").cost(5))).expect("a decision").receipt();
@@ -262,7 +262,15 @@ fn a_receipt_is_given_back_once_also_when_only_newer_numbers_count_it() {
     let decision = block_on(slow.check(Ask::new("ann").cost(5))).expect("a decision");
     assert_eq!(decision.remaining(), 0);
     kit.clock.advance(Duration::from_secs(20));
-    assert_eq!(block_on(slow.refund(&receipt)).expect("an answer").given, [5]);
+    let late = block_on(slow.refund(&receipt)).expect("an answer");
+    assert_eq!((late.already, late.given), (false, vec![0]));
+    let bobs = block_on(limiter.check(Ask::new("bob").cost(5))).expect("a decision").receipt();
+    let bobs = bobs.expect("charged");
+    assert!(block_on(slow.check(Ask::new("bob").cost(5))).expect("a decision").is_allowed());
+    assert_eq!(block_on(slow.refund(&bobs)).expect("an answer").given, [5]);
+    kit.clock.advance(Duration::from_secs(20));
+    let again = block_on(slow.refund(&bobs)).expect("an answer");
+    assert_eq!((again.already, again.given), (true, vec![0]));
     let again = block_on(slow.refund(&receipt)).expect("an answer");
     assert_eq!((again.already, again.given), (true, vec![0]));
     // The numbers that the state was written under are those of now, whoever gives back.

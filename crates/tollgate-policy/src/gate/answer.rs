@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tollgate::{Decision, Error, Limit, Receipt, Report, Verdict};
 
 use super::Live;
-use crate::field::Field;
+use crate::field::{Field, Fields};
 use crate::model::{OnFailure, Policy};
 use crate::policies::Policies;
-use crate::resolve::{Part, Parts, Plan};
+use crate::resolve::{Part, Parts, Plan, Refused};
 
 /// What became of a request, or of one policy's part in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -169,6 +169,50 @@ pub(crate) struct Asked {
     pub(crate) plan: Plan,
     /// What is said then; none when no policy applies. Apart, since for most it is not there.
     pub(crate) early: Option<Box<Said<'static>>>,
+}
+
+impl Asked {
+    /// What is to be asked for these policies; or what is answered without asking.
+    #[inline]
+    pub(super) fn prepare(&mut self, live: &Live, places: &[usize], fields: &dyn Fields) {
+        let Some(first) = places.first() else { return };
+        match live.policies.plan(places, fields, &mut self.plan) {
+            Ok(()) if self.plan.parts.is_empty() => {
+                let (outcome, policy) = (Outcome::Unlimited, Some(*first));
+                self.early = Some(Box::new(Said { outcome, policy, ..Said::default() }));
+            }
+            Ok(()) => {}
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    #[cold]
+    pub(super) fn refuse(&mut self, refused: Refused) {
+        self.plan.subjects.clear();
+        self.plan.parts.clear();
+        let mut authority = Authority::Policy;
+        let (outcome, policy, trouble) = match refused {
+            Refused::Banned { policy } => (Outcome::Banned, policy, None),
+            Refused::Cost { policy } => (Outcome::Never, policy, None),
+            Refused::Missing { policy, field } => {
+                (Outcome::Missing, policy, Some(Trouble::Missing(field)))
+            }
+            // Whatever the failure rules say: nothing failed, and a caller who makes more policies
+            // apply must not get around all of them.
+            Refused::Parts { policy } => {
+                let error = Error::Ask(format!(
+                    "the policies that apply count more than {} subjects, which no check has: let \
+                     fewer apply together",
+                    tollgate::MAX_PARTS
+                ));
+                authority = Authority::FailureRule;
+                (Outcome::FailedClosed, policy, Some(Trouble::Error(error)))
+            }
+        };
+        let policy = Some(policy);
+        let said = Said { outcome, authority, policy, decision: None, trouble };
+        self.early = Some(Box::new(said));
+    }
 }
 
 /// What the store said, or the policies in its place.

@@ -37,7 +37,7 @@ use observe::Registry;
 
 use crate::field::{Field, Fields};
 use crate::policies::{Matched, Policies};
-use crate::resolve::{Plan, Refused};
+use crate::resolve::Plan;
 
 /// The door that every front asks through. Cheap to clone: clones are the same door.
 ///
@@ -636,50 +636,6 @@ impl Plan {
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
         let limits = live.policies.limits_of(*part)?;
         Some(Counted::new(subject, limits).in_shard(self.shard.as_deref()))
-    }
-}
-
-impl Asked {
-    /// What is to be asked for these policies; or what is answered without asking.
-    #[inline]
-    fn prepare(&mut self, live: &Live, places: &[usize], fields: &dyn Fields) {
-        let Some(first) = places.first() else { return };
-        match live.policies.plan(places, fields, &mut self.plan) {
-            Ok(()) if self.plan.parts.is_empty() => {
-                let (outcome, policy) = (Outcome::Unlimited, Some(*first));
-                self.early = Some(Box::new(Said { outcome, policy, ..Said::default() }));
-            }
-            Ok(()) => {}
-            Err(refused) => self.refuse(refused),
-        }
-    }
-
-    #[cold]
-    fn refuse(&mut self, refused: Refused) {
-        self.plan.subjects.clear();
-        self.plan.parts.clear();
-        let mut authority = Authority::Policy;
-        let (outcome, policy, trouble) = match refused {
-            Refused::Banned { policy } => (Outcome::Banned, policy, None),
-            Refused::Cost { policy } => (Outcome::Never, policy, None),
-            Refused::Missing { policy, field } => {
-                (Outcome::Missing, policy, Some(Trouble::Missing(field)))
-            }
-            // Whatever the failure rules say: nothing failed, and a caller who makes more policies
-            // apply must not get around all of them.
-            Refused::Parts { policy } => {
-                let error = Error::Ask(format!(
-                    "the policies that apply count more than {} subjects, which no check has: let \
-                     fewer apply together",
-                    tollgate::MAX_PARTS
-                ));
-                authority = Authority::FailureRule;
-                (Outcome::FailedClosed, policy, Some(Trouble::Error(error)))
-            }
-        };
-        let policy = Some(policy);
-        let said = Said { outcome, authority, policy, decision: None, trouble };
-        self.early = Some(Box::new(said));
     }
 }
 
