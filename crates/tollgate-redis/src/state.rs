@@ -1,7 +1,7 @@
 //! How a state lies in its key, for everything that is not Lua.
 
 use tollgate::engine::{self, Held, VecLog};
-use tollgate::strategy::{Entry, LuaStep, lua_steps};
+use tollgate::strategy::{Entry, LuaStep};
 use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
 
 use crate::compose::{Form, by_place, has_state, set_tag, tag};
@@ -219,8 +219,12 @@ fn read_tag(state: &[u8]) -> Result<(Vec<Named>, &[u8]), &'static str> {
         _ => return Err("the state was written by a newer version"),
     }
     let parts = text[digits..].split_terminator(';');
-    let named: Option<Vec<Named>> = parts.map(read_part).collect();
-    Ok((named.ok_or("the state is damaged: it cannot be read")?, &state[end + 1..]))
+    let named: Vec<Named> =
+        parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
+    if !named.iter().all(|part| part.step.is_sound(part.count, &part.numbers)) {
+        return Err(UNSOUND);
+    }
+    Ok((named, &state[end + 1..]))
 }
 
 fn read_part(part: &str) -> Option<Named> {
@@ -228,7 +232,7 @@ fn read_part(part: &str) -> Option<Named> {
     let mut letters = head.chars();
     let (strategy, step) = (letters.next()?, letters.next()?);
     let strategy = Strategy::ALL.iter().find(|known| known.code() == strategy)?;
-    let step = lua_steps().find(|known| known.code == step)?;
+    let step = *strategy.lua_steps().iter().find(|known| known.code == step)?;
     let numbers = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
     Some(Named { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
 }

@@ -334,6 +334,8 @@ const NEWER: &str =
     "TOLLGATE the state was written by a newer version: use that one, or reset the subject with it";
 const LENGTH: &str = "TOLLGATE the state is damaged: it does not have the length that it says";
 const NUMBER: &str = "TOLLGATE the state is damaged: it is of another number of limits";
+const UNSOUND: &str = "TOLLGATE the state is damaged: it holds numbers that no count has";
+const UNREADABLE: &str = "TOLLGATE the state is damaged: it cannot be read";
 const STEP: &str =
     "TOLLGATE the state was written by a newer version: it names a step that is not known";
 const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -374,6 +376,37 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         (with(&[tag, b"gg2:60000000,7,7;"].concat(), &more), NUMBER),
         (b"1|".to_vec(), NUMBER),
     ];
+    // What the tag says is looked at before anything is counted with it.
+    for (step, wrong) in [
+        ("gg2:0,7,7;", UNSOUND),
+        ("gg2:7,0,7;", UNSOUND),
+        ("gg2:0,0,0;", UNSOUND),
+        ("gg2:5;", UNSOUND),
+        ("gg2:,;", UNSOUND),
+        ("gg2:60000000,7;", UNSOUND),
+        ("gg2:60000000,7,7,7;", UNSOUND),
+        ("gg3:60000000,7,7;", UNSOUND),
+        ("gg0:60000000,7,7;", UNSOUND),
+        ("gg2:31622400000001,7,7;", UNSOUND),
+        ("gg2:7,7,99999999999999999999999999999999;", UNSOUND),
+        ("ff2:3,0,0;", UNSOUND),
+        ("ff2:0,3,0;", UNSOUND),
+        ("ti2:7,7;", UNSOUND),
+        ("ss4:7,20000000,3,0;", UNSOUND),
+        ("ss2:7,20000000;", UNSOUND),
+        ("ll2:7,60000000;", UNSOUND),
+        ("gf2:7,60000000,0;", STEP),
+        ("zz2:7,60000000,7;", STEP),
+        ("g2:60000000,7,7;", UNREADABLE),
+        ("gg2:60000000,7,7", UNREADABLE),
+        ("gg2:60000000,7,-7;", UNREADABLE),
+        ("!gg2:60000000,7,7;", UNREADABLE),
+        ("gg2:60000000,7,7;!", UNREADABLE),
+        ("hello", UNREADABLE),
+    ] {
+        all.push((with(format!("1{step}|").as_bytes(), b"0123456789012"), wrong));
+        all.push((with(format!("1{step}|").as_bytes(), b""), wrong));
+    }
     if several {
         all.push((b"1gg2:60000000,7,7;|0123456789012".to_vec(), NUMBER));
     }
@@ -434,7 +467,19 @@ fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
         let script = check(texts, Check::new(mode), &[&limits]);
         let args = words(&["1", "nonce"]);
         let newer = [b"2", &rows[0][1..]].concat();
-        for (head, wrong) in [(b"foreign".to_vec(), FOREIGN), (newer, NEWER)] {
+        let heads = [
+            ("1ll0:7,0;|123456", UNSOUND),
+            ("1ll0:8,60000000;|12345", FOREIGN),
+            ("1ll0:8,60000000;|1234567", FOREIGN),
+            ("1ll0:8,60000000;ll0:7,60000000;|123456", FOREIGN),
+            ("1gg2:60000000,7,7;|123456", FOREIGN),
+            ("1|123456", FOREIGN),
+            ("1ll0:8,60000000;!|123456", UNREADABLE),
+        ];
+        let heads = heads.map(|(head, wrong)| (head.as_bytes().to_vec(), wrong));
+        for (head, wrong) in
+            [(b"foreign".to_vec(), FOREIGN), (newer, NEWER)].into_iter().chain(heads)
+        {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US);
             let mut rows = rows.clone();
@@ -507,7 +552,12 @@ fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
                 fake.put(&place.state, Held::Text(unknown("z")));
                 refused(&mut fake, &script, &keys, &args, STEP)?;
             }
-            for head in ["foreign", "1gg2:1,2,3;|123456", "1ll0:7,60000000;|1234567"] {
+            for head in [
+                "foreign",
+                "1gg2:1,2,3;|123456",
+                "1ll0:7,60000000;|1234567",
+                "1ll0:7,60000000;ll0:7,60000000;|123456",
+            ] {
                 fake.put(&place.state, Held::List([head.as_bytes().to_vec()].into()));
                 let wrong = if many { WRONGTYPE } else { FOREIGN };
                 refused(&mut fake, &script, &keys, &args, wrong)?;

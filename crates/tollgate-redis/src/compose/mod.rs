@@ -10,7 +10,7 @@ mod rare;
 use std::fmt::Write as _;
 
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
-use tollgate::{Limit, LimitSet};
+use tollgate::{Limit, LimitSet, Strategy};
 
 pub use check::{Answer, Check, unpacked};
 pub use rare::{adjust, inspect, refund, reset, swap};
@@ -71,6 +71,23 @@ impl Default for Parts {
 impl Parts {
     fn driver(&self, name: &str) -> &str {
         self.driver.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+    }
+
+    /// How a script reads what a state says of itself.
+    fn state(&self) -> String {
+        let mut shapes = String::new();
+        for strategy in Strategy::ALL {
+            for step in strategy.lua_steps() {
+                // Writing to a string cannot fail.
+                let _ = write!(shapes, "{}{} = {{{}", strategy.code(), step.code, step.numbers);
+                if let Some(words) = step.words {
+                    let _ = write!(shapes, ", {words}");
+                }
+                shapes.push_str("}, ");
+            }
+        }
+        let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(", "));
+        text.replace("$MOST", &tollgate::MAX_PERIOD_US.to_string())
     }
 
     /// The functions of a step that a check calls.

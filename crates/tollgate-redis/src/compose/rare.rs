@@ -61,7 +61,7 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
     let table = step_table(&steps, &functions, has);
     text.push_str(&table);
     text.push_str(parts.clock(clock));
-    text.push_str(parts.driver("state.lua"));
+    text.push_str(&parts.state());
     text.push_str(&lifetime(clock, parts));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver(name));

@@ -9,14 +9,30 @@ local function read_tag(v)
   if version ~= '1' then
     return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
   end
-  local limits = {}
-  for strategy, code, count, list in string.gmatch(body, '(%l)(%l)(%d+):([%d,]*);') do
-    local numbers = {}
+  -- By strategy and step: how many numbers, and how many integers (a row has two more than its
+  -- third number).
+  local shapes = {$SHAPES}
+  local limits, size = {}, 0
+  for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
+    local shape, numbers, most = shapes[step], {}, 0
+    if not shape then
+      return nil, 'the state was written by a newer version: it names a step that is not known'
+    end
     for number in string.gmatch(list, '%d+') do
       numbers[#numbers + 1] = tonumber(number)
+      most = math.max(most, tonumber(number))
     end
-    limits[#limits + 1] = {strategy = strategy, code = code, count = tonumber(count),
-      numbers = numbers}
+    count = tonumber(count)
+    if #numbers ~= shape[1] or numbers[1] < 1 or numbers[2] < 1 or most > $MOST
+        or count ~= (shape[2] or 2 + numbers[3]) then
+      return nil, 'the state is damaged: it holds numbers that no count has'
+    end
+    size = size + #part
+    limits[#limits + 1] = {strategy = string.sub(step, 1, 1), code = string.sub(step, 2),
+      count = count, numbers = numbers}
+  end
+  if size ~= #body then
+    return nil, 'the state is damaged: it cannot be read'
   end
   return limits, from
 end

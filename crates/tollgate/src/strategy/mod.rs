@@ -182,8 +182,29 @@ pub struct LuaStep {
     pub name: &'static str,
     /// The letter that names it in a stored state.
     pub code: char,
+    /// How many numbers its states are written under: the first two are at least 1.
+    pub numbers: usize,
+    /// How many integers its states hold; none for a row, which holds two more than its third
+    /// number.
+    pub words: Option<usize>,
     /// Its functions.
     pub text: &'static str,
+}
+
+impl LuaStep {
+    /// Whether a state of this step has so many integers under such numbers. What is not was
+    /// written by nobody, and must not be counted with.
+    #[must_use]
+    pub fn is_sound(&self, words: usize, numbers: &[u64]) -> bool {
+        let bounds = |(i, number): (usize, &u64)| {
+            *number >= u64::from(i < 2) && *number <= crate::time::MAX_PERIOD_US
+        };
+        let row =
+            || numbers.get(2).and_then(|buckets| usize::try_from(*buckets).ok())?.checked_add(2);
+        numbers.len() == self.numbers
+            && numbers.iter().enumerate().all(bounds)
+            && self.words.or_else(row) == Some(words)
+    }
 }
 
 /// What a limit is to a store whose steps run in Lua.

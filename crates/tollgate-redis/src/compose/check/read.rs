@@ -80,7 +80,7 @@ if {v} then
             }
             text.push_str(self.texts.cold(step));
         }
-        text.push_str(self.texts.driver("state.lua"));
+        text.push_str(&self.texts.state());
         text.push_str(&step_table(
             &steps,
             &["view", "judge", "charge", "numbers", "inherit"],
@@ -209,12 +209,15 @@ if {ends}[1] then
   if tag ~= '{head}' then
 "
         );
-        let mut text = self.texts.driver("state.lua").to_owned();
+        let mut text = self.texts.state();
         let _ = write!(
             text,
             "local old, from = read_tag({ends}[1])
 if not old then
   return redis.error_reply('TOLLGATE ' .. from)
+end
+if #old ~= 1 or old[1].strategy ~= 'l' or #{ends}[1] ~= from + 5 then
+  return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
 end
 {base} = struct.unpack('>I6', {ends}[1], from)
 unusual = true
@@ -239,7 +242,7 @@ end
         out.push_str("  end\n");
         let _ = writeln!(out, "elseif {ends}.err then");
         if single {
-            let mut text = self.texts.driver("state.lua").to_owned();
+            let mut text = self.texts.state();
             let _ = write!(
                 text,
                 "local v = redis.pcall('GET', KEYS[{key}])

@@ -9,7 +9,7 @@ use crate::time::{SKEW_US, Time};
 
 /// The step of whole refills in Lua.
 pub(super) const LUA: LuaStep =
-    LuaStep { name: "interval", code: 'i', text: include_str!("interval.lua") };
+    LuaStep { name: "interval", code: 'i', numbers: 3, words: Some(2), text: include_str!("interval.lua") };
 
 /// `units` at every multiple of `period_us`, up to `burst`.
 #[derive(Clone, PartialEq, Eq, Debug)]
