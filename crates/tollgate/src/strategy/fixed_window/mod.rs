@@ -20,7 +20,13 @@ pub(crate) const CARD: Card = Card {
 };
 
 /// The step in Lua.
-const LUA: LuaStep = LuaStep { name: "fixed", code: 'f', numbers: 3, words: Some(2), text: include_str!("fixed_window.lua") };
+const LUA: LuaStep = LuaStep {
+    name: "fixed",
+    code: 'f',
+    numbers: 3,
+    words: Some(2),
+    text: include_str!("fixed_window.lua"),
+};
 
 /// `units` in each window of `period_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,8 +21,13 @@ pub(crate) const CARD: Card = Card {
 };
 
 /// The greedy step in Lua.
-pub(crate) const LUA: LuaStep =
-    LuaStep { name: "greedy", code: 'g', numbers: 3, words: Some(2), text: include_str!("gcra.lua") };
+pub(crate) const LUA: LuaStep = LuaStep {
+    name: "greedy",
+    code: 'g',
+    numbers: 3,
+    words: Some(2),
+    text: include_str!("gcra.lua"),
+};
 
 /// A burst of units, each of which takes `emission` to come back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -23,7 +23,13 @@ pub(crate) const CARD: Card = Card {
 };
 
 /// The step in Lua.
-const LUA: LuaStep = LuaStep { name: "log", code: 'l', numbers: 2, words: Some(0), text: include_str!("sliding_log.lua") };
+const LUA: LuaStep = LuaStep {
+    name: "log",
+    code: 'l',
+    numbers: 2,
+    words: Some(0),
+    text: include_str!("sliding_log.lua"),
+};
 
 /// `units` in any half-open window of `period_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]

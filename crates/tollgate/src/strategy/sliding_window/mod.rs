@@ -24,8 +24,13 @@ pub(crate) const CARD: Card = Card {
 };
 
 /// The step in Lua.
-const LUA: LuaStep =
-    LuaStep { name: "window", code: 's', numbers: 4, words: None, text: include_str!("sliding_window.lua") };
+const LUA: LuaStep = LuaStep {
+    name: "window",
+    code: 's',
+    numbers: 4,
+    words: None,
+    text: include_str!("sliding_window.lua"),
+};
 
 /// `units` per window of `buckets` sub-buckets of `precision_us`.
 #[derive(Clone, PartialEq, Eq, Debug)]

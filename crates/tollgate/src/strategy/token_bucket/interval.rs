@@ -8,8 +8,13 @@ use crate::strategy::{Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVE
 use crate::time::{SKEW_US, Time};
 
 /// The step of whole refills in Lua.
-pub(super) const LUA: LuaStep =
-    LuaStep { name: "interval", code: 'i', numbers: 3, words: Some(2), text: include_str!("interval.lua") };
+pub(super) const LUA: LuaStep = LuaStep {
+    name: "interval",
+    code: 'i',
+    numbers: 3,
+    words: Some(2),
+    text: include_str!("interval.lua"),
+};
 
 /// `units` at every multiple of `period_us`, up to `burst`.
 #[derive(Clone, PartialEq, Eq, Debug)]
