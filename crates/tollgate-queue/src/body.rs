@@ -9,7 +9,8 @@ use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-use crate::job::{Dead, DoneJob, TakenJob};
+use crate::error::Error;
+use crate::job::{Dead, DoneJob, MAX_FIELDS, MAX_JOB_BYTES, MAX_NAME_BYTES, TakenJob};
 use crate::model::{Offered, Stats};
 use crate::settings::micros;
 
@@ -41,6 +42,34 @@ impl Body {
         }
     }
 
+    /// Whether it is as a job's may be.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let bytes = match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Fields(fields) => {
+                if fields.len() > MAX_FIELDS {
+                    let what = format!("a job of {} fields: at most {MAX_FIELDS}", fields.len());
+                    return Err(Error::invalid(what));
+                }
+                for (place, (field, _)) in fields.iter().enumerate() {
+                    check_name("the name of a field", field)?;
+                    if fields.iter().take(place).any(|(other, _)| other == field) {
+                        return Err(Error::invalid(format!("a job with two fields `{field}`")));
+                    }
+                }
+                fields.iter().map(|(name, value)| name.len() + value.len()).sum()
+            }
+        };
+        if bytes > MAX_JOB_BYTES {
+            let what = format!(
+                "a job of {bytes} bytes: at most {MAX_JOB_BYTES}; put what is large elsewhere, and \
+                 its place into the job"
+            );
+            return Err(Error::invalid(what));
+        }
+        Ok(())
+    }
+
     /// Fields of a JSON object.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let mut from = serde_json::Deserializer::from_slice(json);
@@ -48,6 +77,19 @@ impl Body {
         from.end()?;
         Ok(Self::Fields(fields.into()))
     }
+}
+
+/// Whether the name of a field, or the id of a job, is as it may be.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+    if name.starts_with('@') {
+        return Err(Error::invalid(format!("{what} begins with @, which is reserved")));
+    }
+    if name.is_empty() || name.len() > MAX_NAME_BYTES {
+        let length = name.len();
+        let what = format!("{what} of {length} bytes: 1 to {MAX_NAME_BYTES} are possible");
+        return Err(Error::invalid(what));
+    }
+    Ok(())
 }
 
 /// Fields as a JSON object, in their order.

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use crate::body::Body;
+use crate::body::{Body, check_name};
 use crate::error::Error;
 use crate::settings::micros;
 
@@ -21,7 +21,7 @@ pub const MAX_FIELDS: usize = 64;
 pub(crate) const MAX_PUT_OFF: Duration = Duration::from_secs(366 * 86_400);
 
 /// The longest id of [`Job::once`], and the longest name of a field, in bytes.
-const MAX_NAME_BYTES: usize = 256;
+pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// A job to be offered.
 ///
@@ -121,47 +121,13 @@ impl Job {
 
     /// Whether it is as a job may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let name = |what: &str, name: &str| {
-            if name.starts_with('@') {
-                return Err(Error::invalid(format!("{what} begins with @, which is reserved")));
-            }
-            if name.is_empty() || name.len() > MAX_NAME_BYTES {
-                let length = name.len();
-                let what = format!("{what} of {length} bytes: 1 to {MAX_NAME_BYTES} are possible");
-                return Err(Error::invalid(what));
-            }
-            Ok(())
-        };
         if let Some(deadline) = self.deadline.filter(|it| *it > MAX_PUT_OFF) {
             return Err(Error::invalid(format!("a deadline of {deadline:?}: at most 366 days")));
         }
         if let Some(once) = self.once.as_ref().filter(|_| !self.is_again) {
-            name("the id of a job", once)?;
+            check_name("the id of a job", once)?;
         }
-        let bytes = match &self.body {
-            Body::Bytes(bytes) => bytes.len(),
-            Body::Fields(fields) => {
-                if fields.len() > MAX_FIELDS {
-                    let what = format!("a job of {} fields: at most {MAX_FIELDS}", fields.len());
-                    return Err(Error::invalid(what));
-                }
-                for (place, (field, _)) in fields.iter().enumerate() {
-                    name("the name of a field", field)?;
-                    if fields.iter().take(place).any(|(other, _)| other == field) {
-                        return Err(Error::invalid(format!("a job with two fields `{field}`")));
-                    }
-                }
-                fields.iter().map(|(name, value)| name.len() + value.len()).sum()
-            }
-        };
-        if bytes > MAX_JOB_BYTES {
-            let what = format!(
-                "a job of {bytes} bytes: at most {MAX_JOB_BYTES}; put what is large elsewhere, and \
-                 its place into the job"
-            );
-            return Err(Error::invalid(what));
-        }
-        Ok(())
+        self.body.check()
     }
 }
 
@@ -226,6 +192,9 @@ pub struct Taken {
     /// After how long there may be more, when nothing is offered meanwhile: the rate admits one
     /// again, or a job comes back. None: nobody knows.
     pub next: Option<Duration>,
+    /// What lay among the jobs and is none, written there by something else: its id, under which it
+    /// is a dead job now ([`crate::Queue::dead`]), and what is wrong with it.
+    pub foreign: Vec<(JobId, String)>,
 }
 
 /// A job in hand.

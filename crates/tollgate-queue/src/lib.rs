@@ -57,4 +57,4 @@ pub use redis::{Form, RedisQueues};
 pub use settings::{Counts, MAX_BOUND, Offering, Settings, Working};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;
-pub use worker::{Failure, Ran, Worker};
+pub use worker::{Failure, Notice, Ran, Worker};

@@ -255,6 +255,9 @@ impl Model {
         most: usize,
         grant: impl FnOnce(usize) -> Result<Granted, Error>,
     ) -> Result<Taken, Error> {
+        if self.offering.is_none() && self.working.is_none() {
+            return Ok(Taken::default());
+        }
         self.agree_on_working(name, working)?;
         self.working.get_or_insert_with(|| working.clone());
         let (back, more_back) = self.come_back(now_us, working, most);
@@ -299,7 +302,7 @@ impl Model {
             let due = self.due.first().map(|(due, _)| due.saturating_sub(now_us));
             due.map(Duration::from_micros)
         };
-        Ok(Taken { jobs, next })
+        Ok(Taken { jobs, next, foreign: Vec::new() })
     }
 
     /// Those that are due to come back, in the order in which they are; those that have had enough

@@ -111,8 +111,8 @@ impl<B: Backend> Queue<B> {
 
     /// Removes the queue with all that is in it: what waits, what is in hand, the dead, its
     /// settings and totals; false when there was none. The next who offers makes it anew. The count
-    /// of its rate stays, and on a Redis so do the ids of [`crate::Job::once`], until they are
-    /// forgotten.
+    /// of its rate stays. On a Redis the ids of [`crate::Job::once`] lie there until their time has
+    /// passed, and mean nothing to a queue that is made later.
     ///
     /// # Errors
     /// Where it lies could not answer.
@@ -225,6 +225,11 @@ impl<B> Clone for Consumer<B> {
 }
 
 impl<B: Backend> Consumer<B> {
+    /// The queue.
+    pub(crate) fn queue(&self) -> &Queue<B> {
+        &self.queue
+    }
+
     /// How the queue is worked on.
     #[must_use]
     pub fn settings(&self) -> &Working {

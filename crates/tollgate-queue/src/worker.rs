@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::job::{Held, JobId, MAX_BATCH, MAX_PUT_OFF, TakenJob};
 use crate::model::Afterwards;
 use crate::queue::{Consumer, MAX_WHY_BYTES};
+use crate::settings::Working;
 
 /// How long nothing is looked at, where nothing says that there is something.
 const IDLE: Duration = Duration::from_millis(500);
@@ -115,11 +116,29 @@ pub struct Worker<B> {
     max_pause: Duration,
     grace: Duration,
     until_empty: bool,
-    on_fault: Option<OnFault>,
+    on_notice: Option<OnNotice>,
 }
 
-/// Whom faults that may pass are told to.
-type OnFault = Arc<dyn Fn(&Error) + Send + Sync>;
+/// What a worker tells of itself while it works.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice<'n> {
+    /// A fault that may pass is waited for.
+    Fault(&'n Error),
+    /// How the queue is worked on was changed ([`crate::Queue::change`]): this is how it is now,
+    /// and the worker follows.
+    Changed(&'n Working),
+    /// Something that is no job lay among the jobs. It is a dead job now, under this id.
+    Foreign {
+        /// Its id.
+        id: JobId,
+        /// What is wrong with it.
+        why: &'n str,
+    },
+}
+
+/// Whom that is told to.
+type OnNotice = Arc<dyn Fn(Notice<'_>) + Send + Sync>;
 
 impl<B: fmt::Debug> fmt::Debug for Worker<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -143,7 +162,7 @@ impl<B: Backend> Worker<B> {
             max_pause: Duration::from_secs(600),
             grace: Duration::from_secs(10),
             until_empty: false,
-            on_fault: None,
+            on_notice: None,
         }
     }
 
@@ -200,10 +219,16 @@ impl<B: Backend> Worker<B> {
         Self { until_empty, ..self }
     }
 
-    /// Whom each fault that may pass is told to, while it is waited for.
+    /// Whom it is told to what a worker waits for and what it finds, as it happens.
     #[must_use]
-    pub fn on_fault(self, tell: impl Fn(&Error) + Send + Sync + 'static) -> Self {
-        Self { on_fault: Some(Arc::new(tell)), ..self }
+    pub fn on_notice(self, tell: impl Fn(Notice<'_>) + Send + Sync + 'static) -> Self {
+        Self { on_notice: Some(Arc::new(tell)), ..self }
+    }
+
+    fn tell(&self, notice: Notice<'_>) {
+        if let Some(tell) = &self.on_notice {
+            tell(notice);
+        }
     }
 
     /// How long a job that failed is put off: so long the first time, twice as long the next, and
@@ -218,11 +243,11 @@ impl<B: Backend> Worker<B> {
     /// finished, and what was only taken is given back.
     ///
     /// Faults that may pass are waited for, and jobs that were done meanwhile are said to be so
-    /// when they have.
+    /// when they have. When how the queue is worked on is changed meanwhile, the worker follows.
     ///
     /// # Errors
-    /// A setting that is not as it may be; a fault that does not pass: what was in hand is finished
-    /// first.
+    /// A setting that is not as it may be; the queue was made with another [`Working`]; a fault
+    /// that does not pass: what was in hand is finished first.
     pub async fn run<F, R>(&self, handle: F, stop: impl Future<Output = ()>) -> Result<Ran, Error>
     where
         F: Fn(TakenJob) -> R,
@@ -231,6 +256,9 @@ impl<B: Backend> Worker<B> {
         self.check()?;
         let mut at_work = AtWork {
             worker: self,
+            consumer: self.consumer.clone(),
+            has_agreed: false,
+            is_changed: false,
             ready: VecDeque::new(),
             hand: JoinSet::new(),
             held: HashMap::new(),
@@ -265,6 +293,12 @@ impl<B: Backend> Worker<B> {
 /// A worker at work.
 struct AtWork<'w, B> {
     worker: &'w Worker<B>,
+    /// With the settings that the queue has now.
+    consumer: Consumer<B>,
+    /// Whether these settings were the queue's once: then others are a change.
+    has_agreed: bool,
+    /// Whether the queue has other settings now.
+    is_changed: bool,
     /// Taken and not begun.
     ready: VecDeque<TakenJob>,
     hand: JoinSet<Result<(), Failure>>,
@@ -307,6 +341,9 @@ impl<B: Backend> AtWork<'_, B> {
                 self.not_before = Instant::now();
             }
             let may_ask = Instant::now() >= self.not_before;
+            if may_ask && self.is_changed {
+                self.follow().await?;
+            }
             if may_ask {
                 self.say().await?;
             }
@@ -344,7 +381,7 @@ impl<B: Backend> AtWork<'_, B> {
             }
             let has_unsaid = !self.done.is_empty() || !self.failed.is_empty();
             let after_fault = self.not_before.max(Instant::now());
-            let consumer = &self.worker.consumer;
+            let consumer = &self.consumer;
             tokio::select! {
                 () = &mut stop, if stopped.is_none() => stopped = Some(Instant::now()),
                 Some(over) = self.hand.join_next_with_id() => self.over(over),
@@ -376,7 +413,7 @@ impl<B: Backend> AtWork<'_, B> {
     /// How often the visibility timeouts begin anew: in the third part of one, so that a time that
     /// comes late is not too late.
     fn beat(&self) -> Duration {
-        self.worker.consumer.settings().has() / 3
+        self.consumer.settings().has() / 3
     }
 
     /// Finishes what is in hand, and says once more what is over: after a fault that does not pass,
@@ -407,7 +444,7 @@ impl<B: Backend> AtWork<'_, B> {
 
     /// Says what is over; what cannot be said now is kept for later.
     async fn say(&mut self) -> Result<(), Error> {
-        let consumer = &self.worker.consumer;
+        let consumer = self.consumer.clone();
         if !self.done.is_empty() {
             let said = consumer.done(&self.done).await;
             if let Some(done) = self.went(said)? {
@@ -447,8 +484,13 @@ impl<B: Backend> AtWork<'_, B> {
         let free = worker.concurrency - self.hand.len();
         let left = usize::try_from(worker.max_jobs - self.begun).unwrap_or(usize::MAX);
         let most = worker.batch.max(free).min(left);
-        let taken = worker.consumer.take(&worker.name, most).await;
+        let taken = self.consumer.take(&worker.name, most).await;
         let Some(taken) = self.went(taken)? else { return Ok(Duration::ZERO) };
+        self.has_agreed = true;
+        for (id, why) in &taken.foreign {
+            worker.tell(Notice::Foreign { id: *id, why });
+            self.ran.dead += 1;
+        }
         // What is in hand here is out, too: then there is something that may come back.
         self.is_empty = taken.jobs.is_empty() && taken.next.is_none() && self.is_quiet();
         self.ready.extend(taken.jobs);
@@ -466,7 +508,7 @@ impl<B: Backend> AtWork<'_, B> {
             self.held.values().copied().chain(self.ready.iter().map(TakenJob::held)).collect();
         self.next_beat = Instant::now() + self.beat();
         for held in held {
-            let extended = self.worker.consumer.extend(held).await;
+            let extended = self.consumer.extend(held).await;
             match self.went(extended)? {
                 Some(true) => {}
                 // Somebody else has it by now: who did not begin it should not.
@@ -488,7 +530,7 @@ impl<B: Backend> AtWork<'_, B> {
     /// Gives back what was not begun.
     async fn give_back(&mut self) -> Result<(), Error> {
         while let Some(job) = self.ready.pop_front() {
-            let released = self.worker.consumer.release(job.held()).await;
+            let released = self.consumer.release(job.held()).await;
             match self.went(released)? {
                 Some(true) => self.ran.released += 1,
                 Some(false) => self.ran.lost += 1,
@@ -503,17 +545,32 @@ impl<B: Backend> AtWork<'_, B> {
         Ok(())
     }
 
-    /// What came of a question: none for a fault that may pass.
+    /// Works as the queue says now.
+    async fn follow(&mut self) -> Result<(), Error> {
+        let settings = self.consumer.queue().settings().await;
+        let Some(settings) = self.went(settings)? else { return Ok(()) };
+        self.is_changed = false;
+        if let Some(working) = settings.working {
+            self.worker.tell(Notice::Changed(&working));
+            self.consumer = self.consumer.queue().working(working)?;
+        }
+        Ok(())
+    }
+
+    /// What came of a question: none for a fault that may pass, or when the settings have changed.
     fn went<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
             Ok(answer) => {
                 self.pause = FAULT_PAUSE;
                 Ok(Some(answer))
             }
+            // Once: what is followed and refused again is a fault that does not pass.
+            Err(Error::Settings { .. }) if self.has_agreed && !self.is_changed => {
+                self.is_changed = true;
+                Ok(None)
+            }
             Err(error) if error.is_transient() => {
-                if let Some(tell) = &self.worker.on_fault {
-                    tell(&error);
-                }
+                self.worker.tell(Notice::Fault(&error));
                 self.not_before = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_FAULT_PAUSE);
                 Ok(None)

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    Error, Form, Job, JobId, Offered, Offering, Producer, Queue, RedisQueues, Worker, Working,
+    Error, Form, Job, JobId, Notice, Offered, Offering, Producer, Queue, RedisQueues, Worker,
+    Working,
 };
 use tollgate_redis::Options;
 
@@ -110,10 +111,10 @@ async fn is_waited_for(form: Form) {
         accepted(&door, &Job::new()).await;
     }
     let (faults, handled) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(20).on_fault({
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(20).on_notice({
         let faults = Arc::clone(&faults);
-        move |error| {
-            assert!(error.is_transient(), "{error}");
+        move |notice| {
+            assert!(matches!(notice, Notice::Fault(error) if error.is_transient()), "{notice:?}");
             faults.fetch_add(1, Ordering::Relaxed);
         }
     });

@@ -201,6 +201,8 @@ async fn a_queue_stays_in_the_form_it_was_made_in() {
             let hands = queue.working(Working::new()).unwrap();
             if is_offered_first {
                 queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+            } else {
+                queue.change(Working::new()).await.unwrap();
             }
             let taken = hands.take("w", 1).await.unwrap();
             let held = taken.jobs.first().map_or(some_held().await, TakenJob::held);

@@ -98,14 +98,23 @@ async fn a_file_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_wrote_into_the_table_is_told() {
+async fn what_somebody_else_wrote_into_the_table_is_a_dead_letter() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("q.db");
     let queue = Queue::new(SqliteQueues::open_with(Options::new(&path)).unwrap(), "q").unwrap();
-    queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
-    let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
-    conn.execute("UPDATE queue_jobs SET body = 'no json'", []).unwrap();
-    let error = queue.working(Working::new()).unwrap().take("w", 1).await.unwrap_err();
-    assert!(error.to_string().contains("cannot be read") && !error.is_transient(), "{error}");
-    assert_eq!(queue.stats().await.unwrap().waiting, 1, "nothing was taken");
+    let door = queue.offering(Offering::new(9)).unwrap();
+    let hands = queue.working(Working::new()).unwrap();
+    for body in ["'no json'", "7", "7.5", "zeroblob(65537)", r#"'{"@x": "1"}'"#] {
+        door.offer(&Job::new()).await.unwrap();
+        let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
+        conn.execute(&format!("UPDATE queue_jobs SET body = {body}"), []).unwrap();
+        door.offer(&Job::new().field("to", "ann")).await.unwrap();
+        let taken = hands.take("w", 2).await.unwrap();
+        assert_eq!((taken.jobs.len(), taken.foreign.len()), (1, 1), "{body}");
+        assert_eq!(hands.done(&[taken.jobs[0].id]).await.unwrap(), 1);
+        let dead = queue.take_dead(taken.foreign[0].0).await.unwrap().unwrap();
+        assert_eq!(dead.why.as_ref(), Some(&taken.foreign[0].1), "{body}");
+        let stats = queue.stats().await.unwrap();
+        assert_eq!((stats.waiting, stats.in_flight, stats.dead), (0, 0, 0), "{body}");
+    }
 }

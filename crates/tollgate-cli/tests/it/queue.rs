@@ -351,6 +351,16 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     let mut lines = std::io::BufReader::new(worker.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut lines, &mut said).unwrap();
     assert!(said.contains("no job waits in `mail`: waiting for the next, Ctrl-C ends"), "{said}");
+    // It follows when the queue is changed, and says so.
+    assert_eq!(place.code(&["queue", "push", "mail", "to=cem"]), 0);
+    while place.run(&["queue", "stats", "mail"]).1.contains("waiting    1") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(place.code(&["queue", "change", "mail", "--keep-dead", "7"]), 0);
+    let mut said = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut said).unwrap();
+    assert!(said.starts_with("the queue was changed: 30s for a job, 5 deliveries"), "{said}");
+    assert!(said.contains("7 dead jobs kept from now on"), "{said}");
     signal(&worker, Signal::TERM);
     assert!(worker.wait().unwrap().success());
 }

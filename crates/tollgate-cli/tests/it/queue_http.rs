@@ -32,7 +32,7 @@ fn come_and_go(place: &Place, store: &str) {
     assert_eq!((status, &json(&body)["outcome"]), (202, &"accepted".into()), "{body}");
     let (status, _, body) = offer("/v1/queues/mail?once=order:1", "{}");
     assert_eq!((status, &json(&body)["outcome"]), (202, &"known".into()), "{body}");
-    let (status, _, body) = offer("/v1/queues/mail?deadline=1h", "");
+    let (status, _, body) = offer("/v1/queues/mail?deadline=1h", "{}");
     assert_eq!((status, &json(&body)["depth"]), (202, &2.into()), "{body}");
     let (status, headers, body) = offer("/v1/queues/mail", "{}");
     assert_eq!((status, &json(&body)["outcome"]), (429, &"full".into()), "{body}");
@@ -124,6 +124,7 @@ fn wrong_offers_are_told() {
         ("/v1/queues/other", "{}", 404, "no queue `other` here; those there are: mail, scans"),
         ("/v1/queues/", "{}", 404, "no queue `` here"),
         ("/v1/queues/mail", "[]", 400, "no job: "),
+        ("/v1/queues/mail", "", 400, "there is no body: a job is one JSON object"),
         ("/v1/queues/mail", "{\"a\": null}", 400, "the field `a` is null"),
         ("/v1/queues/mail", "{\"@a\": 1}", 400, "which is reserved"),
         ("/v1/queues/mail?deadline=5", "{}", 400, "write a duration as in `90s`"),

@@ -5,7 +5,7 @@ use std::str;
 use super::{Form, Word, garbled};
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::{JobId, TakenJob};
+use crate::job::{Held, JobId, TakenJob};
 
 /// The field that has bytes, and the one of a job that has nothing.
 const BYTES: &str = "@bytes";
@@ -52,6 +52,9 @@ fn of_words(words: &[&[u8]]) -> Option<Body> {
     {
         return Some(Body::Bytes(bytes.into()));
     }
+    if words.is_empty() {
+        return None;
+    }
     let text = |word: &[u8]| String::from_utf8(word.to_vec()).ok();
     let mut fields = Vec::with_capacity(words.len() / 2);
     for pair in words.chunks(2) {
@@ -77,25 +80,35 @@ fn of_word(mut within: &[u8]) -> Option<Body> {
     of_words(&words)
 }
 
-/// The fields of a dead job.
+/// The fields of a dead job, or of one that was done; of what is no job, what lies there.
 pub(super) fn body(word: &Word) -> Result<Body, Error> {
     let body = match word {
-        Word::Bytes(within) => of_word(within),
+        Word::Bytes(within) => of_word(within).or_else(|| Some(raw(&[within]))),
         Word::List(words) => {
             let bytes = |word: &'_ Word| match word {
                 Word::Bytes(bytes) => Some(bytes.clone()),
                 _ => None,
             };
             let words: Option<Vec<_>> = words.iter().map(bytes).collect();
-            words.and_then(|words| of_words(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+            let words = words.ok_or_else(garbled)?;
+            let words: Vec<_> = words.iter().map(Vec::as_slice).collect();
+            of_words(&words).or_else(|| Some(raw(&words)))
         }
         _ => None,
     };
     body.ok_or_else(garbled)
 }
 
-/// The jobs that a take was answered with.
-pub(super) fn taken(packed: &[u8]) -> Result<Vec<TakenJob>, Error> {
+/// What lies where a job should, as bytes: its words, a blank between them.
+fn raw(words: &[&[u8]]) -> Body {
+    Body::Bytes(words.join(&b' ').into())
+}
+
+/// One of those that a take was answered with: a job, or what something else has put there.
+pub(super) type Found = Result<TakenJob, (Held, String)>;
+
+/// What a take was answered with.
+pub(super) fn taken(packed: &[u8]) -> Result<Vec<Found>, Error> {
     Packed(packed).jobs().ok_or_else(garbled)
 }
 
@@ -103,7 +116,7 @@ pub(super) fn taken(packed: &[u8]) -> Result<Vec<TakenJob>, Error> {
 struct Packed<'a>(&'a [u8]);
 
 impl<'a> Packed<'a> {
-    fn jobs(&mut self) -> Option<Vec<TakenJob>> {
+    fn jobs(&mut self) -> Option<Vec<Found>> {
         let jobs = self.list()?;
         // No more than there can be, whatever is said.
         let mut all = Vec::with_capacity(jobs.min(self.0.len()));
@@ -114,16 +127,21 @@ impl<'a> Packed<'a> {
                 0x90..=0x9f | 0xdc | 0xdd => {
                     let words = self.list()?;
                     let words = (0..words).map(|_| self.word()).collect::<Option<Vec<_>>>()?;
-                    of_words(&words)?
+                    of_words(&words)
                 }
-                _ => of_word(self.word()?)?,
+                _ => of_word(self.word()?),
             };
             let delivery = match words {
                 2 => 1,
                 3 => self.number()?,
                 _ => return None,
             };
-            all.push(TakenJob { id, delivery, body });
+            let read = body.ok_or_else(|| "it is not written as jobs are".to_owned());
+            let read = read.and_then(|body| {
+                body.check().map_err(|error| error.to_string())?;
+                Ok(TakenJob { id, delivery, body })
+            });
+            all.push(read.map_err(|why| (Held { id, delivery }, why)));
         }
         self.0.is_empty().then_some(all)
     }

@@ -4,7 +4,9 @@ local other = other_form(call('HGET', meta, 'form'))
 if other then
   return other
 end
-bear()
+if ARGV[2] ~= '' or ARGV[4] ~= '' then
+  bear()
+end
 if ARGV[2] ~= '' then
   call('HSET', meta, 'form', FORM, 'offering', ARGV[2], 'all', ARGV[3])
 end

@@ -1,4 +1,4 @@
--- What became of a delivery: nonce, settings or '', 'again', 'extend' or 'release', the id, which
+-- What became of a delivery: nonce, settings or '', 'again', 'bury', 'extend' or 'release', the id, which
 -- delivery, us until it comes back, most deliveries, how many dead are kept, why.
 local what, id, delivery = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local was = call('HMGET', meta, 'form', 'working', 'all', 'window', 'left', 'before')
@@ -15,9 +15,9 @@ if not is_held or number ~= delivery or not call('ZSCORE', out, id) then
 end
 local now = clock()
 local mark = 'h'
-if what == 'again' then
+if what == 'again' or what == 'bury' then
   why, mark = ARGV[9], '-'
-  if number >= tonumber(ARGV[7]) then
+  if what == 'bury' or number >= tonumber(ARGV[7]) then
     bury(id, number, why, tonumber(ARGV[8]))
     if was[3] == '1' then
       local notes = {}

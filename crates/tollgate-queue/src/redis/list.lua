@@ -50,7 +50,7 @@ end
 -- The id of the first that was never delivered.
 local function first()
   local is = call('LINDEX', waiting, 0)
-  return is and string.match(is, '^%S+')
+  return is and string.match(is, '^%d+%-%d+ ')
 end
 
 -- Looks at so many more of those that were never delivered, from `place` on, and drops those that
@@ -60,7 +60,7 @@ local function sift(many, place, is_too_old)
   local found = call('LRANGE', waiting, place, place + many - 1)
   local dropped = 0
   for nth, is in ipairs(found) do
-    local id = string.match(is, '^%S+')
+    local id = string.match(is, '^%S*')
     if is_too_old(id) then
       call('LSET', waiting, place + nth - 1, '')
       call('HDEL', untils, id)
@@ -74,13 +74,27 @@ local function sift(many, place, is_too_old)
   return #found, left, place + left
 end
 
+-- An id for what somebody else has put there without one: as of a job that is put now.
+local function name()
+  local was = call('HMGET', meta, 'ms', 'number')
+  local ms, number = math.floor(clock() / 1000), 0
+  if ms <= tonumber(was[1] or 0) then
+    ms, number = tonumber(was[1]), tonumber(was[2]) + 1
+  end
+  local text = string.format('%.0f', ms)
+  call('HSET', meta, 'ms', text, 'number', number)
+  return string.format('%s-%.0f', text, number)
+end
+
 -- Delivers the first so many that never were: ids and fields.
 local function deliver(worker, many)
   local entries, taken = {}, {}
   local by = #worker .. ':' .. worker .. ','
   for place, is in ipairs(call('LPOP', waiting, many) or {}) do
-    local space = string.find(is, ' ', 1, true)
-    local id, fields = string.sub(is, 1, space - 1), string.sub(is, space + 1)
+    local id, fields = string.match(is, '^(%d+%-%d+) (.*)$')
+    if not id then
+      id, fields = name(), is
+    end
     entries[place] = {id, fields}
     taken[2 * place - 1] = id
     taken[2 * place] = by .. fields
@@ -89,6 +103,11 @@ local function deliver(worker, many)
     call('HSET', bodies, unpack(taken))
   end
   return entries
+end
+
+-- What something else takes from a list is gone from it.
+local function adopt()
+  return false
 end
 
 -- The fields of one that is out.

@@ -405,14 +405,28 @@ impl Backend for RedisQueues {
                 self.call(&rated, question).await?
             }
         };
-        let (next, jobs) = match &answer[..] {
+        let (next, found) = match &answer[..] {
             [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
             [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
                 (next, body::taken(packed)?)
             }
             _ => return Err(garbled()),
         };
-        Ok(Taken { jobs, next: wait(next)? })
+        let mut taken = Taken { next: wait(next)?, ..Taken::default() };
+        taken.jobs.reserve_exact(found.len());
+        for found in found {
+            match found {
+                Ok(job) => taken.jobs.push(job),
+                Err((held, why)) => {
+                    let bury = self.held(queue, Some(working), "bury", held, Duration::ZERO, &why);
+                    // Where that fails it comes back, and is buried then.
+                    if matches!(bury.await.as_deref(), Ok(b"dead")) {
+                        taken.foreign.push((held.id, why));
+                    }
+                }
+            }
+        }
+        Ok(taken)
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
@@ -564,7 +578,7 @@ impl RedisQueues {
     /// # Errors
     /// It is no such answer.
     pub fn heard_taken(packed: &[u8]) -> Result<Vec<JobId>, Error> {
-        Ok(body::taken(packed)?.iter().map(|job| job.id).collect())
+        Ok(body::taken(packed)?.into_iter().flatten().map(|job| job.id).collect())
     }
 
     #[must_use]

@@ -99,6 +99,21 @@ local function redeliver(worker, id, number)
   return entries[1] and entries[1][2]
 end
 
+-- Finds those that something else than a worker of ours has taken from the group, and has neither
+-- acknowledged nor asked for again within the visibility timeout: they come back now. True when
+-- there were any. Only where nothing is left that was never delivered.
+local function adopt(now, visibility)
+  local idle, adopted = math.ceil(visibility / 1000), false
+  local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, '-', '+', '1000')
+  for _, one in ipairs(pending.err and {} or pending) do
+    if not call('ZSCORE', out, one[1]) then
+      call('ZADD', out, now, one[1])
+      adopted = true
+    end
+  end
+  return adopted
+end
+
 -- The fields of one that is out.
 local function body(id)
   local entry = call('XRANGE', jobs, id, id)[1]

@@ -12,6 +12,10 @@ if other then
   return other
 end
 if not was[2] then
+  -- Who takes makes no queue: one that was removed beside its workers stays away.
+  if call('EXISTS', meta, KEYS[1]) == 0 then
+    return {nonce, 'jobs', -1}
+  end
   call('HSET', meta, 'form', FORM, 'working', ARGV[2], 'keep', ARGV[8])
 elseif was[2] ~= ARGV[2] then
   return {nonce, 'settings', was[2]}
@@ -170,5 +174,13 @@ elseif not is_cut then
     soonest = math.min(soonest or math.huge, now + visibility)
   end
   after = soonest and math.max(0, soonest - now) or -1
+end
+-- All that was never delivered is out now: what still counts as waiting has somebody else.
+if delivered < most and granted == there and not is_cut and depth(false) > 0 then
+  if adopt(string.format('%.0f', now), visibility) then
+    after = 0
+  elseif after < 0 then
+    after = visibility
+  end
 end
 return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}

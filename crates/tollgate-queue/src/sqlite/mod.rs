@@ -65,14 +65,27 @@ impl SqliteQueues {
     ) -> Result<T, Error> {
         let name = queue.to_owned();
         let work = move |tx: &Transaction<'_>| {
-            let mut at = match At::find(tx, &name)? {
+            let at = match At::find(tx, &name)? {
                 Some(at) => at,
                 None => At::make(tx, &name)?,
             };
-            let before = at.is.clone();
-            let answer = work(&mut at)?;
-            at.keep(&before)?;
-            Ok(answer)
+            changed(at, work)
+        };
+        self.0.transact(Access::Write, work).await
+    }
+
+    /// The same where it is made, and `absent` where it is not: who works makes no queue, so that
+    /// one that was removed beside its workers stays away.
+    async fn when_made<T: Send + 'static>(
+        &self,
+        queue: &str,
+        absent: T,
+        work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let name = queue.to_owned();
+        let work = move |tx: &Transaction<'_>| match At::find(tx, &name)? {
+            Some(at) if at.is_made() => changed(at, work),
+            _ => Ok(absent),
         };
         self.0.transact(Access::Write, work).await
     }
@@ -91,6 +104,17 @@ impl SqliteQueues {
         };
         self.0.transact(access, work).await
     }
+}
+
+/// Does something with a queue, and writes down what is known of it then.
+fn changed<T>(
+    mut at: At<'_, '_>,
+    work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let before = at.is.clone();
+    let answer = work(&mut at)?;
+    at.keep(&before)?;
+    Ok(answer)
 }
 
 // The methods are of one lifetime each, and what is asked for is of any.
@@ -122,12 +146,13 @@ impl Backend for SqliteQueues {
         most: usize,
     ) -> Result<Taken, Error> {
         let (working, worker) = (working.clone(), worker.to_owned());
-        self.at(queue, move |at| at.take(&working, &worker, most)).await
+        let take = move |at: &mut At<'_, '_>| at.take(&working, &worker, most);
+        self.when_made(queue, Taken::default(), take).await
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
         let ids = ids.to_vec();
-        self.at(queue, move |at| at.done(&ids)).await
+        self.when_made(queue, 0, move |at| at.done(&ids)).await
     }
 
     async fn again(
@@ -139,16 +164,17 @@ impl Backend for SqliteQueues {
         why: &str,
     ) -> Result<Afterwards, Error> {
         let (working, why) = (working.clone(), why.to_owned());
-        self.at(queue, move |at| at.again(&working, held, after, &why)).await
+        let again = move |at: &mut At<'_, '_>| at.again(&working, held, after, &why);
+        self.when_made(queue, Afterwards::Lost, again).await
     }
 
     async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
         let working = working.clone();
-        self.at(queue, move |at| at.extend(&working, held)).await
+        self.when_made(queue, false, move |at| at.extend(&working, held)).await
     }
 
     async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        self.at(queue, move |at| at.release(held)).await
+        self.when_made(queue, false, move |at| at.release(held)).await
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
@@ -183,7 +209,7 @@ impl Backend for SqliteQueues {
     }
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.at(queue, move |at| at.take_dead(id)).await
+        self.when_made(queue, None, move |at| at.take_dead(id)).await
     }
 
     async fn wait(&self, _queue: &str, most: Duration) {

@@ -127,13 +127,25 @@ pub(super) fn id(row: &Row<'_>, place: usize) -> rusqlite::Result<JobId> {
     Ok(JobId::new(number(row, place)?, number(row, place + 1)?))
 }
 
-/// A body as it is written; the error of one that nobody here has written is told later.
-pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Body>> {
-    Ok(match row.get_ref(place)? {
-        ValueRef::Blob(bytes) => Some(Body::Bytes(bytes.into())),
-        ValueRef::Text(json) => Body::from_json(json).ok(),
-        _ => None,
-    })
+/// A body as it is written; of one that nobody here has written what lies there, and what is wrong
+/// with it.
+type ReadBody = Result<Body, (Body, String)>;
+
+pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<ReadBody> {
+    let read = match row.get_ref(place)? {
+        ValueRef::Blob(bytes) => Ok(Body::Bytes(bytes.into())),
+        ValueRef::Text(json) => {
+            Body::from_json(json).map_err(|error| (json.into(), error.to_string()))
+        }
+        ValueRef::Null => Err((Vec::new(), "it is NULL".to_owned())),
+        ValueRef::Integer(number) => Err((number.to_string().into(), "it is a number".to_owned())),
+        ValueRef::Real(number) => Err((number.to_string().into(), "it is a number".to_owned())),
+    };
+    let read = read.map_err(|(raw, why): (Vec<u8>, String)| (Body::Bytes(raw.into()), why));
+    Ok(read.and_then(|body| match body.check() {
+        Ok(()) => Ok(body),
+        Err(error) => Err((body, error.to_string())),
+    }))
 }
 
 /// A row of `id, until_us, deliveries, held`.
@@ -200,6 +212,11 @@ impl<'a, 't> At<'a, 't> {
         let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
         let is = Known { id, ..Known::default() };
         Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
+    }
+
+    /// Whether somebody has said how it is offered to or worked on.
+    pub(super) fn is_made(&self) -> bool {
+        self.is.offering.is_some() || self.is.working.is_some()
     }
 
     /// Writes down what is known, when it is not what it was.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate::engine::Mode;
-use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
+use tollgate::{Counted, LimitSet, Question, Subject};
 use tollgate_sqlite::rusqlite;
 
 use super::rows::{At, Known, Out, body, id, maybe, number, read_out};
@@ -43,15 +43,6 @@ impl At<'_, '_> {
             }
             _ => Ok(()),
         }
-    }
-
-    /// A body that nobody here has written.
-    fn damaged(&self, id: JobId) -> Error {
-        StoreError::permanent(format!(
-            "the job {id} of the queue `{}` cannot be read: something else has written to its table",
-            self.name
-        ))
-        .into()
     }
 
     pub(super) fn offer(&mut self, offering: &Offering, job: &Job) -> Result<Offered, Error> {
@@ -126,17 +117,20 @@ impl At<'_, '_> {
         let sql = "UPDATE queue_jobs SET deliveries = deliveries + 1, held = 1, due_us = ?2,
                                          worker = ?3
                    WHERE id = ?1 RETURNING ms, number, deliveries, body";
-        let mut jobs = Vec::with_capacity(granted.jobs);
+        let (mut jobs, mut foreign) = (Vec::with_capacity(granted.jobs), Vec::new());
         for row in back.iter().chain(&fresh).take(granted.jobs) {
             let taken = self.tx.first(sql, (row, due_us, worker), |row| {
                 Ok((id(row, 0)?, row.get::<_, u32>(2)?, body(row, 3)?))
             })?;
             let Some((id, delivery, body)) = taken else { continue };
-            let body = body.ok_or_else(|| self.damaged(id))?;
-            jobs.push(TakenJob { id, delivery, body });
+            match body {
+                Ok(body) => jobs.push(TakenJob { id, delivery, body }),
+                Err((_, why)) => foreign.push((id, why)),
+            }
         }
-        let again = jobs.len().min(back.len()) as u64;
-        let first = jobs.len() as u64 - again;
+        let delivered = jobs.len() + foreign.len();
+        let again = delivered.min(back.len()) as u64;
+        let first = delivered as u64 - again;
         self.is.totals.redelivered += again;
         self.is.totals.delivered += first;
         self.is.totals.waiting -= first;
@@ -144,7 +138,13 @@ impl At<'_, '_> {
         if !self.is.counts_all {
             self.left(first);
         }
-        let next = if jobs.len() == most {
+        for (id, why) in &foreign {
+            if let Some(out) = self.out(*id)? {
+                self.tx.execute("UPDATE queue_jobs SET why = ?2 WHERE id = ?1", (out.row, why))?;
+                self.bury(&out, working)?;
+            }
+        }
+        let next = if delivered == most {
             Some(Duration::ZERO)
         } else if granted.jobs < there {
             granted.next
@@ -155,7 +155,7 @@ impl At<'_, '_> {
             let due = self.tx.first(sql, [self.is.id], |row| maybe(row, 0))?.flatten();
             due.map(|due| Duration::from_micros(due.saturating_sub(self.now_us)))
         };
-        Ok(Taken { jobs, next })
+        Ok(Taken { jobs, next, foreign })
     }
 
     /// As many have left what the bound counts.
@@ -252,15 +252,14 @@ impl At<'_, '_> {
         Ok(out.filter(|out| out.is_held && out.deliveries == held.delivery))
     }
 
-    /// Removes a job that is out: why it failed last, and what was in it.
-    fn remove(&mut self, out: &Out) -> Result<(Option<String>, Option<Body>), Error> {
-        let sql = "DELETE FROM queue_jobs WHERE id = ?1 RETURNING why, body";
-        let was = self.tx.first(sql, [out.row], |row| Ok((row.get(0)?, body(row, 1)?)))?;
+    /// Removes a job that is out.
+    fn remove(&mut self, out: &Out) -> Result<(), Error> {
+        self.tx.execute("DELETE FROM queue_jobs WHERE id = ?1", [out.row])?;
         self.is.totals.in_flight -= 1;
         if self.is.counts_all {
             self.left(1);
         }
-        Ok(was.unwrap_or_default())
+        Ok(())
     }
 
     fn bury(&mut self, out: &Out, working: &Working) -> Result<(), Error> {
@@ -384,10 +383,10 @@ impl At<'_, '_> {
             Ok((id(row, 0)?, row.get::<_, u32>(2)?, body(row, 3)?))
         })?;
         let done = rows.into_iter().map(|(id, deliveries, body)| {
-            let body = body.ok_or_else(|| self.damaged(id))?;
-            Ok(DoneJob { id, deliveries, body })
+            let body = body.unwrap_or_else(|(body, _)| body);
+            DoneJob { id, deliveries, body }
         });
-        done.collect()
+        Ok(done.collect())
     }
 
     /// Dead jobs by a condition, the oldest first.
@@ -404,10 +403,10 @@ impl At<'_, '_> {
             Ok((row.get::<_, i64>(0)?, read))
         })?;
         let dead = rows.into_iter().map(|(row, (id, deliveries, why, body))| {
-            let body = body.ok_or_else(|| self.damaged(id))?;
-            Ok((row, Dead { id, deliveries, why, body }))
+            let body = body.unwrap_or_else(|(body, _)| body);
+            (row, Dead { id, deliveries, why, body })
         });
-        dead.collect()
+        Ok(dead.collect())
     }
 
     pub(super) fn take_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {

@@ -105,11 +105,14 @@ fn has_type(headers: &HeaderMap, kind: &str) -> bool {
     said.is_some_and(|text| text.trim().eq_ignore_ascii_case(kind))
 }
 
-/// A JSON object of fields, or bytes where the request says so. Nothing is a job without fields.
+/// A JSON object of fields, or bytes where the request says so.
 fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
         (true, _) => Ok(Job::of_bytes(body)),
-        (false, true) => Ok(Job::new()),
+        (false, true) => Err(Problem::bad(
+            "there is no body: a job is one JSON object of fields, as {\"to\": \"ann\"}; {} is one \
+             without fields",
+        )),
         (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, true)),
     }
 }

@@ -14,7 +14,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tollgate_queue::{AnyQueues, Error, Failure, Queue, Ran, Settings, TakenJob, Worker};
+use tollgate_queue::{AnyQueues, Failure, Notice, Queue, Ran, Settings, TakenJob, Worker};
 
 use super::open;
 use crate::args::QueueWork;
@@ -70,7 +70,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
         .max_jobs(args.max_jobs.unwrap_or(u64::MAX))
         .until_empty(args.until_empty)
         .pause(pause, max_pause.max(pause))
-        .on_fault(move |error| told.fault(error));
+        .on_notice(move |notice| told.notice(notice));
     let handle = |job| {
         let hands = Arc::clone(&hands);
         async move { hands.work(job).await }
@@ -164,8 +164,18 @@ struct Told {
 }
 
 impl Told {
-    fn fault(self, error: &Error) {
-        let _ = writeln!(io::stderr().lock(), "waiting: {error}");
+    fn notice(self, notice: Notice<'_>) {
+        let line = match notice {
+            Notice::Fault(error) => format!("waiting: {error}"),
+            Notice::Changed(working) => format!("the queue was changed: {working} from now on"),
+            Notice::Foreign { id, why } => {
+                format!(
+                    "no job: {id}, which something else has put there, is a dead job now: {why}"
+                )
+            }
+            _ => return,
+        };
+        let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
     fn ended(self, id: &str, delivery: u32, how: &str) {

@@ -1,0 +1,199 @@
+//! What others do to a queue beside its workers: write to its keys, take from its group, remove it,
+//! change how it is worked on.
+#![cfg(feature = "redis")]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tollgate_proof::redis::RedisServer;
+use tollgate_queue::{
+    Form, Job, MAX_FIELDS, MemoryQueues, Notice, Offered, Offering, Queue, RedisQueues, Worker,
+    Working,
+};
+use tollgate_redis::Options;
+
+fn server() -> Option<RedisServer> {
+    if RedisServer::find().is_none() {
+        println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
+        return None;
+    }
+    Some(RedisServer::start())
+}
+
+async fn queue(server: &RedisServer, form: Form) -> Queue<RedisQueues> {
+    let options = Options::from_url(&server.url()).unwrap().deadline(Duration::from_secs(10));
+    Queue::new(RedisQueues::connect_as(options, form).await.unwrap(), "q").unwrap()
+}
+
+fn command(server: &RedisServer, words: &str) {
+    let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+    server.command(&words);
+}
+
+/// What is no job is a dead one, and nobody is held up by it.
+#[tokio::test]
+async fn what_is_no_job_is_a_dead_letter() {
+    for form in [Form::Stream, Form::List] {
+        let Some(server) = server() else { return };
+        let queue = queue(&server, form).await;
+        let door = queue.offering(Offering::new(10)).unwrap();
+        door.offer(&Job::new().field("n", "1")).await.unwrap();
+        let foreign: &[&str] = match form {
+            Form::Stream => {
+                let many = (0..=MAX_FIELDS).map(|n| format!(" f{n} v")).collect::<String>();
+                command(&server, &format!("XADD tgq1:{{queue:q}}:jobs *{many}"));
+                server.command(&[b"XADD", b"tgq1:{queue:q}:jobs", b"*", b"x", b"\xff\xfe"]);
+                &["65 fields", "not written as jobs are"]
+            }
+            _ => {
+                command(&server, "RPUSH tgq1:{queue:q}:waiting hello");
+                server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", b""]);
+                command(&server, "RPUSH tgq1:{queue:q}:waiting 12-0 hello");
+                server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", b"13-0 1:a,1:"]);
+                &["not written as jobs are"; 3]
+            }
+        };
+        door.offer(&Job::new().field("n", "2")).await.unwrap();
+        assert!(queue.stats().await.unwrap().oldest.is_some());
+        let (told, done) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(Vec::new())));
+        let worker = Worker::new(queue.working(Working::new()).unwrap(), "w")
+            .batch(9)
+            .until_empty(true)
+            .on_notice({
+                let told = Arc::clone(&told);
+                move |notice| match notice {
+                    Notice::Foreign { id, why } => told.lock().unwrap().push((id, why.to_owned())),
+                    other => panic!("{other:?}"),
+                }
+            });
+        let handle = |job: tollgate_queue::TakenJob| {
+            done.lock().unwrap().push(job.text("n").map(str::to_owned));
+            async { Ok(()) }
+        };
+        worker.run(handle, std::future::pending()).await.unwrap();
+        let done: Vec<String> = done.lock().unwrap().drain(..).flatten().collect();
+        assert_eq!(done, ["1", "2"], "{form:?}");
+        let dead = queue.dead(9).await.unwrap();
+        let told: Vec<_> = told.lock().unwrap().drain(..).collect();
+        assert_eq!(told.len(), dead.len(), "{told:?}");
+        assert!(dead.len() >= foreign.len(), "{dead:?}");
+        for ((id, why), dead) in told.iter().zip(&dead) {
+            assert_eq!((Some(why), id), (dead.why.as_ref(), &dead.id));
+            assert!(foreign.iter().any(|part| why.contains(part)), "{why}");
+        }
+        if form == Form::List {
+            assert_eq!(dead[0].bytes(), Some(&b"hello"[..]));
+        }
+        let stats = queue.stats().await.unwrap();
+        assert_eq!((stats.waiting, stats.in_flight, stats.done), (0, 0, 2), "{form:?}");
+    }
+}
+
+/// Who takes from the group without our scripts and dies holds its job no longer than a worker.
+#[tokio::test]
+async fn a_job_of_a_foreign_consumer_that_died_comes_back() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::Stream).await;
+    let door = queue.offering(Offering::new(10)).unwrap();
+    let hands = queue.working(Working::new().visibility(Duration::from_millis(300))).unwrap();
+    let Offered::Accepted { id: first, .. } = door.offer(&Job::new()).await.unwrap() else {
+        panic!("not accepted")
+    };
+    let taken = hands.take("w", 1).await.unwrap().jobs;
+    assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 1);
+    let Offered::Accepted { id, .. } = door.offer(&Job::new().field("n", "2")).await.unwrap()
+    else {
+        panic!("not accepted")
+    };
+    assert!(id > first);
+    let since = Instant::now();
+    command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
+    let taken = hands.take("w", 9).await.unwrap();
+    assert!(taken.jobs.is_empty());
+    // It is not forgotten: a worker that ends when nothing is left does not end.
+    assert_eq!(taken.next, Some(Duration::from_millis(300)));
+    let back = loop {
+        let mut jobs = hands.take("w", 9).await.unwrap().jobs;
+        if let Some(job) = jobs.pop() {
+            break job;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert!(since.elapsed() >= Duration::from_millis(300));
+    assert_eq!((back.id, back.delivery, back.text("n")), (id, 2, Some("2")));
+    assert_eq!(hands.done(&[id]).await.unwrap(), 1);
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.waiting, stats.in_flight, stats.done), (0, 0, 2));
+}
+
+/// A queue that is removed beside a worker stays away, until somebody makes it again.
+#[tokio::test]
+async fn a_queue_that_is_removed_beside_its_worker_leaves_no_key() {
+    for form in [Form::Stream, Form::List] {
+        let Some(server) = server() else { return };
+        let queue = queue(&server, form).await;
+        let door = queue.offering(Offering::new(10)).unwrap();
+        let hands = queue.working(Working::new()).unwrap();
+        for _ in 0..3 {
+            door.offer(&Job::new()).await.unwrap();
+        }
+        let taken = hands.take("w", 2).await.unwrap().jobs;
+        assert!(queue.remove().await.unwrap());
+        assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 0);
+        hands.again(taken[1].held(), Duration::ZERO, "late").await.unwrap();
+        assert!(!hands.extend(taken[1].held()).await.unwrap());
+        assert!(hands.take("w", 2).await.unwrap().jobs.is_empty());
+        assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0), "{form:?}");
+        door.offer(&Job::new()).await.unwrap();
+        assert_eq!(hands.take("w", 2).await.unwrap().jobs.len(), 1);
+    }
+}
+
+/// How a queue is worked on may be changed beside its workers: they follow.
+#[tokio::test]
+async fn workers_follow_a_change() {
+    let Some(server) = server() else { return };
+    for form in [Form::Stream, Form::List] {
+        server.command(&[b"FLUSHALL"]);
+        follow(queue(&server, form).await).await;
+    }
+    follow(Queue::new(MemoryQueues::new(), "q").unwrap()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}/q.db", folder.path().display());
+    let queues = tollgate_queue::SqliteQueues::open(&url).unwrap();
+    follow(Queue::new(queues, "q").unwrap()).await;
+}
+
+async fn follow<B: tollgate_queue::Backend + 'static>(queue: Queue<B>) {
+    let door = queue.offering(Offering::new(10)).unwrap();
+    let changed = Arc::new(Mutex::new(Vec::new()));
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(2).on_notice({
+        let changed = Arc::clone(&changed);
+        move |notice| match notice {
+            Notice::Changed(working) => changed.lock().unwrap().push(working.clone()),
+            other => panic!("{other:?}"),
+        }
+    });
+    let other = Working::new().keep_dead(7).keep_done(3);
+    door.offer(&Job::new()).await.unwrap();
+    let handle = |job: tollgate_queue::TakenJob| {
+        let (queue, other) = (queue.clone(), other.clone());
+        // While the first is in hand.
+        async move {
+            if job.delivery == 1 && queue.settings().await.unwrap().working != Some(other.clone()) {
+                queue.change(other).await.unwrap();
+                queue.offering(Offering::new(10)).unwrap().offer(&Job::new()).await.unwrap();
+            }
+            Ok(())
+        }
+    };
+    let ran = worker.run(handle, std::future::pending()).await.unwrap();
+    assert_eq!((ran.done, ran.lost), (2, 0));
+    assert_eq!(*changed.lock().unwrap(), [other]);
+    assert_eq!(queue.done_jobs(9).await.unwrap().len(), 2);
+    // Who says something else at its start is refused, as before.
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").until_empty(true);
+    let error = worker.run(|_| async { Ok(()) }, std::future::pending()).await.unwrap_err();
+    assert!(matches!(error, tollgate_queue::Error::Settings { .. }), "{error}");
+}
