@@ -118,7 +118,7 @@ async fn a_job_of_a_foreign_consumer_that_died_comes_back() {
         if let Some(job) = jobs.pop() {
             break job;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok it polls
     };
     assert!(since.elapsed() >= Duration::from_millis(300));
     assert_eq!((back.id, back.delivery, back.text("n")), (id, 2, Some("2")));

@@ -354,7 +354,7 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     // It follows when the queue is changed, and says so.
     assert_eq!(place.code(&["queue", "push", "mail", "to=cem"]), 0);
     while place.run(&["queue", "stats", "mail"]).1.contains("waiting    1") {
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5)); // tidy: sleep-ok it polls
     }
     assert_eq!(place.code(&["queue", "change", "mail", "--keep-dead", "7"]), 0);
     let mut said = String::new();
