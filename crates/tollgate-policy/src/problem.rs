@@ -179,13 +179,20 @@ fn line_at(text: &str, at: usize) -> (usize, usize) {
 /// assert!(problems.to_string().contains("unknown key `limits`"));
 /// assert!(problems.to_string().contains("policies:1:1"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Problems {
     file: String,
     source: String,
     list: Vec<Problem>,
     /// How many more there are than are kept.
     more: usize,
+}
+
+/// As it displays: `main` prints what it returns with `Debug`.
+impl fmt::Debug for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl std::error::Error for Problems {}

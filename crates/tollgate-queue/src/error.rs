@@ -1,9 +1,11 @@
 //! What can go wrong with a queue: the caller's mistakes, and a store's.
 
+use core::fmt;
+
 use tollgate::StoreError;
 
 /// Why a queue did not do what it was asked. Being full is no error: [`crate::Offered::Full`].
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A name, a setting or a job is not as it may be. What is wrong, and what would be right.
@@ -28,6 +30,13 @@ pub enum Error {
     /// The rate gave no decision.
     #[error("the rate of the queue: {0}")]
     Rate(#[from] tollgate::Error),
+}
+
+/// As it displays: `main` prints what it returns with `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

@@ -12,11 +12,17 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The examples of the page on limits in code compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/code.md")]
+struct LimitsInCode;
+
 pub mod answer;
 pub mod identity;
 mod layer;
 
 pub use layer::{
-    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Mistake, RETRY_WHEN_UNAVAILABLE,
-    ResponseBody, ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
+    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Limited, LimitedFuture, Mistake,
+    RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits, RequestLimitsLayer, ResponseBody,
+    ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
 };

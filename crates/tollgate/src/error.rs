@@ -14,7 +14,7 @@ use core::ops::Range;
 /// assert_eq!(lines[1], "  10/s via gcr");
 /// assert!(lines[2].starts_with("           ^^^ did you mean `gcra`?"));
 /// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ParseError {
     text: String,
     at: Range<usize>,
@@ -77,10 +77,17 @@ impl fmt::Display for ParseError {
     }
 }
 
+/// As it displays: `main` prints what it returns with `Debug`.
+impl fmt::Debug for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for ParseError {}
 
 /// Why a question got no decision. A denial is a [`crate::Decision`], not an error.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A limit or a subject that cannot be read or built: the caller's.
@@ -94,6 +101,13 @@ pub enum Error {
     Store(#[from] StoreError),
 }
 
+/// As it displays: `main` prints what it returns with `Debug`.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl Error {
     /// True when asking again later may succeed.
     #[must_use]
@@ -103,7 +117,6 @@ impl Error {
 }
 
 /// A store that could not answer: what happened, what to do, and whether it may pass.
-#[derive(Debug)]
 pub struct StoreError {
     what: String,
     transient: bool,
@@ -164,6 +177,13 @@ impl StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
+    }
+}
+
+/// As it displays: `main` prints what it returns with `Debug`.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -26,6 +26,8 @@ mod limiter;
 mod memory;
 mod notation;
 mod receipt;
+#[cfg(feature = "serde")]
+mod serde;
 mod store;
 pub mod strategy;
 mod subject;

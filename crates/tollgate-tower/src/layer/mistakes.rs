@@ -56,10 +56,18 @@ impl fmt::Display for Mistake {
                 "a request met the same limits twice, and was decided once: the layer stands both \
                  outside and inside. Keep one",
             ),
-            Self::NoPeer => f.write_str(
-                "the server tells no peer address, so that clients cannot be told apart: with axum \
-                 serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
-            ),
+            Self::NoPeer => {
+                f.write_str(
+                    "the server tells no peer address, so that clients cannot be told apart: with \
+                     axum serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
+                )?;
+                if cfg!(not(feature = "axum")) {
+                    f.write_str(
+                        ", and build tollgate-tower with its feature `axum`, which is off here",
+                    )?;
+                }
+                Ok(())
+            }
             Self::Address(remark) => remark.fmt(f),
             Self::WholeIpv6 => f.write_str(
                 "an identity of your own is a whole IPv6 address, of which one customer has 2^64: \

@@ -8,6 +8,8 @@ mod front;
 mod future;
 mod mark;
 mod mistakes;
+mod refused;
+mod request_limits;
 mod service;
 mod share;
 
@@ -17,7 +19,8 @@ use core::time::Duration;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::Extensions;
+use bytes::Bytes;
+use http::{Extensions, Response};
 use tollgate::{MemoryStore, ParseError, Store};
 use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
 use tower_layer::Layer;
@@ -29,6 +32,8 @@ pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
 pub use future::ResponseFuture;
 pub use mistakes::Mistake;
+pub use refused::{Refused, RequestHead};
+pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLayer};
 pub use service::Tollgate;
 pub use share::Share;
 
@@ -36,6 +41,7 @@ use cards::Deck;
 use charge::Charging;
 use front::Front;
 use mistakes::{Mistakes, Told};
+use refused::OnRefused;
 use share::Times;
 
 /// When to ask again after a store has failed, unless said otherwise: 1 s.
@@ -83,6 +89,7 @@ pub(crate) struct Shared<S> {
     /// Answers for another's request, to a proxy: in the terms of HTTP, whatever that request is.
     for_proxies: bool,
     charging: Charging,
+    on_refused: Option<OnRefused>,
     mistakes: Mistakes,
     times: Times,
     /// The newest revision that was seen.
@@ -95,8 +102,23 @@ impl TollgateLayer<MemoryStore> {
     /// # Errors
     /// What is no limit: the notation is in `docs/notation.md`.
     pub fn per_client(limits: &str) -> Result<Self, ParseError> {
+        Self::per_client_named("client", limits)
+    }
+
+    /// The same under a name: answers tell clients which of several layers refused them.
+    ///
+    /// ```
+    /// use tollgate_tower::TollgateLayer;
+    /// let everywhere = TollgateLayer::per_client("1000/h")?;
+    /// let on_login = TollgateLayer::per_client_named("login", "5/m")?;
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TollgateLayer::per_client`]; a name that is empty, too long or has control characters.
+    pub fn per_client_named(name: &str, limits: &str) -> Result<Self, ParseError> {
         // Memory does not fail; were it to, nobody should get through uncounted.
-        let policy = Policy::new("client", OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
+        let policy = Policy::new(name, OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
         let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
             ParseError::whole(limits, problems.to_string(), "give limits, as `10/s, 240/h`")
         })?;
@@ -125,6 +147,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
             retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
             for_proxies: false,
             charging: Charging::default(),
+            on_refused: None,
             told: None,
         }
     }
@@ -194,6 +217,7 @@ pub struct Builder<S> {
     retry_when_unavailable: Duration,
     for_proxies: bool,
     charging: Charging,
+    on_refused: Option<OnRefused>,
     told: Option<Told>,
 }
 
@@ -291,6 +315,34 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
+    /// Makes the answer to a refused request, from the one that would be given: another status, a
+    /// body of one's own. A handler's own 429 never comes here, nor does a refusal to a request of
+    /// gRPC. It must not block.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::{HeaderValue, header::CONTENT_TYPE};
+    /// # use tollgate::MemoryStore;
+    /// # use tollgate_policy::{Format, Gate, Policies};
+    /// use tollgate_tower::TollgateLayer;
+    /// # let policies = Policies::parse("version = 1\n[[policies]]\nname = \"a\"\non_failure = \"deny\"\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]", Format::Toml)?;
+    /// # let gate = Gate::new(policies, MemoryStore::new())?;
+    /// let limits = TollgateLayer::builder(gate).on_refused(|refused, mut response| {
+    ///     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    ///     let policy = refused.policy.unwrap_or("the service");
+    ///     response.map(|_| Bytes::from(format!("slow down, says {policy}\n")))
+    /// });
+    /// # let _ = limits.build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_refused(
+        mut self,
+        answer: impl Fn(&Refused<'_>, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.on_refused = Some(Box::new(answer));
+        self
+    }
+
     /// Told of each mistake in the set-up, in place of a warning of `tracing`.
     pub fn on_mistake(mut self, told: impl Fn(&Mistake) + Send + Sync + 'static) -> Self {
         self.told = Some(Arc::new(told));
@@ -313,6 +365,7 @@ impl<S: Store + 'static> Builder<S> {
             retry_when_unavailable: self.retry_when_unavailable,
             for_proxies: self.for_proxies,
             charging: self.charging,
+            on_refused: self.on_refused,
             mistakes: Mistakes::new(self.told),
             times: Times::default(),
             newest: AtomicU64::new(revision.number),

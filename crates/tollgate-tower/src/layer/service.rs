@@ -18,6 +18,7 @@ use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mark;
 use super::mistakes::Mistake;
+use super::refused::{Refused, RequestHead};
 use super::share::Timer;
 use crate::answer::{Marks, Wire};
 use crate::identity::Why;
@@ -261,9 +262,9 @@ impl<S: Store + 'static> Shared<S> {
     ) -> Refusal {
         let answer = self.gate.refuse(looked, field.clone());
         let missing = self.front.missing(field, why);
-        let mut refusal = self.answers.missing(self.wire(request), &missing);
-        self.show_revision(refusal.headers_mut(), answer.view());
-        Box::new(refusal)
+        let wire = self.wire(request);
+        let refusal = self.answers.missing(wire, &missing);
+        self.say(request, wire, answer.view(), refusal)
     }
 
     /// The refusal; or none, with what to write into the response in `marks`.
@@ -300,7 +301,7 @@ impl<S: Store + 'static> Shared<S> {
     fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Refusal {
         let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
-        let mut refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
+        let refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
                 let refused = self.answers.refused(wire, &cards::of(answer), decision);
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
@@ -321,7 +322,29 @@ impl<S: Store + 'static> Shared<S> {
             }
             _ => self.unavailable(wire, policy.as_slice()),
         };
+        self.say(request, wire, answer, refusal)
+    }
+
+    /// A refusal as the program wants it said.
+    fn say<B>(
+        &self,
+        request: &Request<B>,
+        wire: Wire,
+        answer: AnswerView<'_>,
+        mut refusal: Response<Bytes>,
+    ) -> Refusal {
         self.show_revision(refusal.headers_mut(), answer);
+        if let Some(on_refused) = &self.on_refused
+            && wire == Wire::Http
+        {
+            let refused = Refused {
+                request: RequestHead::of(request),
+                outcome: answer.outcome(),
+                policy: answer.policy().map(|policy| policy.name.as_str()),
+                decision: answer.decision(),
+            };
+            refusal = on_refused(&refused, refusal);
+        }
         Box::new(refusal)
     }
 

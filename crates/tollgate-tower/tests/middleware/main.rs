@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod charging;
+mod code;
 mod common;
 mod faults;
 mod layer;

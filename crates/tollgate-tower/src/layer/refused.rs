@@ -1,0 +1,56 @@
+//! What a program may say of refusals in its own words.
+
+use core::fmt;
+
+use bytes::Bytes;
+use http::{Extensions, HeaderMap, Method, Request, Response, Uri};
+use tollgate::Decision;
+use tollgate_policy::Outcome;
+
+/// A request without its body.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct RequestHead<'r> {
+    /// The method.
+    pub method: &'r Method,
+    /// The path and what follows it; behind a nested router what that leaves of it.
+    pub uri: &'r Uri,
+    /// The headers.
+    pub headers: &'r HeaderMap,
+    /// What layers outside of this one attached.
+    pub extensions: &'r Extensions,
+}
+
+impl<'r> RequestHead<'r> {
+    pub(super) fn of<B>(request: &'r Request<B>) -> Self {
+        Self {
+            method: request.method(),
+            uri: request.uri(),
+            headers: request.headers(),
+            extensions: request.extensions(),
+        }
+    }
+}
+
+impl fmt::Debug for RequestHead<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RequestHead({} {})", self.method, self.uri.path())
+    }
+}
+
+/// A request that was refused, for [`super::Builder::on_refused`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Refused<'r> {
+    /// The request.
+    pub request: RequestHead<'r>,
+    /// Why.
+    pub outcome: Outcome,
+    /// The policy that refused; none where it was none of them.
+    pub policy: Option<&'r str>,
+    /// What the store said; none where it was not asked, or gave no answer.
+    pub decision: Option<&'r Decision<'r>>,
+}
+
+pub(super) type OnRefused =
+    Box<dyn Fn(&Refused<'_>, Response<Bytes>) -> Response<Bytes> + Send + Sync>;

@@ -1,0 +1,239 @@
+//! Limits that a function gives for each request: by tenant, by plan, out of a database.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::error::Error as StdError;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use tollgate::{Ask, LimitSet, Limiter, ParseError, Store, Subject};
+use tollgate_policy::OnFailure;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::RETRY_WHEN_UNAVAILABLE;
+use super::refused::RequestHead;
+use crate::answer::{Answers, Card, Marks, Profile, Wire};
+
+/// What one request is counted by.
+#[derive(Clone, Debug)]
+pub struct RequestLimits {
+    subject: Subject,
+    limits: LimitSet,
+    cost: u64,
+}
+
+impl RequestLimits {
+    /// One unit for this subject, under these limits.
+    #[must_use]
+    pub fn new(subject: Subject, limits: LimitSet) -> Self {
+        Self { subject, limits, cost: 1 }
+    }
+
+    /// So many units: 1 to 2^40.
+    #[must_use]
+    pub fn cost(self, cost: u64) -> Self {
+        Self { cost, ..self }
+    }
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
+type Found = Pin<Box<dyn Future<Output = Result<Option<RequestLimits>, BoxError>> + Send>>;
+
+struct Shared<S> {
+    name: String,
+    limiter: Limiter<S>,
+    of: Box<dyn Fn(RequestHead<'_>) -> Found + Send + Sync>,
+    on_failure: OnFailure,
+    answers: Answers,
+}
+
+/// Limits that a function gives for each request: a tower layer. Where the numbers are few and
+/// known, a policy with overrides says the same in less (`docs/policies.md`).
+///
+/// The function sees the head of the request; its future takes what it needs out of it. `None` is
+/// no limit. An error, and a store that cannot answer, are decided by the rule.
+///
+/// ```
+/// use http::{Request, Response, StatusCode};
+/// use http_body_util::Full;
+/// use tollgate::{MemoryStore, Subject};
+/// use tollgate_policy::OnFailure;
+/// use tollgate_tower::{RequestLimits, RequestLimitsLayer};
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// # futures_executor::block_on(async {
+/// /// What each tenant has paid for, as a database would say.
+/// async fn plan_of(tenant: &str) -> Result<&'static str, std::io::Error> {
+///     Ok(if tenant == "acme" { "2/h" } else { "1/h" })
+/// }
+///
+/// let layer = RequestLimitsLayer::new("plan", MemoryStore::new(), OnFailure::Deny, |head| {
+///     let tenant = head.headers.get("tenant").and_then(|it| it.to_str().ok()).map(str::to_owned);
+///     async move {
+///         let Some(tenant) = tenant else { return Ok(None) };
+///         let limits = plan_of(&tenant).await?.parse()?;
+///         let subject = Subject::of("tenant", &tenant)?;
+///         Ok(Some(RequestLimits::new(subject, limits)))
+///     }
+/// })?;
+/// let mut service = layer.layer(service_fn(async |_: Request<()>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
+/// }));
+/// for (tenant, status) in [("acme", 200), ("acme", 200), ("acme", 429), ("bolt", 200), ("bolt", 429)] {
+///     let request = Request::builder().header("tenant", tenant).body(())?;
+///     let response = service.ready().await?.call(request).await?;
+///     assert_eq!(response.status().as_u16(), status);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RequestLimitsLayer<S>(Arc<Shared<S>>);
+
+impl<S: Store> RequestLimitsLayer<S> {
+    /// Counts in `store` what `of` says of each request; `on_failure` decides where that fails.
+    /// Answers call the limits `name`.
+    ///
+    /// # Errors
+    /// A name of which no header can be made: empty, or too long.
+    pub fn new<F, R>(name: &str, store: S, on_failure: OnFailure, of: F) -> Result<Self, ParseError>
+    where
+        F: Fn(RequestHead<'_>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Option<RequestLimits>, BoxError>> + Send + 'static,
+    {
+        // Each question brings its own limits.
+        let unused: LimitSet = "1/s".parse()?;
+        Card::new(name, &unused)?;
+        Ok(Self(Arc::new(Shared {
+            name: name.to_owned(),
+            limiter: Limiter::new(unused, store),
+            of: Box::new(move |head| Box::pin(of(head))),
+            on_failure,
+            answers: Answers::new(Profile::default()),
+        })))
+    }
+}
+
+impl<S> Clone for RequestLimitsLayer<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> fmt::Debug for RequestLimitsLayer<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestLimitsLayer").finish_non_exhaustive()
+    }
+}
+
+impl<S, I> Layer<I> for RequestLimitsLayer<S> {
+    type Service = Limited<I, S>;
+
+    fn layer(&self, inner: I) -> Self::Service {
+        Limited { inner, shared: Arc::clone(&self.0) }
+    }
+}
+
+/// A service behind a [`RequestLimitsLayer`].
+pub struct Limited<I, S> {
+    inner: I,
+    shared: Arc<Shared<S>>,
+}
+
+impl<I: Clone, S> Clone for Limited<I, S> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<I, S> fmt::Debug for Limited<I, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Limited")
+    }
+}
+
+/// The response of a [`Limited`] service.
+pub type LimitedFuture<RB, E> =
+    Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
+
+impl<I, S, B, RB> Service<Request<B>> for Limited<I, S>
+where
+    I: Service<Request<B>, Response = Response<RB>> + Clone + Send + 'static,
+    I::Future: Send + 'static,
+    I::Error: Send + 'static,
+    S: Store + 'static,
+    B: Send + 'static,
+    RB: From<Bytes> + Send + 'static,
+{
+    type Response = Response<RB>;
+    type Error = I::Error;
+    type Future = LimitedFuture<RB, I::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let found = (self.shared.of)(RequestHead::of(&request));
+        let wire = Wire::of(request.headers());
+        // The clone takes the place of the service that was found ready.
+        let clone = self.inner.clone();
+        let mut inner = core::mem::replace(&mut self.inner, clone);
+        let shared = Arc::clone(&self.shared);
+        Box::pin(async move {
+            let mut marks = Marks::default();
+            if let Some(refusal) = shared.refusal(found, wire, &mut marks).await {
+                return Ok(refusal.map(RB::from));
+            }
+            let mut result = inner.call(request).await;
+            if let Ok(response) = &mut result {
+                marks.write(response.headers_mut());
+            }
+            result
+        })
+    }
+}
+
+impl<S: Store> Shared<S> {
+    /// The refusal; or none, with what to write into the response in `marks`.
+    async fn refusal(
+        &self,
+        found: Found,
+        wire: Wire,
+        marks: &mut Marks,
+    ) -> Option<Response<Bytes>> {
+        let limits = match found.await {
+            Ok(None) => return None,
+            Ok(Some(limits)) => limits,
+            Err(error) => return self.failed(wire, &*error),
+        };
+        let card = match Card::new(&self.name, &limits.limits) {
+            Ok(card) => card,
+            Err(error) => return self.failed(wire, &error),
+        };
+        let ask = Ask::new(&limits.subject).under(&limits.limits).cost(limits.cost);
+        match self.limiter.check(ask).await {
+            Ok(decision) => match self.answers.refused(wire, &[&card], &decision) {
+                Some(refusal) => Some(refusal),
+                None => {
+                    self.answers.fill(marks, &[&card], &decision);
+                    None
+                }
+            },
+            Err(error) => self.failed(wire, &error),
+        }
+    }
+
+    /// What the rule says where nothing could be counted.
+    fn failed(&self, wire: Wire, error: &(dyn StdError + 'static)) -> Option<Response<Bytes>> {
+        tracing::warn!(target: "tollgate", limits = %self.name, "a request: {error}");
+        match self.on_failure {
+            OnFailure::Allow => None,
+            _ => Some(self.answers.unavailable(wire, &[&self.name], RETRY_WHEN_UNAVAILABLE)),
+        }
+    }
+}

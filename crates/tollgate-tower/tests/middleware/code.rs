@@ -1,0 +1,111 @@
+//! Limits in code: numbers by a function, answers of one's own, names of stacked layers.
+
+use axum::Router;
+use axum::response::IntoResponse as _;
+use axum::routing::get;
+use bytes::Bytes;
+use http::StatusCode;
+use tollgate::{MemoryStore, Subject};
+use tollgate_policy::{OnFailure, Outcome};
+use tollgate_tower::{RequestLimits, RequestLimitsLayer, TollgateLayer};
+
+use crate::common::{from, gate, policies, send, status};
+
+/// What a program says of a refusal reaches the client; what a handler says is left alone.
+#[tokio::test]
+async fn a_refusal_is_said_as_the_program_wants() {
+    let one = "[[policies]]\nname = \"one\"\non_failure = \"deny\"\n\
+               limits = [{ subject = \"ip\", limit = \"2/h via gcra\" }]";
+    let layer = TollgateLayer::builder(gate(policies(one)).0)
+        .on_refused(|refused, mut response| {
+            assert_eq!((refused.outcome, refused.policy), (Outcome::Denied, Some("one")));
+            assert_eq!(refused.decision.map(tollgate::Decision::remaining), Some(0));
+            *response.status_mut() = StatusCode::IM_A_TEAPOT;
+            let path = refused.request.uri.path().to_owned();
+            response.map(|_| Bytes::from(format!("not {path} again")))
+        })
+        .build()
+        .unwrap();
+    let own = || async { (StatusCode::TOO_MANY_REQUESTS, "my own").into_response() };
+    let app = Router::new().route("/", get(own)).layer(layer);
+    let first = send(&app, from("192.0.2.1", &[])).await;
+    assert_eq!((first.status.as_u16(), first.body.as_str()), (429, "my own"));
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
+    let refused = send(&app, from("192.0.2.1", &[])).await;
+    assert_eq!((refused.status.as_u16(), refused.body.as_str()), (418, "not / again"));
+    assert_eq!(refused.header("retry-after"), Some("1800"));
+    // A client that speaks gRPC is answered in its own terms.
+    let grpc = [("content-type", "application/grpc")];
+    let refused = send(&app, from("192.0.2.1", &grpc)).await;
+    assert_eq!((refused.status.as_u16(), refused.header("grpc-status")), (200, Some("8")));
+}
+
+fn by_tenant(on_failure: OnFailure) -> Router {
+    let layer = RequestLimitsLayer::new("plan", MemoryStore::new(), on_failure, |head| {
+        let tenant = head.headers.get("tenant").and_then(|it| it.to_str().ok()).map(str::to_owned);
+        async move {
+            let Some(tenant) = tenant else { return Ok(None) };
+            let limits = match tenant.as_str() {
+                "big" => "3/h via gcra",
+                "small" => "1/h via gcra",
+                _ => return Err("the database is away".into()),
+            };
+            let subject = Subject::of("tenant", &tenant)?;
+            Ok(Some(RequestLimits::new(subject, limits.parse()?).cost(1)))
+        }
+    });
+    Router::new().route("/", get(|| async { "hello" })).layer(layer.unwrap())
+}
+
+/// Each tenant has its own numbers; who has none is not limited.
+#[tokio::test]
+async fn a_function_gives_the_limits_of_a_request() {
+    let app = by_tenant(OnFailure::Deny);
+    for (tenant, expected) in
+        [("big", 200), ("small", 200), ("small", 429), ("big", 200), ("big", 200), ("big", 429)]
+    {
+        assert_eq!(status(&app, "192.0.2.1", &[("tenant", tenant)]).await, expected, "{tenant}");
+    }
+    for _ in 0..5 {
+        let seen = send(&app, from("192.0.2.1", &[])).await;
+        assert_eq!((seen.status.as_u16(), seen.header("ratelimit")), (200, None));
+    }
+    let denied = send(&app, from("192.0.2.1", &[("tenant", "small")])).await;
+    assert_eq!(denied.header("ratelimit-policy"), Some("\"plan\";q=1;w=3600"));
+    assert!(denied.header("retry-after").is_some() && denied.body.contains("plan"), "{denied:?}");
+    // What the function cannot say is decided by the rule.
+    let seen = send(&app, from("192.0.2.1", &[("tenant", "?")])).await;
+    assert_eq!((seen.status.as_u16(), seen.header("retry-after")), (503, Some("1")));
+    let app = by_tenant(OnFailure::Allow);
+    assert_eq!(status(&app, "192.0.2.1", &[("tenant", "?")]).await, 200);
+    let nameless =
+        RequestLimitsLayer::new("", MemoryStore::new(), OnFailure::Deny, |_| async { Ok(None) });
+    assert!(nameless.is_err());
+}
+
+/// Stacked layers of different names are told apart in the answers.
+#[tokio::test]
+async fn stacked_layers_have_names() {
+    let inner = TollgateLayer::per_client_named("login", "1/h via gcra").unwrap();
+    let outer = TollgateLayer::per_client_named("all", "5/h via gcra").unwrap();
+    let app = Router::new().route("/", get(|| async { "in" }).layer(inner)).layer(outer);
+    assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
+    let denied = send(&app, from("192.0.2.1", &[])).await;
+    assert_eq!(denied.status.as_u16(), 429);
+    assert!(denied.body.contains("\\\"login\\\"") || denied.body.contains("login"), "{denied:?}");
+    let shown: Vec<_> = denied.headers.get_all("ratelimit-policy").iter().collect();
+    assert_eq!(shown, ["\"login\";q=1;w=3600", "\"all\";q=5;w=3600"]);
+}
+
+/// `main` prints what it returns with `Debug`: it reads as it displays.
+#[test]
+fn errors_print_as_they_display() {
+    let limit = "10/fortnight".parse::<tollgate::LimitSet>().unwrap_err();
+    assert_eq!(format!("{limit:?}"), limit.to_string());
+    assert_eq!(format!("{:?}", tollgate::Error::from(limit.clone())), limit.to_string());
+    let store = tollgate::StoreError::permanent("it is full");
+    assert_eq!(format!("{store:?}"), "it is full");
+    let file = tollgate_policy::Policies::parse("limits = 5", tollgate_policy::Format::Toml);
+    let problems = file.unwrap_err();
+    assert_eq!(format!("{problems:?}"), problems.to_string());
+}
