@@ -323,9 +323,10 @@ impl<S: Store + 'static> Builder<S> {
     /// use bytes::Bytes;
     /// use http::{HeaderValue, header::CONTENT_TYPE};
     /// # use tollgate::MemoryStore;
-    /// # use tollgate_policy::{Format, Gate, Policies};
+    /// # use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
     /// use tollgate_tower::TollgateLayer;
-    /// # let policies = Policies::parse("version = 1\n[[policies]]\nname = \"a\"\non_failure = \"deny\"\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]", Format::Toml)?;
+    /// # let policy = Policy::new("a", OnFailure::Deny).entry(Entry::new(["ip"], "1/s")?);
+    /// # let policies = Policies::new(Combine::First, vec![policy])?;
     /// # let gate = Gate::new(policies, MemoryStore::new())?;
     /// let limits = TollgateLayer::builder(gate).on_refused(|refused, mut response| {
     ///     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));

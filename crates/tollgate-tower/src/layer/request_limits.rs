@@ -83,7 +83,7 @@ struct Shared<S> {
 /// let mut service = layer.layer(service_fn(async |_: Request<()>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::from("hello")))
 /// }));
-/// for (tenant, status) in [("acme", 200), ("acme", 200), ("acme", 429), ("bolt", 200), ("bolt", 429)] {
+/// for (tenant, status) in [("acme", 200), ("acme", 200), ("acme", 429), ("bolt", 200)] {
 ///     let request = Request::builder().header("tenant", tenant).body(())?;
 ///     let response = service.ready().await?.call(request).await?;
 ///     assert_eq!(response.status().as_u16(), status);
