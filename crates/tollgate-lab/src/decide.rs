@@ -121,7 +121,7 @@ pub trait Decider {
         Ok(())
     }
 
-    /// The bytes and the subjects that are held now, where the store can tell.
+    /// The bytes and the keys that are held now for the case at work, where the store can tell.
     fn held(&self) -> Option<(usize, usize)> {
         None
     }
@@ -133,17 +133,47 @@ pub struct InMemory {
     clock: ManualClock,
     limiter: Option<Limiter>,
     parts: Vec<Part>,
+    /// Where cases go on with the counts of those before: what is counted apart is held apart, so
+    /// that the bytes of a case are its own.
+    apart: Vec<Apart>,
+}
+
+/// A store, and what it has counts of: whose, and under the limits of which identities.
+#[derive(Debug)]
+struct Apart {
+    counts: Vec<(Per, String)>,
+    store: MemoryStore,
+}
+
+impl InMemory {
+    /// The store for a case with these parts: the one that has counts of any of them, else a new
+    /// one.
+    fn store(&mut self, parts: &[Part]) -> MemoryStore {
+        let counts: Vec<_> =
+            parts.iter().map(|part| (part.per, part.limits.identity().to_owned())).collect();
+        let has_some = |apart: &&Apart| apart.counts.iter().any(|it| counts.contains(it));
+        if let Some(apart) = self.apart.iter().find(has_some) {
+            return apart.store.clone();
+        }
+        let store = new_store(&self.clock);
+        self.apart.push(Apart { counts, store: store.clone() });
+        store
+    }
+}
+
+fn new_store(clock: &ManualClock) -> MemoryStore {
+    // Seeds of its own: the bytes that it takes are a measure, the same each time.
+    let store = MemoryStore::builder().hash_seeds([1, 2]).max_bytes(usize::MAX);
+    store.clock(clock.clone()).build()
 }
 
 impl Decider for InMemory {
     fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
-        let kept = self.limiter.take().filter(|_| keeps).map(|limiter| limiter.store().clone());
-        let store = kept.unwrap_or_else(|| {
+        if !keeps {
             self.clock = ManualClock::at_micros(0);
-            // Seeds of its own: the bytes that it takes are a measure, the same each time.
-            let store = MemoryStore::builder().hash_seeds([1, 2]).max_bytes(usize::MAX);
-            store.clock(self.clock.clone()).build()
-        });
+            self.apart.clear();
+        }
+        let store = self.store(parts);
         self.parts = parts.to_vec();
         self.limiter = self.parts.first().map(|first| Limiter::new(first.limits.clone(), store));
         Ok(())

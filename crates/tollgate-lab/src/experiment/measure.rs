@@ -163,6 +163,9 @@ pub(super) struct Measures {
     begun: usize,
     failed: u64,
     bytes_per_subject: Option<f64>,
+    /// The most keys and bytes that the store held.
+    keys: Option<u64>,
+    bytes: Option<u64>,
     /// Of a queue, how many were delivered in each bucket: what comes behind it feels these, and
     /// not what it accepts.
     delivered: Option<Vec<u64>>,
@@ -229,6 +232,8 @@ impl Measures {
             begun: 0,
             failed: 0,
             bytes_per_subject: None,
+            keys: None,
+            bytes: None,
             delivered: case.queue.as_ref().map(|_| vec![0; buckets]),
         }
     }
@@ -354,13 +359,14 @@ impl Measures {
         self.raster.attempts.push((row, at_us, is_admitted));
     }
 
-    /// What a store holds now.
+    /// What a store holds now: bytes and keys.
     pub(super) fn held(&mut self, held: Option<(usize, usize)>) {
-        if let Some((bytes, subjects @ 1..)) = held {
-            let each = bytes as f64 / subjects as f64;
-            self.bytes_per_subject =
-                Some(self.bytes_per_subject.map_or(each, |most| most.max(each)));
-        }
+        let Some((bytes, keys @ 1..)) = held else { return };
+        let each = bytes as f64 / keys as f64;
+        let most = self.bytes_per_subject.map_or(each, |most| most.max(each));
+        self.bytes_per_subject = Some(most);
+        self.keys = self.keys.max(Some(keys as u64));
+        self.bytes = self.bytes.max(Some(bytes as u64));
     }
 
     /// The measures.
@@ -395,6 +401,8 @@ impl Measures {
             fairness: fairness(&self.clients).map(rounded),
             longest_wait_us: self.groups.iter().filter_map(|group| group.longest_wait_us).max(),
             burstiness: burstiness(&through).map(rounded),
+            keys: self.keys,
+            bytes: self.bytes,
             bytes_per_subject: self.bytes_per_subject.map(rounded),
             live: None,
             queue: None,

@@ -81,7 +81,8 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// What was left out of it, a sentence each: told first of all findings.
     pub notes: Vec<String>,
-    /// True when a case goes on with the counts of the cases before.
+    /// True when a case goes on with the counts of the cases before. Then two cases have the same
+    /// parts or none in common.
     pub keeps_counts: bool,
 }
 

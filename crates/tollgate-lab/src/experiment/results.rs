@@ -142,7 +142,12 @@ pub struct CaseResult {
     pub longest_wait_us: Option<u64>,
     /// The most admitted in a bucket over the mean, from the first admitted to the last.
     pub burstiness: Option<f64>,
-    /// Bytes that the store held for a subject, at most, where it can tell.
+    /// The most keys that the store held for this case, one for each subject and its limits, where
+    /// it can tell.
+    pub keys: Option<u64>,
+    /// The most bytes that the store held for this case, all keys together, where it can tell.
+    pub bytes: Option<u64>,
+    /// Bytes that the store held for a key of this case, at most, where it can tell.
     pub bytes_per_subject: Option<f64>,
     /// What it took, of an experiment in real time.
     #[serde(skip_serializing_if = "Option::is_none")]

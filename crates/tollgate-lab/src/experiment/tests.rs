@@ -53,6 +53,24 @@ fn buckets_are_round_and_not_too_many() {
     assert_eq!(START_US % 86_400_000_000, 0);
 }
 
+#[test]
+fn the_bytes_of_a_test_of_the_zoo_are_its_own() {
+    let results = run_of(&zoo(400, 300, 1).unwrap());
+    let held: Vec<_> = results.cases.iter().map(|case| (case.keys, case.bytes)).collect();
+    let [(Some(1), Some(log)), (Some(400), Some(gates)), again, new] = held[..] else {
+        panic!("{held:?}")
+    };
+    // 300 times in one log, and 400 gates of a few words each: together they take more.
+    assert!((2_400..12_000).contains(&log) && gates > 4 * log, "{held:?}");
+    assert_eq!(again, (Some(1), Some(log)), "no caller of the test before is counted in");
+    assert!(new.0 >= Some(400), "{held:?}");
+    for case in &results.cases {
+        let each = case.bytes.unwrap() as f64 / case.keys.unwrap() as f64;
+        assert!(case.bytes_per_subject.unwrap() >= each - 0.001, "{}", case.name);
+    }
+    assert_eq!(results.cases[2].bytes_per_subject, Some(log as f64));
+}
+
 const RETRIES: &str = r#"
     version = 1
     duration = "30s"
@@ -203,6 +221,7 @@ fn real_time_on_a_store_that_takes_none_is_simulated_time() {
             assert_eq!((took.latency_us.unwrap().max, took.failed, took.in_flight), (0, 0, 1));
             // Nobody was asked for it.
             live.bytes_per_subject = simulated.bytes_per_subject;
+            (live.keys, live.bytes) = (simulated.keys, simulated.bytes);
         }
         assert_eq!(live, simulated);
     }

@@ -75,7 +75,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 32] = [
+static ALL: [Measure; 34] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -145,8 +145,20 @@ static ALL: [Measure; 32] = [
     Measure {
         id: "bytes_per_subject",
         title: "bytes per subject",
-        means: "What the store held for a subject, at most.",
+        means: "What the store held for a key of this case, at most.",
         value: |case| Value::Bytes(case.bytes_per_subject),
+    },
+    Measure {
+        id: "keys",
+        title: "keys",
+        means: "How many keys the store held for this case, at most: one for each subject.",
+        value: |case| Value::Count(case.keys),
+    },
+    Measure {
+        id: "bytes",
+        title: "bytes in all",
+        means: "What the store held for all keys of this case together, at most.",
+        value: |case| Value::Count(case.bytes),
     },
     Measure {
         id: "queue.done",
