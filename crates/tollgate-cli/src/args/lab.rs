@@ -92,6 +92,11 @@ pub(crate) struct LabCommon {
     #[arg(long, value_name = "DURATION", requires = "live")]
     pub(crate) operation: Option<String>,
 
+    /// Run it though it is large: more than 100,000,000 requests in all cases together, or 2 GiB of
+    /// requests that may wait to be tried again
+    #[arg(long)]
+    pub(crate) large: bool,
+
     /// Write a report with pictures: one HTML file that needs nothing else
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,

@@ -234,6 +234,41 @@ fn what_is_wrong_is_told_before_anything_is_written() {
 }
 
 #[test]
+fn a_large_experiment_is_refused_with_what_it_would_take_and_runs_when_told_to() {
+    let place = Place::new();
+    let of = |duration: &str, rate: &str, more: &str| {
+        let text = format!(
+            "version = 1\nduration = \"{duration}\"\n\
+             workload = [{{ arrivals = \"steady\", rate = \"{rate}\"{more} }}]\n\
+             case = [{{ limits = [{{ per = \"client\", limit = \"5/s via gcra\" }}] }}]\n"
+        );
+        write(&place, "large.toml", &text)
+    };
+    for (duration, rate, more, says) in [
+        (
+            "365d",
+            "1000/s",
+            "",
+            "large: about 31536000000 requests, 8 h 46 min at a million attempts",
+        ),
+        (
+            "10s",
+            "1000000000/s",
+            ", retry = \"obey\", times = 3",
+            "up to 40000000000 attempts with their retries",
+        ),
+        ("60s", "1000000/s", ", retry = \"obey\"", "GiB of requests that wait to be tried again"),
+    ] {
+        let file = of(duration, rate, more);
+        let (code, out, error) = place.run(&["lab", "run", &file]);
+        assert_eq!((code, out.as_str()), (2, ""), "{error}");
+        assert!(error.contains(says) && error.contains("or add --large"), "{error}");
+    }
+    let (code, out, error) = place.run(&["lab", "run", &of("10s", "10/s", ""), "--large"]);
+    assert_eq!(code, 0, "{out}{error}");
+}
+
+#[test]
 fn ctrl_c_ends_a_long_run_with_what_was_measured() {
     for case in [
         "limits = [{ per = \"client\", limit = \"5/s via gcra\" }]",
@@ -251,7 +286,7 @@ fn is_ended_by_ctrl_c(case: &str) {
     );
     let file = write(&place, "endless.toml", &endless);
     let report = place.path().join("cut.html");
-    let mut command = place.std(&["lab", "run", &file, "--json", "--report"]);
+    let mut command = place.std(&["lab", "run", &file, "--large", "--json", "--report"]);
     command.arg(&report).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // It has begun when it has taken some time of the processor: more than its start takes.

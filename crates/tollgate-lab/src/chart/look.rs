@@ -116,7 +116,7 @@ impl Ink {
             Self::Grid => "#d8dee4",
             Self::Admitted => "#0072b2",
             Self::Denied => "#d55e00",
-            Self::Over => "#e69f00",
+            Self::Over => "#b87f00",
             Self::Waiting => "#009e73",
         }
     }

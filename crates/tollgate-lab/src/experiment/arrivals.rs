@@ -141,6 +141,32 @@ impl Workload {
     }
 }
 
+impl Workload {
+    /// About how many requests it makes.
+    pub(super) fn requests(&self) -> u64 {
+        let span_us = self.until_us.saturating_sub(self.from_us);
+        let of = |units: u64, period_us: u64| {
+            let all = u128::from(span_us) * u128::from(units) / u128::from(period_us.max(1));
+            u64::try_from(all).unwrap_or(u64::MAX)
+        };
+        match &self.arrivals {
+            Arrivals::Steady(rate) | Arrivals::Poisson(rate) | Arrivals::Diurnal { rate, .. } => {
+                of(rate.units, rate.period_us)
+            }
+            Arrivals::Bursts { size, every_us } => {
+                span_us.div_ceil((*every_us).max(1)).saturating_mul(*size)
+            }
+            Arrivals::Loop { count, every_us } => of(1, *every_us).min(*count),
+            Arrivals::Gang { each, every_us, .. } => {
+                let gangs = every_us.map_or(1, |every_us| span_us.div_ceil(every_us.max(1)));
+                u64::from(self.clients).saturating_mul(*each).saturating_mul(gangs)
+            }
+            Arrivals::Edge { window_us, size, .. } => of(2, *window_us).saturating_mul(*size),
+            Arrivals::Log(traffic) => traffic.summary.events,
+        }
+    }
+}
+
 /// The requests of one workload, in the order of time.
 pub(super) struct Source<'w> {
     workload: &'w Workload,
@@ -439,6 +465,26 @@ mod tests {
         assert_eq!((clients.len(), several.all_clients()), (12, 12));
         assert_eq!(clients.first().zip(clients.last()), Some((&10, &21)));
         assert_eq!(gang(Some(20 * SECOND), false).all_clients(), 4);
+    }
+
+    #[test]
+    fn how_many_there_will_be_is_told_before_within_a_tenth() {
+        let rate = Rate::new(100, SECOND);
+        for arrivals in [
+            Arrivals::Steady(rate),
+            Arrivals::Poisson(rate),
+            Arrivals::Diurnal { rate, day_us: 60 * SECOND },
+            Arrivals::Bursts { size: 300, every_us: 7 * SECOND },
+            Arrivals::Loop { count: 500, every_us: 100_000 },
+            Arrivals::Loop { count: 5_000, every_us: 100_000 },
+            Arrivals::Gang { each: 40, within_us: SECOND, every_us: Some(SECOND), is_new: false },
+            Arrivals::Gang { each: 40, within_us: SECOND, every_us: None, is_new: true },
+            Arrivals::Edge { window_us: 10 * SECOND, size: 300, before_us: BEFORE_EDGE_US },
+        ] {
+            let workload = workload(arrivals);
+            let (told, made) = (workload.requests(), all(&workload, 4).len() as u64);
+            assert!(told.abs_diff(made) * 10 <= made, "{:?}: {told}, {made}", workload.arrivals);
+        }
     }
 
     #[test]

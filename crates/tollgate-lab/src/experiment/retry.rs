@@ -56,6 +56,16 @@ impl Retry {
         }
     }
 
+    /// How often at most a request is tried again.
+    pub(super) fn times(self) -> u32 {
+        match self {
+            Self::Never => 0,
+            Self::AtOnce { times, .. } | Self::Obey { times } | Self::BackOff { times, .. } => {
+                times
+            }
+        }
+    }
+
     /// True when nobody ever asks again.
     pub(super) fn is_never(self) -> bool {
         matches!(

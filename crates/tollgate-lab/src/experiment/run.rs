@@ -13,6 +13,9 @@ use crate::event::ClientId;
 /// A request that is tried again: when, and in the order in which denials came.
 type Again = Reverse<(u64, u64, Asked)>;
 
+/// What a request takes that waits to be tried again.
+pub(super) const WAITING_BYTES: u64 = size_of::<Again>() as u64;
+
 /// A workload with its next request.
 struct Head<'e> {
     workload: u32,

@@ -515,7 +515,15 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
             works.replace("steady", "stedy"),
             "x:3: workload: there are no arrivals `stedy`: one of steady, poisson",
         ),
-        (works.replace("rate", "size"), "x:5: invalid type: string \"1/s\", expected u64"),
+        (works.replace("rate", "size"), "x:5: `size` is a whole number, not the text \"1/s\""),
+        (
+            works.replace("rate =", "clients = 5000000000\nrate ="),
+            "x:5: `clients` is a whole number up to 4294967295, not 5000000000",
+        ),
+        (works.replace("rate =", "zipf = \"a\"\nrate ="), "x:5: `zipf` is a number, not the text"),
+        (works.replace("\"1m\"", "60"), "x:2: `duration` is a text in quotes, not 60"),
+        (works.replace("\"1/s\" }", "1 }"), "x:7: `limit` is a text in quotes, or a list of them"),
+        (works.replace("limits = [{", "limits = \"1/s\" #"), "x:7: `limits` is a list in [ ], not"),
         (
             works.replace("rate =", "within = \"1s\"\nrate ="),
             "`within` says nothing of steady, which has rate, zipf",

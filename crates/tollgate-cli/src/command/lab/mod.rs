@@ -72,6 +72,23 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
     Ok(())
 }
 
+/// More requests than these run only with `--large`.
+const MAX_REQUESTS: u64 = 100_000_000;
+/// The same of bytes of requests that may wait to be tried again.
+const MAX_WAITING_BYTES: u64 = 2 << 30;
+
+/// That an experiment is not larger than somebody may have meant, before anything runs.
+fn is_of_size(experiment: &Experiment, common: &LabCommon) -> Result<()> {
+    let size = experiment.size();
+    let is_small = size.requests <= MAX_REQUESTS && size.waiting_bytes <= MAX_WAITING_BYTES;
+    ensure!(
+        common.large || is_small,
+        "this experiment is large: {size}. Make its `duration` or `rate` smaller, or add --large: \
+         without it at most {MAX_REQUESTS} requests run, and 2 GiB of them wait"
+    );
+    Ok(())
+}
+
 /// Runs an experiment, and says and writes what it showed.
 fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> Result<u8> {
     experiment.seed = common.seed.unwrap_or(experiment.seed);
@@ -84,6 +101,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     let experiment = &experiment;
     let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
     can_run(experiment, common, options.is_some())?;
+    is_of_size(experiment, common)?;
     // Before anything runs: after an hour it is too late to hear that a file cannot be written.
     let files = Files::open(common)?;
     let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
