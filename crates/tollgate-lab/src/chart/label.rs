@@ -76,13 +76,12 @@ pub(super) fn name(name: &str) -> String {
     printable(name.as_bytes(), NAME)
 }
 
-/// `a`, `a and b`, `a, b and 3 more`.
+/// All of them, for who is left out may be the one that matters: `a`, `a and b`, `a, b and c`.
 pub(super) fn list(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => name(one),
-        [one, two] => format!("{} and {}", name(one), name(two)),
-        [one, two, more @ ..] => format!("{}, {} and {} more", name(one), name(two), more.len()),
+    let names: Vec<String> = names.iter().map(|it| name(it)).collect();
+    match &names[..] {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        names => names.concat(),
     }
 }
 
@@ -110,9 +109,10 @@ mod tests {
 
     #[test]
     fn names_are_listed_as_people_do() {
+        assert_eq!(list(&[]), "");
         assert_eq!(list(&["a"]), "a");
         assert_eq!(list(&["a", "b"]), "a and b");
-        assert_eq!(list(&["a", "b", "c"]), "a, b and 1 more");
+        assert_eq!(list(&["a", "b", "c", "d"]), "a, b, c and d");
         assert_eq!(name("a\u{0}"), "a\\x00");
     }
 }

@@ -5,7 +5,7 @@ use super::axis::Across;
 use super::label::name;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Run, Scale, Shape};
-use super::raster::NAMED_ROWS;
+use super::raster::ROWS;
 use crate::experiment::results::{CaseResult, Latency, Results};
 use crate::figure::span;
 
@@ -28,7 +28,7 @@ pub fn latency(results: &Results) -> Option<Chart> {
             key(Shape::High, Ink::Denied, "the 999th of 1,000"),
         ],
         // As many rows as have room for their names.
-        panels: answered.chunks(NAMED_ROWS).map(panel).collect(),
+        panels: answered.chunks(ROWS).map(panel).collect(),
         below: None,
         is_low: false,
     })

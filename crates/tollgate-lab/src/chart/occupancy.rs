@@ -3,7 +3,7 @@
 use super::Chart;
 use super::axis::Across;
 use super::columns::{COLUMNS, Timeline};
-use super::label::list;
+use super::label::{list, name};
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Capacity, CaseResult, Results};
@@ -69,27 +69,24 @@ fn fullest(case: &CaseResult) -> u64 {
 fn says(results: &Results, capacity: &Capacity) -> String {
     let window = length(capacity.window_us);
     let units = capacity.units;
-    let Some(worst) = results.cases.iter().max_by_key(|case| fullest(case)) else {
+    let cases = || results.cases.iter();
+    let Some(most) = cases().map(fullest).max() else {
         return "No case was finished.".into();
     };
-    let held: Vec<_> = results
-        .cases
-        .iter()
-        .filter(|case| fullest(case) <= units)
-        .map(|case| &*case.name)
-        .collect();
-    let most = fullest(worst);
-    if held.len() == results.cases.len() {
+    let (held, mut over): (Vec<_>, Vec<_>) = cases().partition(|case| fullest(case) <= units);
+    if over.is_empty() {
         return format!(
             "Every case kept to {units} in {window}; the most that got through is {most}."
         );
     }
-    let mut says = format!(
-        "{} let {most} through in {window}, where {units} are allowed",
-        list(&[&worst.name])
-    );
+    over.sort_by_key(|case| core::cmp::Reverse(fullest(case)));
+    let each =
+        over.iter().map(|case| format!("{} let {} through", name(&case.name), fullest(case)));
+    let each = each.collect::<Vec<_>>().join(", ");
+    let mut says = format!("Where {units} are allowed in {window}, {each}");
     if !held.is_empty() {
-        says.push_str(&format!("; {} kept to it", list(&held)));
+        let names: Vec<&str> = held.iter().map(|case| &*case.name).collect();
+        says.push_str(&format!("; {} kept to it", list(&names)));
     }
     says.push('.');
     says

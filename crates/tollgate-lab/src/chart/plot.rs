@@ -7,7 +7,6 @@ use super::axis::{self, Across, Unit};
 use super::label::Font;
 use super::look::{Ink, Width};
 use super::panel::{Mark, Panel, Scale, Series, Shape};
-use super::raster::NAMED_ROWS;
 use super::sheet::{At, Path, Rect, Sheet};
 use crate::figure::real;
 use crate::text::printable;
@@ -19,6 +18,8 @@ pub(super) const TEXT: Font = Font::plain(12);
 const NAME: Font = Font::bold(13);
 /// Between a label of the vertical axis and the panel.
 const GAP: f64 = 7.0;
+/// How high a row is.
+const ROW: f64 = 17.0;
 /// The length of a dash; the gap after it is a little shorter.
 const DASH: f64 = 5.0;
 
@@ -79,26 +80,18 @@ impl<'a> Plot<'a> {
         self.left + self.width * self.across.place(at_us)
     }
 
-    fn row_height(panel: &Panel) -> f64 {
-        match panel.rows.len() {
-            0..=NAMED_ROWS => 17.0,
-            13..=24 => 11.0,
-            _ => 8.0,
-        }
-    }
-
     /// Draws a panel from `top` down; returns where it ends.
     pub(super) fn panel(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let top = self.header(sheet, panel, top);
         let height = match self.scale {
             Scale::Count { .. } | Scale::Time { .. } if self.is_low => 68.0,
             Scale::Count { .. } | Scale::Time { .. } => self.shape.pick(110.0, 100.0),
-            Scale::Rows { .. } => (real_len(panel.rows.len()) * Self::row_height(panel)).max(16.0),
+            Scale::Rows { .. } => (real_len(panel.rows.len()) * ROW).max(16.0),
         };
         let field = Rect { at: At { x: self.left, y: top }, width: self.width, height };
         self.grid(sheet, panel, field);
         for mark in &panel.marks {
-            self.mark(sheet, mark, field, panel);
+            self.mark(sheet, mark, field);
         }
         let bottom = top + height;
         sheet.boxes(Ink::Muted, [Rect { at: At { y: bottom, ..field.at }, height: 1.0, ..field }]);
@@ -149,13 +142,13 @@ impl<'a> Plot<'a> {
                 sheet.boxes(Ink::Grid, labels.iter().map(|(y, _)| level(*y)));
             }
             Scale::Rows { .. } => {
-                let tall = Self::row_height(panel);
-                let every = if panel.rows.len() <= NAMED_ROWS { 1 } else { 5 };
-                let rows = panel.rows.iter().enumerate().step_by(every);
-                labels.extend(rows.map(|(index, row)| {
-                    (field.at.y + tall * (real_len(index) + 0.5), row.clone())
-                }));
-                let lines = labels.iter().map(|(y, _)| level(y - tall / 2.0));
+                let rows = panel.rows.iter().enumerate();
+                labels.extend(
+                    rows.map(|(index, row)| {
+                        (field.at.y + ROW * (real_len(index) + 0.5), row.clone())
+                    }),
+                );
+                let lines = labels.iter().map(|(y, _)| level(y - ROW / 2.0));
                 sheet.boxes(Ink::Grid, lines);
             }
         }
@@ -172,7 +165,7 @@ impl<'a> Plot<'a> {
         field.at.y + field.height * (1.0 - (count / top).min(1.0))
     }
 
-    fn mark(&self, sheet: &mut Sheet, mark: &Mark, field: Rect, panel: &Panel) {
+    fn mark(&self, sheet: &mut Sheet, mark: &Mark, field: Rect) {
         match mark {
             Mark::Area { ink, series } => sheet.fill(*ink, self.outline(series, 0.0, field)),
             Mark::Above { ink, level, series } => {
@@ -186,7 +179,6 @@ impl<'a> Plot<'a> {
                 dashes(sheet, from, field.at.x + field.width);
             }
             Mark::Moments { ink, shape, runs } => {
-                let tall = Self::row_height(panel);
                 // What a single attempt is wide at least, to be seen.
                 let thin = self.shape.pick(1.3, 0.8);
                 let (above, height) = lane(*shape);
@@ -195,9 +187,9 @@ impl<'a> Plot<'a> {
                     runs.iter().map(|run| {
                         let x = self.x(run.from_us).min(field.at.x + field.width - thin);
                         Rect {
-                            at: At { x, y: field.at.y + tall * (real_len(run.row) + above) },
+                            at: At { x, y: field.at.y + ROW * (real_len(run.row) + above) },
                             width: (self.x(run.to_us) - x).max(thin),
-                            height: tall * height,
+                            height: ROW * height,
                         }
                     }),
                 );

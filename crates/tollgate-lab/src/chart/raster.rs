@@ -12,13 +12,11 @@ use crate::experiment::results::{CaseResult, Raster, Results};
 use crate::figure::plural;
 use crate::text::printable;
 
-/// The most rows of a panel: with more, a row would be too thin for its two kinds of marks.
-const ROWS: usize = 40;
-/// With more rows than these there is no room for their names.
-pub(super) const NAMED_ROWS: usize = 12;
+/// The most rows of a panel: with more there is no room for their names.
+pub(super) const ROWS: usize = 12;
 
-/// Every attempt of single clients: a row for each client, admitted attempts above denied ones.
-/// Of more than 40 clients every second is shown, or every third, and so on.
+/// Every attempt of up to 12 clients, those denied most often first: a row for each client, admitted
+/// attempts above denied ones.
 #[must_use]
 pub fn raster(results: &Results) -> Chart {
     let end_us = Timeline::new(results, COLUMNS).end_us;
@@ -42,26 +40,15 @@ pub fn raster(results: &Results) -> Chart {
 fn panel(case: &CaseResult, end_us: u64) -> Panel {
     let raster = &case.raster;
     let clients = raster.clients.len();
-    let every = clients.div_ceil(ROWS).max(1);
-    let named = clients <= NAMED_ROWS;
-    let label = |(index, client): (usize, &String)| {
-        if named { printable(client.as_bytes(), 60) } else { (index + 1).to_string() }
-    };
-    let shown = if every == 1 {
-        plural(u64::try_from(clients).unwrap_or(u64::MAX), "client")
-    } else {
-        format!("{} of {clients} clients", clients.div_ceil(every))
-    };
-    let cut = if raster.cut { ", not all of the experiment" } else { "" };
-    let moments = |ink, shape, admitted| Mark::Moments {
-        ink,
-        shape,
-        runs: runs(raster, admitted, every, end_us),
-    };
+    let shown = plural(u64::try_from(clients.min(ROWS)).unwrap_or(u64::MAX), "client");
+    let is_some = raster.cut || clients > ROWS;
+    let cut = if is_some { ", most denied first: not all of the experiment" } else { "" };
+    let moments =
+        |ink, shape, admitted| Mark::Moments { ink, shape, runs: runs(raster, admitted, end_us) };
     Panel {
         name: case.name.clone(),
         note: format!("{shown}{cut}"),
-        rows: raster.clients.iter().enumerate().step_by(every).map(label).collect(),
+        rows: raster.clients.iter().take(ROWS).map(|it| printable(it.as_bytes(), 60)).collect(),
         marks: vec![
             moments(Ink::Admitted, Shape::High, true),
             moments(Ink::Denied, Shape::Low, false),
@@ -70,13 +57,13 @@ fn panel(case: &CaseResult, end_us: u64) -> Panel {
 }
 
 /// Attempts as columns that touch are joined: a million of them are no more than the columns.
-fn runs(raster: &Raster, admitted: bool, every: usize, end_us: u64) -> Vec<Run> {
+fn runs(raster: &Raster, admitted: bool, end_us: u64) -> Vec<Run> {
     let column_us = end_us.div_ceil(u64::try_from(COLUMNS).unwrap_or(u64::MAX)).max(1);
     let mut cells = BTreeSet::new();
     for &(row, at_us, was_admitted) in &raster.attempts {
         let row = usize::try_from(row).unwrap_or(usize::MAX);
-        if was_admitted == admitted && row < raster.clients.len() && row % every == 0 {
-            cells.insert((row / every, at_us / column_us));
+        if was_admitted == admitted && row < ROWS {
+            cells.insert((row, at_us / column_us));
         }
     }
     let mut runs: Vec<Run> = Vec::new();

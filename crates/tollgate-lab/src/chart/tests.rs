@@ -192,7 +192,7 @@ fn a_spike_survives_a_hundred_thousand_buckets() {
     assert_eq!(chart.scale, Scale::Count { unit: chart.scale.unit().into(), top: 997 });
     assert_eq!(chart.says(), "In its busiest 600 us, every case let 997 through.");
     assert!(chart.scale.unit().ends_with("the most of each 100.2 ms"), "{}", chart.scale.unit());
-    assert!(occupancy(&results).unwrap().says().contains("let 1234 through in 10 s"));
+    assert!(occupancy(&results).unwrap().says().contains("in 10 s, spiky let 1234 through"));
 }
 
 #[test]
@@ -202,7 +202,8 @@ fn sentences_say_what_the_numbers_say() {
     let most = results.cases.iter().filter_map(|case| case.peak).max().unwrap();
     assert!(most > 300);
     let said = says(occupancy(&results).unwrap());
-    assert!(said.contains(&format!("let {most} through in 10 s, where 300 are allowed")), "{said}");
+    assert!(said.starts_with("Where 300 are allowed in 10 s, "), "{said}");
+    assert!(said.contains(&format!(" let {most} through, ")), "{said}");
     assert!(said.ends_with("; sliding_log and uniform kept to it."), "{said}");
     let busiest = |n: usize| results.cases[n].buckets.iter().map(|b| b.admitted).max().unwrap();
     let said = says(over_time(&results));
@@ -220,9 +221,73 @@ fn a_storm_of_denials_does_not_press_the_rest_flat() {
     let chart = over_time(&results);
     let most = results.cases.iter().flat_map(|case| &case.buckets).map(|b| b.admitted).max();
     let unit = chart.scale.unit().to_owned();
-    assert_eq!(chart.scale, Scale::Count { unit, top: most.unwrap() * 4 });
+    assert_eq!(chart.scale, Scale::Count { unit, top: most.unwrap() * 2 });
     let words = words(&chart.svg(LOOKS[0]));
     assert!(words.iter().any(|word| word == "denied, up to 1000000: cut at the top"), "{words:?}");
+}
+
+#[test]
+fn the_capacity_is_a_line_over_its_own_window_alone() {
+    let results = results();
+    assert!(results.capacity.is_some());
+    let level = |mark: &panel::Mark| matches!(mark, panel::Mark::Level(_));
+    let has = |chart: &Chart| chart.panels.iter().any(|panel| panel.marks.iter().any(level));
+    assert!(has(&occupancy(&results).unwrap()));
+    assert!(!has(&over_time(&results)), "a log that holds would look over it");
+}
+
+#[test]
+fn captions_name_every_case_that_is_over_the_capacity() {
+    let mut results = results();
+    results.capacity.as_mut().unwrap().units = 10;
+    for (place, case) in results.cases.iter_mut().enumerate() {
+        case.peak = Some(if place == 0 { 9 } else { 100 * place as u64 });
+    }
+    let says = occupancy(&results).unwrap().says().to_owned();
+    let names: Vec<&str> = results.cases.iter().map(|case| &*case.name).collect();
+    for (place, name) in names.iter().enumerate().skip(1) {
+        assert!(says.contains(&format!("{name} ")), "{says}");
+        assert!(says.contains(&(100 * place).to_string()), "{says}");
+    }
+    assert!(says.ends_with(&format!("; {} kept to it.", names[0])), "{says}");
+}
+
+/// Of two colours as `#rrggbb`: WCAG 2.2, success criterion 1.4.11.
+fn contrast(one: &str, other: &str) -> f64 {
+    let light = |colour: &str| {
+        let part = |place: usize| {
+            let byte = u8::from_str_radix(&colour[place..place + 2], 16).unwrap();
+            let part = f64::from(byte) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    };
+    let (one, other) = (light(one) + 0.05, light(other) + 0.05);
+    one.max(other) / one.min(other)
+}
+
+#[test]
+fn every_mark_stands_out_from_its_paper() {
+    assert!((contrast("#ffffff", "#000000") - 21.0).abs() < 1e-9);
+    let css = page_colours();
+    for theme in css.lines() {
+        let colour = |name: &str| {
+            let (_, rest) = theme.split_once(&format!("--{name}:")).unwrap();
+            rest[..7].to_owned()
+        };
+        let paper = colour("paper");
+        for (name, least) in [
+            ("text", 4.5),
+            ("muted", 4.5),
+            ("admitted", 3.0),
+            ("denied", 3.0),
+            ("over", 3.0),
+            ("waiting", 3.0),
+        ] {
+            let contrast = contrast(&paper, &colour(name));
+            assert!(contrast >= least, "{name} on {paper}: {contrast:.2}, {least} is needed");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What results say, in sentences: computed from the numbers, never written by hand.
 
+use tollgate::LimitSet;
+
 use super::results::{CaseResult, QueueResult, Results};
 use crate::figure;
 
@@ -35,6 +37,9 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             ));
         }
     }
+    if results.capacity.is_none() {
+        findings.extend(of_denials(cases));
+    }
     let limits = cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
     // Where the clock went back, a window is none.
     let is_sure = |case: &CaseResult| case.live.as_ref().is_none_or(|live| live.clock_steps == 0);
@@ -58,6 +63,51 @@ pub(super) fn of(results: &Results) -> Vec<String> {
     }
     findings.extend(of_queues(cases));
     findings.extend(of_real_time(results, cases));
+    findings
+}
+
+/// Where no capacity says what is too many: who denied most, and who let more through than the
+/// number of its limit.
+fn of_denials(cases: &[CaseResult]) -> Vec<String> {
+    let limited: Vec<&CaseResult> =
+        cases.iter().filter(|case| !case.limits.is_empty() && case.attempts > 0).collect();
+    let share = |case: &CaseResult| case.denied as f64 / case.attempts as f64;
+    let told = |case: &CaseResult| {
+        format!("{} of {} attempts, {}", case.denied, case.attempts, figure::share(share(case)))
+    };
+    let by_share = |one: &&&CaseResult, other: &&&CaseResult| share(one).total_cmp(&share(other));
+    let (Some(least), Some(most)) =
+        (limited.iter().min_by(by_share), limited.iter().max_by(by_share))
+    else {
+        return Vec::new();
+    };
+    let like = |wanted: &CaseResult| {
+        let is_like = |case: &&CaseResult| share(case).total_cmp(&share(wanted)).is_eq();
+        names(&limited.iter().copied().filter(is_like).collect::<Vec<_>>())
+    };
+    let mut findings = vec![if share(least).total_cmp(&share(most)).is_eq() {
+        format!("{} denied {}.", like(most), told(most))
+    } else {
+        let (of_most, of_least) = (told(most), told(least));
+        format!("Most denied: {} ({of_most}); fewest: {} ({of_least}).", like(most), like(least))
+    }];
+    for case in limited {
+        for limit in &case.limits {
+            let Ok(set) = limit.limit.parse::<LimitSet>() else { continue };
+            let [one] = set.limits() else { continue };
+            let quota = one.quota();
+            if limit.peak > quota.units {
+                let whom =
+                    if limit.per == "client" { "one client have" } else { "all clients have" };
+                let window = figure::length(quota.period.as_micros());
+                let times = limit.peak as f64 / quota.units as f64;
+                findings.push(format!(
+                    "{} let {whom} {} within {window}, {times:.2} times the {} of its limit.",
+                    case.name, limit.peak, quota.units
+                ));
+            }
+        }
+    }
     findings
 }
 

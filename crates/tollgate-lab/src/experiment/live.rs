@@ -256,7 +256,7 @@ impl<'e> Live<'e> {
             calls: each(|used| used.calls),
             commands: each(|used| used.commands),
         };
-        CaseResult { live: Some(live), ..self.run.measures.finish(self.case) }
+        CaseResult { live: Some(live), ..self.run.finish(self.case) }
     }
 }
 

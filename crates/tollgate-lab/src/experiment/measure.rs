@@ -2,15 +2,10 @@
 
 use std::collections::VecDeque;
 
-use super::results::{Bucket, CaseResult, GroupResult, LimitResult, Raster};
+use super::drawn::Drawn;
+use super::results::{Bucket, CaseResult, GroupResult, LimitResult};
 use super::{Case, Experiment};
 use crate::decide::Per;
-
-/// How many clients have a row in a raster.
-pub(super) const RASTER_CLIENTS: usize = 40;
-
-/// How many attempts a raster has at most.
-const RASTER_ATTEMPTS: usize = 20_000;
 
 /// One attempt with its history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -156,9 +151,7 @@ pub(super) struct Measures {
     /// Of each client, requests and admitted.
     clients: Vec<(u32, u32)>,
     groups: Vec<GroupResult>,
-    raster: Raster,
-    /// The clients that have a row, in order.
-    rows: Vec<u32>,
+    drawn: Drawn,
     /// How many buckets have begun.
     begun: usize,
     failed: u64,
@@ -172,14 +165,8 @@ pub(super) struct Measures {
 }
 
 impl Measures {
-    /// Measures of a case whose clients have numbers below `clients`; those of `rows` are drawn,
-    /// and are in order.
-    pub(super) fn new(
-        experiment: &Experiment,
-        case: &Case,
-        clients: usize,
-        rows: Vec<(u32, String)>,
-    ) -> Self {
+    /// Measures of a case whose clients have numbers below `clients`.
+    pub(super) fn new(experiment: &Experiment, case: &Case, clients: usize, drawn: Drawn) -> Self {
         let buckets = experiment.duration_us.div_ceil(experiment.bucket_us).max(1);
         let buckets = usize::try_from(buckets).unwrap_or(usize::MAX);
         let capacity = experiment.capacity.as_ref().map(|capacity| {
@@ -210,7 +197,6 @@ impl Measures {
                 (Window::new(quota.period.as_micros(), part.per, clients), result)
             })
         });
-        let (rows, names) = rows.into_iter().unzip();
         let none = GroupResult {
             requests: 0,
             attempts: 0,
@@ -227,8 +213,7 @@ impl Measures {
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
             groups: vec![none; experiment.workloads.len()],
-            raster: Raster { clients: names, ..Raster::default() },
-            rows,
+            drawn,
             begun: 0,
             failed: 0,
             bytes_per_subject: None,
@@ -279,7 +264,7 @@ impl Measures {
                 group.never_served += 1;
             }
         }
-        self.draw(asked, at, is_admitted);
+        self.drawn.see(asked.client, at, is_admitted);
     }
 
     /// Counts a job of a queue that is delivered, in the order of time.
@@ -346,19 +331,6 @@ impl Measures {
         }
     }
 
-    fn draw(&mut self, asked: &Asked, at_us: u64, is_admitted: bool) {
-        let Ok(row) = self.rows.binary_search(&asked.client) else {
-            self.raster.cut = true;
-            return;
-        };
-        if self.raster.attempts.len() == RASTER_ATTEMPTS {
-            self.raster.cut = true;
-            return;
-        }
-        let row = u32::try_from(row).unwrap_or(u32::MAX);
-        self.raster.attempts.push((row, at_us, is_admitted));
-    }
-
     /// What a store holds now: bytes and keys.
     pub(super) fn held(&mut self, held: Option<(usize, usize)>) {
         let Some((bytes, keys @ 1..)) = held else { return };
@@ -369,8 +341,8 @@ impl Measures {
         self.bytes = self.bytes.max(Some(bytes as u64));
     }
 
-    /// The measures.
-    pub(super) fn finish(mut self, case: &Case) -> CaseResult {
+    /// The measures; `name` is what a client is called.
+    pub(super) fn finish(mut self, case: &Case, name: impl Fn(u32) -> String) -> CaseResult {
         self.begin(u64::MAX);
         let sum = |of: fn(&GroupResult) -> u64| self.groups.iter().map(of).sum::<u64>();
         let (requests, attempts) = (sum(|group| group.requests), sum(|group| group.attempts));
@@ -408,7 +380,7 @@ impl Measures {
             queue: None,
             groups: self.groups,
             buckets: self.buckets,
-            raster: self.raster,
+            raster: self.drawn.finish(name),
         }
     }
 }

@@ -33,6 +33,7 @@
 
 mod arrivals;
 mod builtin;
+mod drawn;
 mod file;
 mod findings;
 pub mod live;

@@ -161,7 +161,7 @@ pub struct CaseResult {
     pub groups: Vec<GroupResult>,
     /// The series over time, from the start on, one bucket after the other.
     pub buckets: Vec<Bucket>,
-    /// What single attempts became, for the first clients and as long as there are not too many.
+    /// What single attempts became, of up to 12 clients: those denied most often first.
     pub raster: Raster,
 }
 

@@ -4,7 +4,9 @@ use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::arrivals::{Arrivals, Source};
-use super::measure::{Asked, Measures, RASTER_CLIENTS};
+use super::drawn::{Drawn, ROWS};
+use super::measure::{Asked, Measures};
+use super::results::CaseResult;
 use super::{Case, Experiment, Workload};
 use crate::decide::Verdict;
 use crate::error::Error;
@@ -28,6 +30,8 @@ struct Head<'e> {
 /// passes is not known here.
 pub(super) struct Run<'e> {
     experiment: &'e Experiment,
+    /// The number of the first client of each workload.
+    firsts: Vec<u32>,
     /// The workloads of the case.
     sources: Vec<Head<'e>>,
     batch: usize,
@@ -71,10 +75,11 @@ impl<'e> Run<'e> {
             let next = source.next()?;
             sources.push(Head { workload: number, source, next });
         }
-        let rows = rows(experiment, case, &firsts);
-        let measures = Measures::new(experiment, case, clients as usize, rows);
+        let drawn = Drawn::new(spread(experiment, case, &firsts));
+        let measures = Measures::new(experiment, case, clients as usize, drawn);
         Ok(Self {
             experiment,
+            firsts,
             sources,
             batch,
             fresh: Vec::with_capacity(batch),
@@ -166,17 +171,28 @@ impl<'e> Run<'e> {
         self.denials += 1;
         again.is_some()
     }
+
+    /// The measures of all attempts.
+    pub(super) fn finish(self, case: &Case) -> CaseResult {
+        let Self { experiment, firsts, measures, .. } = self;
+        measures.finish(case, |client| {
+            // Numbers go up from one workload to the next.
+            let place = firsts.partition_point(|first| *first <= client).saturating_sub(1);
+            let of = experiment.workloads.get(place).zip(firsts.get(place));
+            of.map_or_else(String::new, |(workload, first)| name_of(workload, client - first))
+        })
+    }
 }
 
-/// Clients of a case that are drawn, with their names: all, or some from the first to the last.
-fn rows(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<(u32, String)> {
+/// Some clients of a case, from the first to the last: all, where they are few.
+fn spread(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<u32> {
     let mut places = case.workloads.clone();
     places.sort_unstable();
     let all = places
         .iter()
         .filter_map(|place| experiment.workloads.get(*place).zip(firsts.get(*place).copied()));
     let number: u64 = all.clone().map(|(workload, _)| workload.all_clients()).sum();
-    let step = number.div_ceil(RASTER_CLIENTS as u64).max(1);
+    let step = number.div_ceil(ROWS as u64).max(1);
     let mut rows = Vec::new();
     // The next that is drawn, counted over all clients of the case.
     let (mut next, mut before) = (0, 0);
@@ -184,7 +200,7 @@ fn rows(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<(u32, Strin
         let clients = workload.all_clients();
         while next < before + clients {
             let client = u32::try_from(next - before).unwrap_or(u32::MAX);
-            rows.push((first.saturating_add(client), name_of(workload, client)));
+            rows.push(first.saturating_add(client));
             next += step;
         }
         before += clients;

@@ -79,7 +79,7 @@ pub fn run(
                 let mut at_work = Simulated::new(experiment, case)?;
                 let ended = at_work.all(decider, progress);
                 let (attempts, took) = (at_work.attempts, at_work.took);
-                Ran { result: at_work.run.measures.finish(case), attempts, took, ended }
+                Ran { result: at_work.run.finish(case), attempts, took, ended }
             }
         };
         match ran.ended {

@@ -71,6 +71,26 @@ fn the_bytes_of_a_test_of_the_zoo_are_its_own() {
     assert_eq!(results.cases[2].bytes_per_subject, Some(log as f64));
 }
 
+#[test]
+fn an_experiment_without_a_capacity_has_findings_too() {
+    let text = "version = 1\nduration = \"60s\"\n\
+        workload = [{ name = \"a\", arrivals = \"edge\", window = \"10s\", size = 20 }]\n\
+        case = [{ limits = [{ per = \"client\", limit = \"10/10s\" }],\n\
+                 strategies = [\"fixed_window\", \"uniform\"] }]\n";
+    let results = results(text);
+    assert_eq!(
+        results.findings,
+        [
+            "Most denied: uniform (214 of 220 attempts, 97.3%); \
+             fewest: fixed_window (160 of 220 attempts, 72.7%).",
+            "fixed_window let one client have 20 within 10 s, 2.00 times the 10 of its limit.",
+        ]
+    );
+    let one = text.replace("\"fixed_window\", ", "");
+    let [denied] = &self::results(&one).findings[..] else { panic!("one") };
+    assert_eq!(denied, "uniform denied 214 of 220 attempts, 97.3%.");
+}
+
 const RETRIES: &str = r#"
     version = 1
     duration = "30s"

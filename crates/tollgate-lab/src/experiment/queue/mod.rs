@@ -282,7 +282,7 @@ impl<'e> AtWork<'e> {
         self.measures.pass(self.now_us);
         let stats = at_once(self.queue.stats())?;
         let queue = self.measures.finish(self.now_us, self.setting, &stats);
-        Ok(CaseResult { queue: Some(queue), ..self.run.measures.finish(case) })
+        Ok(CaseResult { queue: Some(queue), ..self.run.finish(case) })
     }
 }
 
