@@ -49,6 +49,7 @@ pub(crate) fn results() -> Results {
     Results {
         name: "a burst at the edge".into(),
         seed: 7,
+        start_us: None,
         duration_us: DURATION,
         bucket_us: SECOND,
         capacity: Some(Capacity { text: "300/10s".into(), units: UNITS as u64, window_us: WINDOW }),
@@ -377,6 +378,7 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
             case.raster.clients = (0..30).map(|n| format!("client-{n}")).collect();
         }
     });
+    edge("a log", &|results| results.start_us = Some(1_431_857_103_000_000));
     edge("huge names", &|results| {
         let huge = "very_long_name_without_a_break".repeat(40);
         results.name.clone_from(&huge);

@@ -20,10 +20,10 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: LabCommon,
     },
-    /// The four tests of the Zoo: a gang of callers before a gate for each, and before one window
+    /// A zoo's web site with more callers than it stands: a gate for each caller, or one window?
     ///
-    /// A sliding log on the resource and a uniform gate for each caller, and both again, the gates
-    /// with new callers: more callers than the resource stands.
+    /// The example of an article on rate limiting with Redis, in four tests: a sliding log on the
+    /// whole site, a uniform gate for each caller, and both again, the gates with new callers.
     #[command(after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Zoo {
         /// How many calls each test makes

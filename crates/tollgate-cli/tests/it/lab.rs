@@ -341,12 +341,26 @@ addEventListener("load", () => {
     const outer = text.closest("svg").getBoundingClientRect();
     return inner.left < outer.left - 1 || inner.right > outer.right + 1;
   });
+  // Columns that one has to scroll to, and text that runs into the next cell.
+  const hidden = [...document.querySelectorAll(".table")]
+    .filter(table => table.scrollWidth > table.clientWidth + 1);
+  const place = cell => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getBoundingClientRect();
+  };
+  const over = [...document.querySelectorAll("th + th, th + td, td + td")].filter(shown)
+    .filter(cell => {
+      const [one, other] = [place(cell.previousElementSibling), place(cell)];
+      return one.right > other.left && one.bottom > other.top && one.top < other.bottom;
+    });
   const cells = [...document.querySelectorAll("[data-case][data-measure]")]
     .map(cell => [cell.dataset.case, cell.dataset.measure, cell.textContent.trim()]);
   const found = {
     width: innerWidth, page, pictures: pictures.length, texts: texts.length,
     pale: pale.map(text => text.textContent), small: small.map(text => text.textContent),
-    cut: cut.map(text => text.textContent),
+    cut: cut.map(text => text.textContent), over: over.map(cell => cell.textContent),
+    hidden: hidden.map(table => table.textContent),
     wide: document.documentElement.scrollWidth > innerWidth + 1,
     body: contrast(getComputedStyle(document.body).color, page), cells,
     asked: performance.getEntriesByType("resource").map(entry => entry.name),
@@ -356,20 +370,29 @@ addEventListener("load", () => {
   const pre = document.createElement("pre");
   pre.id = "found";
   pre.textContent = JSON.stringify(found);
-  document.body.replaceChildren(pre);
+  parent.document.body.replaceChildren(pre);
 });
 </script>
 "#;
 
+/// The page in a frame of this width: a window of a browser is no narrower than 500 pixels.
+fn framed(page: &str, width: u32) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!DOCTYPE html><meta charset=\"utf-8\"><style>body{{margin:0}}iframe{{border:0}}</style>\
+         <iframe width=\"{width}\" height=\"2000\" srcdoc=\"{page}\"></iframe>"
+    )
+}
+
 /// What a browser finds in a page; none when there is no browser.
-fn found(page: &Path, width: u32, is_dark: bool) -> Option<Value> {
+fn found(page: &Path, is_dark: bool) -> Option<Value> {
     let profile = tempfile::tempdir().unwrap();
     let programs = ["chromium", "chromium-browser", "google-chrome"];
     let start = |program: &&str| {
         Command::new(program)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"])
             .args(["--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"])
-            .arg(format!("--window-size={width},2000"))
+            .arg("--window-size=1400,2000")
             .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)))
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg(format!("file://{}", page.display()))
@@ -404,6 +427,8 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     shows(&place, &["run", &file], 5, &counts);
     let counts = ["admitted", "denied", "queue.done", "queue.depth_max"];
     shows(&place, &["queue", "--offers", "19/s", "--for", "30s"], 4, &counts);
+    // Long names.
+    shows(&place, &["zoo", "40", "30"], 3, &["admitted", "denied", "keys", "bytes"]);
 }
 
 /// Runs an experiment, and looks at its report in a browser: these pictures and counts are there.
@@ -420,14 +445,17 @@ fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
     let (policy, after) = rest.split_once('>').unwrap();
     assert!(policy.contains("default-src 'none'"), "{policy}");
     let page = format!("{before}{after}").replace("</body>", &format!("{PROBE}</body>"));
-    std::fs::write(&probed, page).unwrap();
     let mut pages = Vec::new();
-    for (width, is_dark) in [(1_280, false), (1_280, true), (500, false), (500, true)] {
-        let Some(found) = found(&probed, width, is_dark) else { return };
+    for (width, is_dark) in [(1_280, false), (1_280, true), (390, false), (390, true)] {
+        std::fs::write(&probed, framed(&page, width)).unwrap();
+        let Some(found) = found(&probed, is_dark) else { return };
         let seen = format!("{width} {is_dark}: {found:.3000}");
         assert_eq!(found["pictures"], pictures, "{seen}");
         assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
-        for fault in ["pale", "small", "cut", "asked"] {
+        assert_eq!(found["width"], width);
+        // On a desk a table of many cases may scroll within itself.
+        let hidden = ["hidden"].into_iter().filter(|_| width < 500);
+        for fault in ["pale", "small", "cut", "over", "asked"].into_iter().chain(hidden) {
             assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");
         }
         assert_eq!(found["wide"], false, "it does not scroll sideways: {seen}");

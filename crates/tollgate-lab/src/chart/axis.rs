@@ -1,6 +1,10 @@
 //! Where an axis has its marks, and what they say.
 
+use jiff::Timestamp;
+
+use crate::experiment::results::Results;
 use crate::figure::{real, span};
+use crate::time::show;
 
 /// The marks of an axis from 0 to at least `top`: at most `most` + 1 of them, 1, 2 or 5 times a
 /// power of ten apart, and never less than 1.
@@ -48,11 +52,51 @@ impl Unit {
     }
 }
 
+/// The time of the calendar at which an axis begins, in microseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Calendar {
+    pub(super) start_us: u64,
+}
+
+const DAY_US: u64 = 86_400_000_000;
+
+impl Calendar {
+    /// From one mark to the next: so that there are at most so many.
+    fn step(end_us: u64, most: u8) -> u64 {
+        let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
+        let days = [1, 2, 7, 14, 28, 56, 91, 182, 364];
+        let steps = minutes.map(|n| n * 60_000_000).into_iter().chain(days.map(|n| n * DAY_US));
+        let fits = |step: &u64| end_us / step <= u64::from(most);
+        steps.into_iter().find(fits).unwrap_or_else(|| end_us.div_ceil(u64::from(most.max(1))))
+    }
+
+    /// As a mark says it: the day, the time of the day, or both where the axis has several days.
+    fn says(self, at_us: u64, end_us: u64, step_us: u64) -> String {
+        let form = match () {
+            () if step_us >= DAY_US => "%b %-d",
+            () if end_us > DAY_US => "%-d, %H:%M",
+            () => "%H:%M",
+        };
+        let at_us = self.start_us.saturating_add(at_us);
+        let time = i64::try_from(at_us).ok().and_then(|us| Timestamp::from_microsecond(us).ok());
+        time.map_or_else(String::new, |time| time.strftime(form).to_string())
+    }
+
+    /// Marks at whole steps of the calendar.
+    fn marks(self, end_us: u64, most: u8) -> Vec<(u64, String)> {
+        let step = Self::step(end_us, most);
+        let first = self.start_us.next_multiple_of(step) - self.start_us;
+        let times = core::iter::successors(Some(first), |at| at.checked_add(step));
+        let times = times.take_while(|at| *at <= end_us);
+        times.map(|at| (at, self.says(at, end_us, step))).collect()
+    }
+}
+
 /// What the horizontal axis means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Across {
     /// Time, from the start to here.
-    Time { end_us: u64 },
+    Time { end_us: u64, calendar: Option<Calendar> },
     /// How long something took, between powers of ten that are equally far apart.
     Took { least_us: u64, most_us: u64 },
 }
@@ -61,6 +105,11 @@ pub(super) enum Across {
 const MOST_US: u64 = 10_000_000_000_000_000_000;
 
 impl Across {
+    /// An axis for the time of an experiment: of the calendar, where its traffic is of it.
+    pub(super) fn time(end_us: u64, results: &Results) -> Self {
+        Self::Time { end_us, calendar: results.start_us.map(|start_us| Calendar { start_us }) }
+    }
+
     /// An axis for what took from so long to so long.
     pub(super) fn took(least_us: u64, most_us: u64) -> Self {
         let least_us = 10_u64.pow(least_us.clamp(1, MOST_US / 10).ilog10());
@@ -74,7 +123,7 @@ impl Across {
     /// Where a time is: 0 at the left, 1 at the right.
     pub(super) fn place(self, us: u64) -> f64 {
         match self {
-            Self::Time { end_us } => real(us.min(end_us)) / real(end_us.max(1)),
+            Self::Time { end_us, .. } => real(us.min(end_us)) / real(end_us.max(1)),
             Self::Took { least_us, most_us } => {
                 let decades = |us: u64| libm::log10(real(us) / real(least_us));
                 decades(us.clamp(least_us, most_us)) / decades(most_us)
@@ -83,17 +132,21 @@ impl Across {
     }
 
     /// As it stands at the axis.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Self::Time { end_us } => Unit::of(end_us).name,
-            Self::Took { .. } => "latency, on a logarithmic scale",
+            Self::Time { calendar: Some(Calendar { start_us }), .. } => {
+                format!("UTC, from {}", show(start_us / 1_000_000 * 1_000_000))
+            }
+            Self::Time { end_us, .. } => Unit::of(end_us).name.into(),
+            Self::Took { .. } => "latency, on a logarithmic scale".into(),
         }
     }
 
     /// How wide half of the last mark is.
     pub(super) fn end(self) -> String {
         match self {
-            Self::Time { end_us } => (end_us / Unit::of(end_us).us).to_string(),
+            Self::Time { calendar: Some(_), .. } => "28, 00:00".into(),
+            Self::Time { end_us, .. } => (end_us / Unit::of(end_us).us).to_string(),
             Self::Took { most_us, .. } => span(most_us),
         }
     }
@@ -101,7 +154,8 @@ impl Across {
     /// The marks, as times and what they say: about `most` of them, and no more.
     pub(super) fn marks(self, most: u8) -> Vec<(u64, String)> {
         match self {
-            Self::Time { end_us } => {
+            Self::Time { end_us, calendar: Some(calendar) } => calendar.marks(end_us, most),
+            Self::Time { end_us, .. } => {
                 let unit = Unit::of(end_us);
                 let end = end_us / unit.us;
                 let ticks = ticks(end, most).into_iter().filter(|at| *at <= end);
@@ -144,6 +198,25 @@ mod tests {
         assert_eq!(says(2), ["100 us", "10 ms"]);
         let longest = Across::took(u64::MAX, u64::MAX);
         assert!(longest.place(u64::MAX) > 0.99 && longest.marks(9).len() == 2);
+    }
+
+    #[test]
+    fn a_log_has_the_time_of_the_calendar() {
+        // 17 May 2015, 10:05:03.
+        let calendar = Some(Calendar { start_us: 1_431_857_103_000_000 });
+        let says = |end_us, most| {
+            let axis = Across::Time { end_us, calendar };
+            axis.marks(most).into_iter().map(|(_, says)| says).collect::<Vec<_>>()
+        };
+        assert_eq!(says(3 * DAY_US + DAY_US / 2, 5), ["May 18", "May 19", "May 20"]);
+        let noons = ["17, 12:00", "18, 00:00", "18, 12:00", "19, 00:00"];
+        assert_eq!(says(2 * DAY_US - 1, 5), noons);
+        assert_eq!(says(3_600_000_000, 3), ["10:30", "11:00"]);
+        assert_eq!(says(60_000_000, 9), ["10:06"]);
+        let long = says(u64::MAX / 4, 4);
+        assert!((1..=5).contains(&long.len()), "{long:?}");
+        let axis = Across::Time { end_us: 1, calendar };
+        assert_eq!(axis.name(), "UTC, from 2015-05-17T10:05:03Z");
     }
 
     #[test]

@@ -52,11 +52,11 @@ fn one(sheet: &mut Sheet, chart: &Chart, look: Look, mut y: f64) -> f64 {
     }
     y += 16.0;
     let (text, x) = if chart.panels.is_empty() {
-        ("no case was finished", sheet.width() / 2.0)
+        ("no case was finished".into(), sheet.width() / 2.0)
     } else {
         (chart.across.name(), plot.left + plot.width / 2.0)
     };
-    sheet.text(At { x, y }, TextAnchor::Middle, (TICKS, Ink::Muted), text.into());
+    sheet.text(At { x, y }, TextAnchor::Middle, (TICKS, Ink::Muted), text);
     y
 }
 

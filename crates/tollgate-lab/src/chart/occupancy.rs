@@ -22,7 +22,7 @@ pub fn occupancy(results: &Results) -> Option<Chart> {
     Some(Chart {
         title: format!("Admitted in the last {window}, against the capacity"),
         says: says(results, capacity),
-        across: Across::Time { end_us: timeline.end_us },
+        across: Across::time(timeline.end_us, results),
         scale: Scale::Count {
             unit: format!("admitted in the last {window}"),
             top: fullest.max(capacity.units),

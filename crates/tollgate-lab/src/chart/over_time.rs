@@ -14,8 +14,9 @@ const CUT: u64 = 2;
 
 /// Admitted and denied attempts over time.
 ///
-/// The capacity is no line in it: a strategy that keeps to 100 in 10 s may admit them in one second,
-/// and would look as if it let ten times too many through. [`occupancy`](super::occupancy) has it.
+/// The capacity is no line in it: a strategy that keeps to 100 in 10 s may admit them in one
+/// second, and would look as if it let ten times too many through.
+/// [`occupancy`](super::occupancy) has it.
 #[must_use]
 pub fn over_time(results: &Results) -> Chart {
     let timeline = Timeline::new(results, COLUMNS);
@@ -24,7 +25,7 @@ pub fn over_time(results: &Results) -> Chart {
     Chart {
         title: "Admitted and denied over time".into(),
         says: says(results),
-        across: Across::Time { end_us: timeline.end_us },
+        across: Across::time(timeline.end_us, results),
         scale: Scale::Count { unit: unit(results, timeline), top: heights.top },
         keys: keys(&heights),
         panels,

@@ -53,7 +53,7 @@ impl<'a> Plot<'a> {
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
                 let widest = rows.map(|row| TICKS.width(row)).fold(0.0, f64::max);
-                (Vec::new(), widest.min(shape.pick(150.0, 90.0)))
+                (Vec::new(), widest.min(shape.pick(150.0, 112.0)))
             }
         };
         let left = MARGIN + labels + GAP;

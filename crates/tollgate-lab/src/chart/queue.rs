@@ -57,7 +57,7 @@ pub fn offers(results: &Results) -> Option<Chart> {
     Some(Chart {
         title: "What was offered, and what of it was accepted".into(),
         says: says_offers(&queues),
-        across: Across::Time { end_us: timeline.end_us },
+        across: Across::time(timeline.end_us, results),
         scale: Scale::Count { unit: format!("offers per {bucket}{coarse}"), top },
         keys,
         panels: queues.iter().map(panel).collect(),
@@ -99,7 +99,7 @@ pub fn depth(results: &Results) -> Option<Chart> {
     Some(Chart {
         title: "How many jobs wait".into(),
         says: says_depth(&queues),
-        across: Across::Time { end_us: timeline.end_us },
+        across: Across::time(timeline.end_us, results),
         scale: Scale::Count {
             unit: format!("jobs, at most in each {}", span(timeline.column_us)),
             top: deepest.max(bound.unwrap_or(0)),
@@ -135,7 +135,7 @@ pub fn waits(results: &Results) -> Option<Chart> {
     Some(Chart {
         title: "How long jobs waited".into(),
         says: says_waits(&queues),
-        across: Across::Time { end_us: timeline.end_us },
+        across: Across::time(timeline.end_us, results),
         scale: Scale::Time {
             unit: format!("{unit}, the longest of each {}", span(timeline.column_us)),
             top_us,

@@ -15,8 +15,8 @@ use crate::text::printable;
 /// The most rows of a panel: with more there is no room for their names.
 pub(super) const ROWS: usize = 12;
 
-/// Every attempt of up to 12 clients, those denied most often first: a row for each client, admitted
-/// attempts above denied ones.
+/// Every attempt of up to 12 clients, those denied most often first: a row for each client, and
+/// admitted attempts above denied ones.
 #[must_use]
 pub fn raster(results: &Results) -> Chart {
     let end_us = Timeline::new(results, COLUMNS).end_us;
@@ -28,7 +28,7 @@ pub fn raster(results: &Results) -> Chart {
     Chart {
         title: "Who got through, and when".into(),
         says: says(results),
-        across: Across::Time { end_us },
+        across: Across::time(end_us, results),
         scale: Scale::Rows { unit: "client".into() },
         keys: vec![key(Shape::High, Ink::Admitted, admitted), key(Shape::Low, Ink::Denied, denied)],
         panels,
@@ -40,14 +40,17 @@ pub fn raster(results: &Results) -> Chart {
 fn panel(case: &CaseResult, end_us: u64) -> Panel {
     let raster = &case.raster;
     let clients = raster.clients.len();
-    let shown = plural(u64::try_from(clients.min(ROWS)).unwrap_or(u64::MAX), "client");
-    let is_some = raster.cut || clients > ROWS;
-    let cut = if is_some { ", most denied first: not all of the experiment" } else { "" };
+    let shown = clients.min(ROWS);
+    let note = if raster.cut || clients > ROWS {
+        format!("{shown} of its clients")
+    } else {
+        plural(u64::try_from(shown).unwrap_or(u64::MAX), "client")
+    };
     let moments =
         |ink, shape, admitted| Mark::Moments { ink, shape, runs: runs(raster, admitted, end_us) };
     Panel {
         name: case.name.clone(),
-        note: format!("{shown}{cut}"),
+        note,
         rows: raster.clients.iter().take(ROWS).map(|it| printable(it.as_bytes(), 60)).collect(),
         marks: vec![
             moments(Ink::Admitted, Shape::High, true),
@@ -78,24 +81,26 @@ fn runs(raster: &Raster, admitted: bool, end_us: u64) -> Vec<Run> {
     runs
 }
 
-/// Which case left the most clients with nothing.
+/// Which case left the most requests undone, of all clients; and which of them are shown.
 fn says(results: &Results) -> String {
-    let left_out = |case: &CaseResult| {
-        let tried = case.raster.attempts.iter().map(|(row, ..)| row).collect::<BTreeSet<_>>();
-        let served = case.raster.attempts.iter().filter(|(_, _, admitted)| *admitted);
-        let served = served.map(|(row, ..)| row).collect::<BTreeSet<_>>();
-        (tried.len() - served.len(), tried.len())
-    };
-    let cases = results.cases.iter().map(|case| (left_out(case), case));
-    let Some(((none, tried), case)) = cases.max_by_key(|((none, _), _)| *none) else {
+    let Some(worst) = results.cases.iter().max_by_key(|case| case.never_served) else {
         return "No case was finished.".into();
     };
-    if tried == 0 {
+    if results.cases.iter().all(|case| case.requests == 0) {
         return "Nobody asked.".into();
     }
-    if none == 0 {
-        return "Every client that asked got something through, in every case.".into();
+    let shown = if results.cases.iter().any(|case| case.raster.cut) {
+        " A row is a client, those denied most often first."
+    } else {
+        ""
+    };
+    if worst.never_served == 0 {
+        return format!("Every request got through in the end, in every case.{shown}");
     }
-    let shown = if case.raster.cut { " clients that are shown" } else { " clients" };
-    format!("With {}, {none} of {tried}{shown} got nothing through.", name(&case.name))
+    format!(
+        "With {}, {} of {} never got through.{shown}",
+        name(&worst.name),
+        worst.never_served,
+        plural(worst.requests, "request"),
+    )
 }

@@ -17,9 +17,10 @@ const HOUR_US: u64 = 3_600 * SECOND_US;
 /// From one call of a shell script to the next: a program is started and connects each time.
 const CALL_US: u64 = 10_000;
 
-/// The four tests of the Zoo: a sliding log on the resource and a uniform gate for each caller, and
-/// both again, the gates with new callers. Each test is `loops` calls one after the other by twice
-/// as many callers as the `allowed` ones of 10 s.
+/// The four tests of the Zoo, a web site of a zoo that too many ask at once: a sliding log on the
+/// resource and a uniform gate for each caller, and both again, the gates with new callers. Each
+/// test is `loops` calls one after the other by twice as many callers as the `allowed` ones of
+/// 10 s.
 ///
 /// The tests follow each other in time and go on with the counts of those before.
 ///
@@ -145,8 +146,7 @@ pub struct Queueing {
 }
 
 impl Default for Queueing {
-    /// Ten may wait, as in the article on the Zoo; the producers are twice as fast as one worker,
-    /// and as fast as two.
+    /// Ten may wait; the producers are twice as fast as one worker, and as fast as two.
     fn default() -> Self {
         Self {
             bound: 10,

@@ -5,6 +5,9 @@ use super::results::Raster;
 /// How many clients have a row.
 pub(super) const ROWS: usize = 12;
 
+/// How many of them are for those who are denied most, where others are there too.
+const DENIED: usize = 8;
+
 /// How many attempts are kept at most.
 const ATTEMPTS: usize = 20_000;
 
@@ -65,11 +68,12 @@ impl Drawn {
         counts.into_iter().map(|(_, client)| client).collect()
     }
 
-    /// The picture: those denied most often first, then others as long as there is room.
+    /// The picture: those denied most often first, then others from the first to the last.
     pub(super) fn finish(self, name: impl Fn(u32) -> String) -> Raster {
-        let mut rows = self.by_denials();
-        rows.truncate(ROWS);
-        for client in &self.spread {
+        let denied = self.by_denials();
+        let (first, more) = denied.split_at(denied.len().min(DENIED));
+        let mut rows = first.to_vec();
+        for client in self.spread.iter().chain(more) {
             if rows.len() < ROWS && !rows.contains(client) {
                 rows.push(*client);
             }

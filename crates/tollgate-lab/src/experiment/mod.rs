@@ -132,6 +132,11 @@ impl core::fmt::Display for Size {
 }
 
 impl Experiment {
+    /// Whether its time is that of an access log.
+    pub(crate) fn is_of_a_log(&self) -> bool {
+        self.workloads.iter().any(|workload| matches!(workload.arrivals, Arrivals::Log(_)))
+    }
+
     /// About how much it is: simulated, it takes memory for requests that wait to be tried again,
     /// and time for each attempt.
     ///

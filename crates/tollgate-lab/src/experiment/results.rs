@@ -15,6 +15,10 @@ pub struct Results {
     pub name: String,
     /// What its traffic was made from.
     pub seed: u64,
+    /// When the traffic began, in microseconds since the Unix epoch, where it has a time of its
+    /// own: that of an access log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_us: Option<u64>,
     /// Microseconds from the start to the end of the traffic.
     pub duration_us: u64,
     /// Microseconds of one bucket of the series over time.
@@ -45,6 +49,7 @@ impl Results {
         Self {
             name: experiment.name.clone(),
             seed: experiment.seed,
+            start_us: experiment.is_of_a_log().then_some(experiment.start_us),
             duration_us: experiment.duration_us,
             bucket_us: experiment.bucket_us,
             capacity: experiment.capacity.clone(),

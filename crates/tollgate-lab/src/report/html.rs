@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::measure::{self, Measure};
 use super::{counts, queue_in_words, stopped, summary};
 use crate::chart::{self, Chart, Look, Width, page_colours};
-use crate::experiment::results::{CaseResult, Group, Results};
+use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 
@@ -133,7 +133,7 @@ fn row(results: &Results, measure: &Measure) -> Markup {
                 @let value = (measure.value)(case);
                 @let name = printable(case.name.as_bytes(), usize::MAX);
                 @let over = measure.id == "peak" && is_over(results, case);
-                td.broken[over] data-case=(name) data-measure=(measure.id)
+                td.broken[over] data-case=(name) data-measure=(measure.id) data-label=(name)
                     data-value=(value.exact()) { (value.shown()) }
             }
         }
@@ -167,11 +167,13 @@ fn limits(results: &Results) -> Markup {
                     } }
                     tbody { @for (case, limit) in limits { tr {
                         th scope="row" { (tag(&case.name)) }
-                        td class="words" { (tag(&limit.limit)) }
-                        td class="words" { (tag(&counts(limit))) }
-                        td { (limit.peak) }
-                        td { (limit.promise) }
-                        @if limit.holds { td { "yes" } } @else { td class="broken" { "no" } }
+                        td class="words" data-label="limit" { (tag(&limit.limit)) }
+                        td class="words" data-label="counts" { (tag(&counts(limit))) }
+                        td data-label="peak" { (limit.peak) }
+                        td data-label="promised" { (limit.promise) }
+                        td.broken[!limit.holds] data-label="holds" {
+                            @if limit.holds { "yes" } @else { "no" }
+                        }
                     } } }
                 }
             }
@@ -213,20 +215,30 @@ fn groups(results: &Results) -> Markup {
                         th scope="col" { "longest wait" }
                     } }
                     tbody { @for case in &results.cases {
-                        @for (group, got) in results.groups.iter().zip(&case.groups) { tr {
+                        @for (group, got) in asking(results, case) { tr {
                             th scope="row" { (tag(&case.name)) }
-                            td class="words" { (tag(&group.name)) }
-                            td { (got.requests) }
-                            td { (got.attempts) }
-                            td { (got.admitted) }
-                            td { (got.never_served) }
-                            td { (got.longest_wait_us.map_or_else(|| "-".into(), span)) }
+                            td class="words" data-label="group" { (tag(&group.name)) }
+                            td data-label="requests" { (got.requests) }
+                            td data-label="attempts" { (got.attempts) }
+                            td data-label=(admitted) { (got.admitted) }
+                            td data-label="never served" { (got.never_served) }
+                            td data-label="longest wait" {
+                                (got.longest_wait_us.map_or_else(|| "-".into(), span))
+                            }
                         } }
                     } }
                 }
             }
         }
     }
+}
+
+/// The groups that asked in a case: of the tests of some experiments each has its own.
+fn asking<'r>(
+    results: &'r Results,
+    case: &'r CaseResult,
+) -> impl Iterator<Item = (&'r Group, &'r GroupResult)> {
+    results.groups.iter().zip(&case.groups).filter(|(_, got)| got.requests > 0)
 }
 
 fn made(results: &Results) -> Markup {

@@ -11,6 +11,7 @@ pub use text::text;
 use crate::experiment::results::{LimitResult, QueueResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
+use crate::time::show;
 
 /// What was tried, in a sentence: the same in every report.
 fn summary(results: &Results) -> String {
@@ -18,6 +19,12 @@ fn summary(results: &Results) -> String {
     let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
     let clients = plural(clients, "client");
     let traffic = span(results.duration_us);
+    let from = results.start_us.map(|start_us| {
+        let until_us = start_us.saturating_add(results.duration_us);
+        let second = |us: u64| show(us / 1_000_000 * 1_000_000);
+        format!(", {} to {},", second(start_us), second(until_us))
+    });
+    let from = from.unwrap_or_default();
     let capacity = results.capacity.as_ref().map(|capacity| {
         format!(", with a capacity of {} in {}", capacity.units, length(capacity.window_us))
     });
@@ -26,7 +33,7 @@ fn summary(results: &Results) -> String {
         .as_ref()
         .map(|live| format!(", in real time on {}", printable(live.store.as_bytes(), 80)));
     format!(
-        "{cases} over {traffic} of traffic from {clients}{}{}.",
+        "{cases} over {traffic} of traffic{from} from {clients}{}{}.",
         capacity.unwrap_or_default(),
         live.unwrap_or_default()
     )

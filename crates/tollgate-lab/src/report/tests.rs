@@ -116,7 +116,11 @@ fn a_stopped_experiment_says_so() {
 fn a_broken_promise_is_told() {
     for (name, results) in edges() {
         let broken = name == "a broken promise";
-        assert_eq!(html(&results).contains("<td class=\"broken\">no</td>"), broken, "{name}");
+        assert_eq!(
+            html(&results).contains("<td class=\"broken\" data-label=\"holds\">no</td>"),
+            broken,
+            "{name}"
+        );
         assert_eq!(text(&results, 80).contains("DOES NOT HOLD"), broken, "{name}");
     }
 }
@@ -146,6 +150,17 @@ fn text_has_every_measure_of_every_case() {
         assert!(text.contains(&case.peak.unwrap().to_string()));
     }
     assert!(text.contains("97.3%") && text.contains("1.3 s") && !text.contains("bytes"), "{text}");
+}
+
+#[test]
+fn a_long_name_stands_whole_above_its_column() {
+    let mut results = results();
+    results.cases[1].name = "uniform gates, each caller its own".into();
+    let text = text(&results, 100);
+    for part in ["uniform gates,", "each caller its", " own"] {
+        assert!(text.lines().any(|line| line.trim_end().ends_with(part)), "{part}: {text}");
+    }
+    assert!(!text.contains("..."), "{text}");
 }
 
 #[test]

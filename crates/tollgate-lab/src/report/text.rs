@@ -11,7 +11,7 @@ use crate::text::printable;
 
 /// Less is not enough for a table, and more is not read in one look.
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=160;
-/// The most characters of a case's name in a table.
+/// The most characters in a line of a case's name above a column.
 const NAME: usize = 16;
 
 /// Results as text of about so many columns (40 to 160): findings, the table of measures, the
@@ -73,8 +73,8 @@ pub(super) fn paragraph(out: &mut String, width: usize, mark: &str, text: &str) 
 fn tables(out: &mut String, results: &Results, width: usize) {
     let measures = measure::of(results);
     let side = measures.iter().map(|measure| measure.title.len()).max().unwrap_or(0) + 2;
-    let names = results.cases.iter().map(|case| short(case).chars().count());
-    let column = names.max().unwrap_or(0).max(9) + 2;
+    let lines = results.cases.iter().flat_map(|case| head(case).lines().map(width_of).max());
+    let column = lines.max().unwrap_or(0).max(9) + 2;
     let across = (width.saturating_sub(side) / column).max(1);
     for cases in results.cases.chunks(across) {
         let _ = writeln!(out, "\n{}", table(&measures, cases).trim_fmt());
@@ -86,7 +86,7 @@ fn tables(out: &mut String, results: &Results, width: usize) {
 
 fn table(measures: &[&Measure], cases: &[CaseResult]) -> Table {
     let mut table = Table::new();
-    let header = std::iter::once(String::new()).chain(cases.iter().map(short));
+    let header = std::iter::once(String::new()).chain(cases.iter().map(head));
     table.load_style(TableStyle::new()).set_header(header);
     for measure in measures {
         let values = cases.iter().map(|case| (measure.value)(case).shown());
@@ -98,8 +98,34 @@ fn table(measures: &[&Measure], cases: &[CaseResult]) -> Table {
     table
 }
 
-fn short(case: &CaseResult) -> String {
-    printable(case.name.as_bytes(), NAME)
+fn width_of(line: &str) -> usize {
+    line.chars().count()
+}
+
+/// A case's name above a column, in as many lines as it takes.
+fn head(case: &CaseResult) -> String {
+    let name = full(case);
+    let mut lines = vec![String::new()];
+    for word in name.split(' ') {
+        let letters: Vec<char> = word.chars().collect();
+        for (place, part) in letters.chunks(NAME).enumerate() {
+            let part: String = part.iter().collect();
+            match lines.last_mut() {
+                Some(line) if line.is_empty() => *line = part,
+                Some(line) if place == 0 && width_of(line) + 1 + width_of(&part) <= NAME => {
+                    line.push(' ');
+                    line.push_str(&part);
+                }
+                _ => lines.push(part),
+            }
+        }
+    }
+    lines.join("\n")
+}
+
+/// A case's name where there is room.
+fn full(case: &CaseResult) -> String {
+    printable(case.name.as_bytes(), 120)
 }
 
 fn limits(out: &mut String, results: &Results, width: usize) {
@@ -108,12 +134,12 @@ fn limits(out: &mut String, results: &Results, width: usize) {
     }
     for case in &results.cases {
         if let Some(queue) = &case.queue {
-            let line = format!("{}: a queue: {}", short(case), queue_in_words(queue));
+            let line = format!("{}: a queue: {}", full(case), queue_in_words(queue));
             paragraph(out, width, "- ", &line);
         }
         for limit in &case.limits {
             let held = if limit.holds { "holds" } else { "DOES NOT HOLD" };
-            let (name, text) = (short(case), printable(limit.limit.as_bytes(), 80));
+            let (name, text) = (full(case), printable(limit.limit.as_bytes(), 80));
             let (counts, peak, promise) = (counts(limit), limit.peak, limit.promise);
             let line = format!("{name}: {text}, {counts}: peak {peak}, promised {promise}: {held}");
             paragraph(out, width, "- ", &line);

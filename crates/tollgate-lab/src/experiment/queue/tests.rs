@@ -366,7 +366,11 @@ fn what_is_wrong_with_a_queue_is_told_with_its_line() {
         ("bound = 10\n", "", "missing field `bound`"),
         ("workers = 2", "workers = 0", "x:10: q: `workers` is 1 to 100000, not 0"),
         ("workers = 2", "workers = 100001", "x:10: q: `workers` is 1 to"),
-        ("workers = 2", "workers = -1", "x:10: `workers` is a whole number up to 4294967295, not -1"),
+        (
+            "workers = 2",
+            "workers = -1",
+            "x:10: `workers` is a whole number up to 4294967295, not -1",
+        ),
         ("100ms", "0s", "x:11: q: `work` is more than 0"),
         ("100ms", "24h", "x:11: q: `work` is less than a day"),
         ("100ms", "soon", "x:11: q: `work`: `soon` is no duration"),
