@@ -85,6 +85,19 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// One policy for who is in a list of so many networks, in a file.
+fn listed(count: usize) -> Policies {
+    let folder = tempfile::tempdir().unwrap();
+    let nets = (0..count).map(|n| format!("1.{}.{}.{}/32\n", n >> 16, n >> 8 & 255, n & 255));
+    std::fs::write(folder.path().join("list.txt"), nets.collect::<String>()).unwrap();
+    let path = folder.path().join("p.toml");
+    let text = "version = 1\n[[policies]]\nname = \"p\"\non_failure = \"allow\"\n\
+                when = { ip = { file = \"list.txt\" } }\n\
+                limits = [{ subject = \"ip\", limit = \"1000000000/s via gcra\" }]\n";
+    std::fs::write(&path, text).unwrap();
+    Policies::load(&path).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
 type Side<'a> = (String, Box<dyn FnMut(usize) + 'a>);
 
 fn main() {
@@ -104,6 +117,20 @@ fn main() {
             };
             sides.push((format!("match {combine}, {count} policies"), Box::new(side)));
         }
+    }
+    for count in [10, 100_000] {
+        let (policies, mut requests) = (listed(count), requests(1));
+        for (i, request) in requests.iter_mut().enumerate() {
+            // Half of them are in it.
+            let n = i * 7919 % count;
+            let first = i % 2 + 1;
+            request.ip = format!("{first}.{}.{}.{}", n >> 16, n >> 8 & 255, n & 255);
+        }
+        let side = move |i: usize| {
+            let request = &requests[i % requests.len()];
+            black_box(policies.count_matching(black_box(request)));
+        };
+        sides.push((format!("a list of {count} networks"), Box::new(side)));
     }
     let side = |i: usize| {
         let text = texts[i % texts.len()].as_str();

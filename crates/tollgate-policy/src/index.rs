@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::field::{Field, Fields, value};
+use crate::list::NetworkList;
 use crate::network::{NetworkMap, told};
 use crate::pattern::{Condition, Pattern, SHORT, normal};
 
@@ -40,6 +41,8 @@ struct Filed {
     /// Hosts are filed from their ends.
     ends: Prefixes,
     networks: NetworkMap<Vec<u32>>,
+    /// Lists of networks, each with a tree of its own: a file that changes is one of them.
+    listed: Vec<(NetworkList, Vec<u32>)>,
     any: Vec<u32>,
 }
 
@@ -157,6 +160,7 @@ impl Filed {
             begins: Prefixes::default(),
             ends: Prefixes::default(),
             networks: NetworkMap::default(),
+            listed: Vec::new(),
             any: Vec::new(),
         }
     }
@@ -168,6 +172,10 @@ impl Filed {
             Pattern::Prefix(text) => self.begins.push(text.bytes().collect(), number),
             Pattern::Below(text) => self.ends.push(text.bytes().rev().collect(), number),
             Pattern::Network(net) => push(self.networks.entry(*net), number),
+            Pattern::Listed(list) => match self.listed.iter_mut().find(|(of, _)| of == list) {
+                Some((_, lists)) => push(lists, number),
+                None => self.listed.push((list.clone(), vec![number])),
+            },
             Pattern::Any => push(&mut self.any, number),
         }
     }
@@ -193,10 +201,13 @@ impl Filed {
             let reversed: SmallVec<[u8; 64]> = value.bytes().skip(1).rev().collect();
             self.ends.add(&reversed, found);
         }
-        if !self.networks.is_empty()
+        if !(self.networks.is_empty() && self.listed.is_empty())
             && let Some(told) = told(&value)
         {
             self.networks.around(told, |lists| found.extend_from_slice(lists));
+            for (_, lists) in self.listed.iter().filter(|(list, _)| list.covers(told)) {
+                found.extend_from_slice(lists);
+            }
         }
         found.extend_from_slice(&self.any);
     }
@@ -214,7 +225,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
         let weak = |pattern: &Pattern| match pattern {
             Pattern::Exact(_) => 0,
             Pattern::Prefix(_) | Pattern::Below(_) => 1,
-            Pattern::Network(_) => 1,
+            Pattern::Network(_) | Pattern::Listed(_) => 1,
             Pattern::Any => 2,
         };
         let worst = condition.any_of.iter().map(|pattern| {
@@ -312,10 +323,18 @@ mod tests {
             9 => prop::collection::vec(text.clone(), 1..3),
             1 => prop::collection::vec(text, 17..30),
         ];
-        prop::collection::vec((field, texts), 0..3).prop_map(|list| {
+        prop::collection::vec((field, texts, any::<bool>()), 0..3).prop_map(|list| {
             let mut conditions: Vec<Condition> = Vec::new();
-            for (field, texts) in list {
+            for (field, texts, listed) in list {
                 let field = Field::parse(field).unwrap();
+                // The same networks, in a list of their own.
+                if listed && field == Field::Ip && conditions.iter().all(|c| c.field != field) {
+                    let is_net = |text: &&String| crate::network::parse_network(text).is_ok();
+                    let nets: Vec<&str> = texts.iter().filter(is_net).map(|it| &**it).collect();
+                    let list = NetworkList::parse("list", &nets.join("\n")).unwrap();
+                    conditions.push(Condition::new(field, vec![Pattern::Listed(list)]));
+                    continue;
+                }
                 // In any form: no value is too odd to be found.
                 let parse = |text: &String| Pattern::read(&field, text).ok();
                 let any_of: Vec<_> = texts.iter().filter_map(parse).collect();

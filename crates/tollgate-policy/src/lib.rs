@@ -6,6 +6,7 @@ mod field;
 mod form;
 mod gate;
 mod index;
+mod list;
 mod model;
 mod network;
 mod pattern;
@@ -23,6 +24,7 @@ pub use gate::{
     Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Reread,
     Revision, Shadow, Stamp, Standing, SubjectCounts, Terms,
 };
+pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
     OnFailure, Override, Policy, Rule, Shard,

@@ -9,6 +9,7 @@ use tollgate::ParseError;
 
 use crate::field::{Field, Fields, value};
 use crate::form;
+use crate::list::NetworkList;
 use crate::network::{of_prefix, parse_network, told};
 
 /// The longest pattern, in bytes.
@@ -29,6 +30,8 @@ pub enum Pattern {
     Below(Box<str>),
     /// An address in this network.
     Network(IpNet),
+    /// An address in one of the networks of a list.
+    Listed(NetworkList),
     /// Anything but nothing.
     Any,
 }
@@ -114,6 +117,7 @@ impl Pattern {
             Self::Prefix(text) => value.starts_with(&**text),
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
             Self::Network(net) => told(value).is_some_and(|told| net.contains(&told)),
+            Self::Listed(list) => list.holds(value),
             Self::Any => true,
         }
     }
@@ -134,6 +138,10 @@ impl Pattern {
             (pattern, Self::Exact(text)) => pattern.holds(text),
             (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
             (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
+            (Self::Listed(mine), theirs) => {
+                matches!(theirs, Self::Listed(theirs) if theirs == mine)
+                    || theirs.network().is_some_and(|theirs| mine.covers(theirs))
+            }
             (mine, theirs) => {
                 let both = mine.network().zip(theirs.network());
                 both.is_some_and(|(mine, theirs)| mine.contains(&theirs))
@@ -162,6 +170,7 @@ impl fmt::Display for Pattern {
             Self::Prefix(text) => write!(f, "{text}*"),
             Self::Below(text) => write!(f, "*{text}"),
             Self::Network(net) => write!(f, "{net}"),
+            Self::Listed(list) => write!(f, "{list}"),
             Self::Any => f.write_str("*"),
         }
     }

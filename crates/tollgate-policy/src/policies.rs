@@ -11,9 +11,10 @@ use crate::check::check;
 use crate::field::{Field, Fields, value};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule, Shard};
-use crate::pattern::Condition;
+use crate::pattern::{Condition, Pattern};
 use crate::place::Places;
 use crate::problem::{Problem, Problems};
+use crate::read::keys::{Lists, Unlisted};
 use crate::read::read;
 use crate::resolve::{Part, Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
 use crate::source::Format;
@@ -83,13 +84,31 @@ impl Policies {
     /// # Errors
     /// As [`Policies::parse`].
     pub fn parse_named(file: &str, text: &str, format: Format) -> Result<Self, Problems> {
-        let read = read(text, format);
+        let mut lists = |list: &str| {
+            Err(Unlisted {
+                what: format!("`{list}` lies beside a policy file, and this text is none"),
+                remedy: "read the policies with `Policies::load`, or write the networks here",
+            })
+        };
+        Self::parse_with(file, text, format, &mut lists)
+    }
+
+    /// As [`Policies::parse_named`], with the lists that the text names.
+    pub(crate) fn parse_with<'l>(
+        file: &str,
+        text: &'l str,
+        format: Format,
+        lists: &'l mut Lists<'l>,
+    ) -> Result<Self, Problems> {
+        let read = read(text, format, lists);
         let (mut policies, mut places, mut problems) = (read.policies, read.places, read.problems);
         if !policies.is_empty() {
             problems.extend(check(read.combine, &mut policies, &mut places));
         }
         let problems = Problems::new(file, text, problems);
-        Self::build(read.combine, policies, problems, text.as_bytes())
+        let mut content = text.as_bytes().to_vec();
+        conditions(&policies).for_each(|condition| add_lists(condition, &mut content));
+        Self::build(read.combine, policies, problems, &content)
     }
 
     /// Policies of a program. Their content hash is that of their debug form.
@@ -168,7 +187,7 @@ impl Policies {
         &self.0.warnings
     }
 
-    /// The first 12 digits of the SHA-1 of the file.
+    /// The first 12 digits of the SHA-1 of the file; where it names lists, of their networks too.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.0.hash
@@ -285,6 +304,23 @@ impl core::fmt::Debug for Policies {
             .field("hash", &self.0.hash)
             .field("policies", &self.0.policies.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// The conditions of all policies, and of their overrides.
+fn conditions(policies: &[Policy]) -> impl Iterator<Item = &Condition> {
+    policies.iter().flat_map(|policy| {
+        let overrides = policy.entries.iter().flat_map(|entry| &entry.overrides);
+        overrides.flat_map(|other| &other.when).chain(&policy.when)
+    })
+}
+
+/// What a list holds is part of what policies say: two that differ in it alone are two.
+fn add_lists(condition: &Condition, content: &mut Vec<u8>) {
+    for pattern in &condition.any_of {
+        if let Pattern::Listed(list) = pattern {
+            list.write(content);
+        }
     }
 }
 

@@ -95,14 +95,31 @@ struct Policy {
     shadow: Option<bool>,
 }
 
-/// What a field may be: `abc`, `abc*`, `*`, a host as `*.example.com`, or a list of these.
+/// What a field may be: `abc`, `abc*`, `*`, a host as `*.example.com`, an address in a network as
+/// `192.0.2.0/24`, or a list of these; for `ip` also `{ file = "list.txt" }`.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 enum Patterns {
     One(#[schemars(length(min = 1, max = 1_024))] String),
-    Several(#[schemars(length(min = 1, max = 10_000))] Vec<String>),
+    Several(#[schemars(length(min = 1, max = 10_000))] Vec<OnePattern>),
     /// What TOML makes of `header.x-tier = "gold"`.
     Named(BTreeMap<String, Self>),
+}
+
+/// One of several.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum OnePattern {
+    Text(#[schemars(length(min = 1, max = 1_024))] String),
+    Listed(Listed),
+}
+
+/// Networks, one in each line of a file beside this one.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Listed {
+    #[schemars(length(min = 1))]
+    file: String,
 }
 
 /// One text or a list of them.

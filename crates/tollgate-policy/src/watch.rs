@@ -1,6 +1,8 @@
 //! Policies from files: reading one, and following its changes.
 
+use core::hash::BuildHasher as _;
 use core::time::Duration;
+use std::collections::{BTreeMap, HashMap};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,8 +15,10 @@ use notify::{RecursiveMode, Watcher as _};
 use tollgate::Store;
 
 use crate::gate::{Gate, Reread, Revision};
+use crate::list::{MAX_LIST_BYTES, NetworkList};
 use crate::policies::Policies;
 use crate::problem::{Problem, Problems, Span};
+use crate::read::keys::Unlisted;
 use crate::source::{Format, MAX_FILE_BYTES};
 
 /// How often a file is looked at where the system tells nothing: each 2 s.
@@ -30,17 +34,62 @@ const MAX_DEBOUNCE: Duration = Duration::from_secs(60);
 const MAX_DEBOUNCES: u32 = 10;
 
 impl Policies {
-    /// Reads a policy file; its name says whether it is TOML or YAML.
+    /// Reads a policy file; its name says whether it is TOML or YAML. A list of networks that it
+    /// names lies in its own folder, unless the list's path begins at the root.
     ///
     /// # Errors
-    /// Everything that is wrong with it; a file that cannot be read, or is too large; a name that
-    /// says no format.
+    /// Everything that is wrong with it and with the lists that it names; a file that cannot be
+    /// read, or is too large; a name that says no format.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
         let path = path.as_ref();
-        let text = text_of(path)?;
-        let format = format_of(path)?;
-        Self::parse_named(&path.display().to_string(), &text, format)
+        parse(path, &text_of(path)?, &mut Beside::default())
     }
+}
+
+/// The files that a policy file names: the hash of what was read of each; none for one that could
+/// not be read.
+type Beside = BTreeMap<PathBuf, Option<u64>>;
+
+/// The policies of a text that was read at this path, with the lists that it names. Those are told
+/// in `beside`, also when something is wrong.
+fn parse(path: &Path, text: &str, beside: &mut Beside) -> Result<Policies, Problems> {
+    let mut known: HashMap<String, Result<NetworkList, Unlisted>> = HashMap::new();
+    let mut list = |named: &str| {
+        let list = known.entry(named.to_owned()).or_insert_with(|| {
+            let at = path.parent().unwrap_or(Path::new("")).join(named);
+            let read = read_list(&at);
+            beside.insert(at, read.as_ref().ok().map(|text| hash_of(text)));
+            let of_file = "give the path of a file of networks, from the folder of this one";
+            let text = read.map_err(|why| (format!("{named}: {why}"), of_file));
+            let of_line = "mend the list: a network or an address in each line, and comments after \
+                           a `#`";
+            let list = text
+                .and_then(|text| NetworkList::parse(named, &text).map_err(|what| (what, of_line)));
+            list.map_err(|(what, remedy)| Unlisted { what, remedy })
+        });
+        list.clone()
+    };
+    let format = format_of(path)?;
+    Policies::parse_with(&path.display().to_string(), text, format, &mut list)
+}
+
+fn read_list(path: &Path) -> Result<String, String> {
+    let unreadable = |error: std::io::Error| format!("the file cannot be read: {error}");
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("this is no plain file".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let most = u64::try_from(MAX_LIST_BYTES).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MAX_LIST_BYTES {
+        return Err(format!("the file has over {MAX_LIST_BYTES} bytes"));
+    }
+    String::from_utf8(bytes).map_err(|_| "this is no UTF-8".to_owned())
+}
+
+fn hash_of(text: &str) -> u64 {
+    foldhash::fast::FixedState::default().hash_one(text)
 }
 
 /// A problem with the file as a whole.
@@ -182,7 +231,8 @@ impl Watch {
         let (sender, receiver) = sync_channel(1);
         let bell = Bell { sender, end: Arc::default() };
         let told = Told { receiver, end: Arc::clone(&bell.end) };
-        let mut seen = Seen { gate: gate.clone(), last: None, on_reload };
+        let beside = Beside::default();
+        let mut seen = Seen { gate: gate.clone(), last: None, beside, on_reload };
         let (system, silence) = if self.notify { self.listen(&bell) } else { (None, None) };
         let path = self.path.clone();
         let run = move || {
@@ -191,13 +241,13 @@ impl Watch {
             }
             let mut rested = false;
             loop {
-                let mut text = text_of(&self.path);
-                if !rested && seen.is_news(&text) {
-                    let rest = || self.rest(&told).then(|| text_of(&self.path));
-                    let Some(settled) = settled(text, rest) else { return };
-                    text = settled;
+                let mut content = seen.look(&self.path);
+                if !rested && seen.is_news(&content) {
+                    let rest = || self.rest(&told).then(|| seen.look(&self.path));
+                    let Some(settled) = settled(content, rest) else { return };
+                    content = settled;
                 }
-                seen.take(&self.path, text);
+                seen.take(&self.path, content);
                 match self.wait(&told) {
                     Some(has_rested) => rested = has_rested,
                     None => return,
@@ -263,12 +313,17 @@ fn is_change(event: &notify::Result<notify::Event>) -> bool {
     event.as_ref().is_ok_and(|event| !event.kind.is_access())
 }
 
-type Text = Result<String, Problems>;
+/// What a policy file holds, and the lists that it names.
+#[derive(Clone, PartialEq, Debug)]
+struct Content {
+    text: Result<String, Problems>,
+    beside: Beside,
+}
 
 /// The text after which the next one was the same: where the system tells nothing, a file may be
 /// looked at while it is half written, and half of it may be a sound file with fewer policies.
 /// None when it is time to end, as `rest` says.
-fn settled(mut text: Text, mut rest: impl FnMut() -> Option<Text>) -> Option<Text> {
+fn settled<T: PartialEq>(mut text: T, mut rest: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..MAX_DEBOUNCES {
         let again = rest()?;
         let same = again == text;
@@ -309,40 +364,57 @@ impl Told {
 /// What was seen last.
 struct Seen<S, F> {
     gate: Gate<S>,
-    /// The text, or what is wrong with reading it: so that nothing is told twice.
-    last: Option<Text>,
+    /// The content, or what is wrong with reading it: so that nothing is told twice.
+    last: Option<Content>,
+    /// The lists that are looked at: those that the file named when it was read.
+    beside: Beside,
     on_reload: F,
 }
 
 impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
+    /// What the file and its lists hold now.
+    fn look(&self, path: &Path) -> Content {
+        let hash = |path: &PathBuf| read_list(path).ok().map(|text| hash_of(&text));
+        let beside = self.beside.keys().map(|path| (path.clone(), hash(path)));
+        Content { text: text_of(path), beside: beside.collect() }
+    }
+
     /// True when it is not what was seen last.
     ///
     /// The content is what is compared, not the time it was written at: two changes in one tick of
     /// a file system's clock have the same.
-    fn is_news(&self, text: &Text) -> bool {
-        self.last.as_ref() != Some(text)
+    fn is_news(&self, content: &Content) -> bool {
+        self.last.as_ref() != Some(content)
     }
 
-    /// Takes the policies of a text that has changed.
-    fn take(&mut self, path: &Path, text: Text) {
-        if !self.is_news(&text) {
+    /// Takes the policies of a content that has changed.
+    fn take(&mut self, path: &Path, content: Content) {
+        if !self.is_news(&content) {
             return;
         }
         let first = self.last.is_none();
         let (mut taken, mut is_stale) = (None, false);
         let reread = self.gate.reread(|| {
+            let mut beside = Beside::new();
+            let policies = content
+                .text
+                .as_ref()
+                .map_err(Problems::clone)
+                .and_then(|text| parse(path, text, &mut beside));
+            if content.text.is_ok() {
+                self.beside = beside;
+            }
             // Whoever read it meanwhile has read what is newer: this comes back to it.
-            is_stale = text_of(path) != text;
-            let text = text.as_ref().map_err(Problems::clone)?;
-            let format = format_of(path)?;
-            let policies = Policies::parse_named(&path.display().to_string(), text, format)?;
+            is_stale = text_of(path) != content.text;
+            let policies = policies?;
             taken = Some(policies.clone());
             Ok(if is_stale { self.gate.policies().clone() } else { policies })
         });
         if is_stale {
             return;
         }
-        self.last = Some(text);
+        // With the lists as they were read now.
+        self.last = Some(Content { beside: self.beside.clone(), ..content });
         let reload = match (reread, taken) {
             (Ok(Reread::Taken(revision)), Some(policies)) => {
                 Reload::Replaced { revision, policies }
@@ -417,7 +489,7 @@ mod tests {
 
     #[test]
     fn half_a_file_is_not_taken() {
-        let text = |text: &str| Ok(text.to_owned());
+        let text = |text: &str| Ok::<String, Problems>(text.to_owned());
         let written = ["half", "most", "whole", "whole", "too late"];
         let mut seen = written.iter();
         let settled_at = settled(text("ha"), || seen.next().map(|s| text(s)));

@@ -85,3 +85,60 @@ fn an_earlier_network_that_holds_a_later_one_hides_it() {
     assert!(overrides("10.1.0.0/16", "10.0.0.0/8").is_empty());
     assert!(overrides("10.1.0.0/16", "10.*").is_empty());
 }
+
+#[test]
+fn a_list_in_a_file_of_its_own_stands_where_a_network_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("a.txt", "# ours\n10.0.0.0/8\n2001:db8::/32\n");
+    write("none.txt", "");
+    let load = |when: &str| {
+        write("p.toml", &file(when));
+        Policies::load(folder.path().join("p.toml"))
+    };
+    for (when, inside, outside) in [
+        (r#"{ ip = { file = "a.txt" } }"#, &["10.1.2.3", "2001:db8:1::/64"][..], "192.0.2.7"),
+        (r#"{ ip = ["192.0.2.7", { file = "a.txt" }] }"#, &["10.1.2.3", "192.0.2.7"], "1.1.1.1"),
+        (r#"{ ip = { file = "none.txt" } }"#, &[], "10.0.0.1"),
+        (r#"{ ip = { file = "a.txt" }, method = "GET" }"#, &[], "10.0.0.1"),
+    ] {
+        let policies = load(when).unwrap_or_else(|problems| panic!("{problems}"));
+        for ip in inside {
+            assert!(applies(&policies, ip), "{when}: {ip}");
+        }
+        assert!(!applies(&policies, outside), "{when}: {outside}");
+    }
+    for (when, says) in [
+        (r#"{ ip = { file = "missing.txt" } }"#, "missing.txt: the file cannot be read"),
+        (r#"{ ip = { file = "." } }"#, ".: this is no plain file"),
+        (r#"{ ip = { file = "" } }"#, "an empty path is no file"),
+        (r#"{ ip = { path = "a.txt" } }"#, "unknown key `path`"),
+        (r#"{ ip = { file = 5 } }"#, "`file` is a whole number"),
+        (r#"{ method = { file = "a.txt" } }"#, "`method` is a table"),
+    ] {
+        let problems = load(when).expect_err(when).to_string();
+        assert!(problems.contains(says), "{when}: {problems}");
+    }
+    write("a.txt", "10.0.0.0/8\n10.0.0.1/8\n");
+    let problems = load(r#"{ ip = { file = "a.txt" } }"#).unwrap_err().to_string();
+    assert!(problems.contains("a.txt, line 2: `10.0.0.1/8` has bits beyond"), "{problems}");
+    assert!(problems.contains("p.toml:5:24"), "the place that names it: {problems}");
+    let text = read(r#"{ ip = { file = "a.txt" } }"#).unwrap_err().to_string();
+    assert!(text.contains("read the policies with `Policies::load`"), "{text}");
+}
+
+#[test]
+fn the_content_of_a_list_is_part_of_what_the_policies_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("p.yaml");
+    let text = "version: 1\npolicies:\n- name: p\n  on_failure: allow\n  when: { ip: { file: l } }\n  \
+                limits: [{ subject: ip, limit: 1/s }]\n";
+    std::fs::write(&path, text).unwrap();
+    let hash = |list: &str| {
+        std::fs::write(folder.path().join("l"), list).unwrap();
+        Policies::load(&path).unwrap().hash().to_owned()
+    };
+    let first = hash("10.0.0.0/8\n");
+    assert_ne!(hash("10.0.0.0/9\n"), first);
+    assert_eq!(hash("# a comment says nothing\n10.0.0.0/8\n"), first);
+}

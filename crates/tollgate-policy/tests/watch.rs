@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_executor::block_on;
 use tollgate::MemoryStore;
-use tollgate_policy::{Gate, Policies, Reload, Watch, Watcher};
+use tollgate_policy::{Gate, Outcome, Policies, Reload, Watch, Watcher};
 
 /// A file with one limit of so many an hour.
 fn hourly(units: u64) -> String {
@@ -97,6 +98,45 @@ fn writes_and_renames_are_followed() {
         renamed(folder, path, &hourly(1));
         watched.until(1);
         assert_eq!(watched.gate.revision().hash, Policies::load(path).unwrap().hash());
+    });
+}
+
+/// A file whose one limit does not hold for who is in `list.txt`.
+fn listed(units: u64) -> String {
+    let [before, after] = ["limits = [{", " }]"];
+    let overrides = "overrides = [{ when = { ip = { file = \"list.txt\" } }, limit = \"banned\" }]";
+    hourly(units).replace(before, &format!("{before} {overrides},")).replace(after, " }]")
+}
+
+#[test]
+fn a_list_of_networks_is_followed_as_the_file_that_names_it() {
+    story(|folder, path, watched| {
+        let list = folder.join("list.txt");
+        let is_banned =
+            |ip: &str| block_on(watched.gate.check(&[("ip", ip)])).outcome() == Outcome::Banned;
+        std::fs::write(&list, "203.0.113.0/24\n").unwrap();
+        renamed(folder, path, &listed(1_000));
+        until("the list is read", || is_banned("203.0.113.9"));
+        assert!(!is_banned("192.0.2.7"));
+        let first = watched.gate.revision();
+        // One more line, and the policies are others.
+        renamed(folder, &list, "203.0.113.0/24\n192.0.2.7 # caught\n");
+        until("the list is read again", || is_banned("192.0.2.7"));
+        assert_ne!(watched.gate.revision(), first);
+        assert_eq!(watched.gate.revision().hash, Policies::load(path).unwrap().hash());
+        // A bad line, or no list at all, changes nothing and is told with its place.
+        renamed(folder, &list, "203.0.113.0/24\nnobody\n");
+        watched.until_told("list.txt, line 2: `nobody` is no address and no network");
+        assert!(is_banned("192.0.2.7"));
+        std::fs::remove_file(&list).unwrap();
+        watched.until_told("list.txt: the file cannot be read");
+        assert!(is_banned("192.0.2.7"));
+        renamed(folder, &list, "192.0.2.7\n");
+        until("mended", || !is_banned("203.0.113.9") && is_banned("192.0.2.7"));
+        // What no policy names any more is no longer looked at.
+        renamed(folder, path, &hourly(7));
+        watched.until(7);
+        assert!(!is_banned("192.0.2.7"));
     });
 }
 

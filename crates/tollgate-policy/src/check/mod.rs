@@ -155,7 +155,11 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
     let overrides = policy.entries.iter().flat_map(|entry| &entry.overrides);
     for condition in overrides.flat_map(|other| &other.when).chain(&policy.when) {
         fields.push(&condition.field);
-        for pattern in &condition.any_of {
+        let is_listed = |pattern: &&Pattern| matches!(pattern, Pattern::Listed(_));
+        if condition.field != Field::Ip && condition.any_of.iter().any(|it| is_listed(&it)) {
+            refuse(format!("`{condition}` is a list of networks"), "lists are for `ip`");
+        }
+        for pattern in condition.any_of.iter().filter(|it| !is_listed(it)) {
             match Pattern::parse(&condition.field, &pattern.to_string()) {
                 Ok(read) if read == *pattern => {}
                 _ => refuse(

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use tollgate::{LimitSet, MAX_DIMENSIONS};
 
-use super::keys::Reader;
+use super::keys::{Reader, Unlisted};
 use crate::field::Field;
+use crate::list::NetworkList;
 use crate::model::{Absent, Dimension, Entry, Override, Rule};
 use crate::pattern::{Condition, Pattern};
 use crate::place::{EntryPlace, OverridePlace};
@@ -17,6 +18,9 @@ pub(crate) const ENTRY_KEYS: [&str; 4] = ["subject", "limit", "absent", "overrid
 
 /// The keys of an override.
 pub(crate) const OVERRIDE_KEYS: [&str; 2] = ["when", "limit"];
+
+/// The keys of a list of networks.
+pub(crate) const LIST_KEYS: [&str; 1] = ["file"];
 
 /// The most patterns of one condition.
 pub(crate) const MAX_PATTERNS: usize = 10_000;
@@ -319,7 +323,20 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
     let mut sound = !nodes.is_empty();
     let mut all = Vec::new();
     for node in nodes {
-        let right = "a text in quotes, as `\"abc\"` or `\"abc*\"`, or a list of them";
+        let right = match field {
+            Field::Ip => {
+                "a text in quotes, as `\"192.0.2.0/24\"`, `{ file = \"list.txt\" }`, or a \
+                          list of them"
+            }
+            _ => "a text in quotes, as `\"abc\"` or `\"abc*\"`, or a list of them",
+        };
+        if let (Field::Ip, Value::Table(_)) = (field, &node.value) {
+            match listed(reader, node) {
+                Some(list) => all.push(Pattern::Listed(list)),
+                None => sound = false,
+            }
+            continue;
+        }
         let Some(text) = reader.text(node, &key, right) else {
             sound = false;
             continue;
@@ -336,6 +353,26 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
         }
     }
     sound.then_some(all)
+}
+
+/// Networks in a file of their own: `{ file = "list.txt" }`.
+fn listed(reader: &mut Reader<'_>, node: &Node) -> Option<NetworkList> {
+    let keys = reader.keys(node, "a list of networks", &LIST_KEYS)?;
+    let remedy = "name the file, as `{ file = \"list.txt\" }`";
+    let file = reader.required(&keys, keys.at, "file", remedy)?;
+    let right = "the path of a file in quotes, as `\"list.txt\"`";
+    let path = reader.text(file, "file", right)?;
+    if path.is_empty() {
+        reader.error(file.at, "an empty path is no file", remedy);
+        return None;
+    }
+    match (reader.lists)(path) {
+        Ok(list) => Some(list),
+        Err(Unlisted { what, remedy }) => {
+            reader.error(file.at, what, remedy);
+            None
+        }
+    }
 }
 
 /// Warns of a pattern that is surely not meant.

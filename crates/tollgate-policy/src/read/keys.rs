@@ -5,18 +5,31 @@ use std::collections::HashMap;
 use tollgate::ParseError;
 
 use crate::field::advice;
+use crate::list::NetworkList;
 use crate::problem::{Problem, Span};
 use crate::source::{Key, Node, Value, place_in};
+
+/// Gives the list of a file as it is named in the policies, or says what is wrong with it.
+pub(crate) type Lists<'l> = dyn FnMut(&str) -> Result<NetworkList, Unlisted> + 'l;
+
+/// Why there is no such list.
+#[derive(Clone, Debug)]
+pub(crate) struct Unlisted {
+    pub(crate) what: String,
+    pub(crate) remedy: &'static str,
+}
 
 /// What reading needs everywhere: the text, and where problems go.
 pub(super) struct Reader<'s> {
     pub(super) source: &'s str,
+    /// Gives the networks of a file that the text names.
+    pub(super) lists: &'s mut Lists<'s>,
     pub(super) problems: Vec<Problem>,
 }
 
 impl<'s> Reader<'s> {
-    pub(super) fn new(source: &'s str) -> Self {
-        Self { source, problems: Vec::new() }
+    pub(super) fn new(source: &'s str, lists: &'s mut Lists<'s>) -> Self {
+        Self { source, lists, problems: Vec::new() }
     }
 
     pub(super) fn error(&mut self, at: Span, what: impl Into<String>, remedy: impl Into<String>) {

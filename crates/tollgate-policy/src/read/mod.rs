@@ -19,7 +19,7 @@ pub(crate) use entry::MAX_ABSENT;
 
 #[cfg(test)]
 pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
-use keys::{Keys, Reader, shown};
+use keys::{Keys, Lists, Reader, shown};
 
 /// The most policies of one file.
 pub const MAX_POLICIES: usize = 20_000;
@@ -43,8 +43,8 @@ pub(crate) struct Read {
 }
 
 /// Reads a file. Without a problem that is an error, everything is there.
-pub(crate) fn read(text: &str, format: Format) -> Read {
-    let mut reader = Reader::new(text);
+pub(crate) fn read<'l>(text: &'l str, format: Format, lists: &'l mut Lists<'l>) -> Read {
+    let mut reader = Reader::new(text, lists);
     let mut read = Read {
         combine: Combine::First,
         policies: Vec::new(),
