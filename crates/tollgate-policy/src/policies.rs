@@ -49,6 +49,7 @@ struct Inner {
     hash: String,
     hash_number: u64,
     warnings: Problems,
+    cluster_warnings: Problems,
     fields: BTreeSet<Field>,
     /// The fields of all conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
@@ -153,7 +154,7 @@ impl Policies {
         let only = only(&policies, &ready);
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
-        let warnings = problems;
+        let (warnings, cluster_warnings) = problems.by_store();
         Ok(Self(Arc::new(Inner {
             combine,
             policies,
@@ -164,6 +165,7 @@ impl Policies {
             hash,
             hash_number,
             warnings,
+            cluster_warnings,
             fields,
             conditions,
         })))
@@ -185,6 +187,12 @@ impl Policies {
     #[must_use]
     pub fn warnings(&self) -> &Problems {
         &self.0.warnings
+    }
+
+    /// What is surely not meant where the store is a cluster, and right on every other store.
+    #[must_use]
+    pub fn cluster_warnings(&self) -> &Problems {
+        &self.0.cluster_warnings
     }
 
     /// The first 12 digits of the SHA-1 of the file; where it names lists, of their networks too.

@@ -78,6 +78,8 @@ pub struct Problem {
     at: Option<Span>,
     what: String,
     remedy: String,
+    /// True where it is none but on a cluster.
+    of_cluster: bool,
 }
 
 impl Problem {
@@ -88,7 +90,7 @@ impl Problem {
     ) -> Self {
         let what = shortened(&clean(&what.into(), false), MAX_MESSAGE_CHARS);
         let remedy = shortened(&clean(&remedy.into(), true), MAX_REMEDY_CHARS);
-        Self { level: Level::Error, at, what, remedy }
+        Self { level: Level::Error, at, what, remedy, of_cluster: false }
     }
 
     pub(crate) fn warning(
@@ -97,6 +99,11 @@ impl Problem {
         remedy: impl Into<String>,
     ) -> Self {
         Self { level: Level::Warning, ..Self::error(at, what, remedy) }
+    }
+
+    /// The same, where the store is a cluster.
+    pub(crate) fn of_cluster(self) -> Self {
+        Self { of_cluster: true, ..self }
     }
 
     /// Whether the policies are taken all the same.
@@ -209,6 +216,15 @@ impl Problems {
         list.truncate(MAX_PROBLEMS);
         list.sort_by_key(|problem| (problem.at, problem.level == Level::Warning));
         Self { file: file.to_owned(), source: source.to_owned(), list, more }
+    }
+
+    /// The problems of every store, and those of a cluster alone.
+    pub(crate) fn by_store(self) -> (Self, Self) {
+        let Self { file, source, list, more } = self;
+        let (of_cluster, list) = list.into_iter().partition(|problem| problem.of_cluster);
+        let clusters =
+            Self { file: file.clone(), source: source.clone(), list: of_cluster, more: 0 };
+        (Self { file, source, list, more }, clusters)
     }
 
     /// Each of them: at most [`MAX_PROBLEMS`].

@@ -37,12 +37,22 @@ impl Policies {
     /// Reads a policy file; its name says whether it is TOML or YAML. A list of networks that it
     /// names lies in its own folder, unless the list's path begins at the root.
     ///
+    /// What is suspect in it is logged as a warning of the crate `tracing` each, and in
+    /// [`Policies::warnings`].
+    ///
     /// # Errors
     /// Everything that is wrong with it and with the lists that it names; a file that cannot be
     /// read, or is too large; a name that says no format.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
         let path = path.as_ref();
-        parse(path, &text_of(path)?, &mut Beside::default())
+        let policies = parse(path, &text_of(path)?, &mut Beside::default())?;
+        let warnings = policies.warnings();
+        for warning in warnings.iter() {
+            let (line, column) = warnings.place(warning).unwrap_or((1, 1));
+            let (what, remedy, file) = (warning.what(), warning.remedy(), path.display());
+            tracing::warn!("{file}:{line}:{column}: {what}: {remedy}");
+        }
+        Ok(policies)
     }
 }
 

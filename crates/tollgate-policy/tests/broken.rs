@@ -5,21 +5,21 @@ use std::path::Path;
 
 use tollgate_policy::{
     Absent, Combine, Condition, Cost, Dimension, Entry, Field, Format, Level, MAX_FILE_BYTES,
-    MAX_PROBLEMS, OnFailure, Pattern, Policies, Policy, Problems, Rule, Shard,
+    MAX_PROBLEMS, OnFailure, Pattern, Policies, Policy, Problem, Problems, Rule, Shard,
 };
 
 /// `LINE:COLUMN LEVEL <WHAT THE CARET IS UNDER> WHAT` of each problem.
 fn said(text: &str, format: Format) -> Vec<String> {
-    let problems = match Policies::parse(text, format) {
-        Ok(policies) => policies.warnings().clone(),
-        Err(problems) => problems,
+    let all = match Policies::parse(text, format) {
+        Ok(policies) => vec![policies.warnings().clone(), policies.cluster_warnings().clone()],
+        Err(problems) => vec![problems],
     };
-    let line = |problem| {
+    let line = |problems: &Problems, problem: &Problem| {
         let (line, column) = problems.place(problem).expect("every problem of a file has a place");
         let under = text.get(problem.span().unwrap()).unwrap().lines().next().unwrap_or_default();
         format!("{line}:{column} {} <{under}> {}", problem.level().name(), problem.what())
     };
-    problems.iter().map(line).collect()
+    all.iter().flat_map(|list| list.iter().map(|one| line(list, one))).collect()
 }
 
 const TOML: &str = "version = 1\n[[policies]]\nname = \"p\"\non_failure = \"allow\"\n";

@@ -30,7 +30,7 @@ fn said(problems: &Problems) -> Vec<String> {
 
 fn wrong(text: &str) -> Vec<String> {
     match toml(text) {
-        Ok(policies) => said(policies.warnings()),
+        Ok(policies) => [policies.warnings(), policies.cluster_warnings()].map(said).concat(),
         Err(problems) => said(&problems),
     }
 }

@@ -443,6 +443,10 @@ pub(crate) struct ConfigCheck {
     #[arg(long)]
     pub(crate) deny_warnings: bool,
 
+    /// Warn also of what is right on one server and crosses slots on a cluster
+    #[arg(long)]
+    pub(crate) cluster: bool,
+
     /// Print one JSON list, an object for each file
     #[arg(long)]
     pub(crate) json: bool,

@@ -84,33 +84,43 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
     let mut all = Vec::new();
     for (number, path) in args.files.iter().enumerate() {
         let read = Policies::load(path);
-        let problems = match &read {
-            Ok(policies) => policies.warnings(),
-            Err(problems) => problems,
-        };
+        let problems = problems(&read, args.cluster);
         let worst = match &read {
             Err(_) => BROKEN,
-            Ok(_) if !problems.is_empty() && args.deny_warnings => WARNED,
+            Ok(_) if count_of(&problems) > 0 && args.deny_warnings => WARNED,
             Ok(_) => 0,
         };
         code = code.max(worst);
         if args.json {
-            all.push(FileJson::of(path, &read));
+            all.push(FileJson::of(path, &read, &problems));
             continue;
         }
         if number > 0 {
             out.line("")?;
         }
-        if !problems.is_empty() {
+        for problems in problems.iter().filter(|problems| !problems.is_empty()) {
             out.line(problems.render(true))?;
             out.line("")?;
         }
-        out.text(&text(path, &read, args.deny_warnings)?)?;
+        out.text(&text(path, &read, &problems, args.deny_warnings)?)?;
     }
     if args.json {
         out.json(&all)?;
     }
     Ok(code)
+}
+
+/// What is wrong with a file, or suspect in it.
+fn problems(read: &Result<Policies, Problems>, on_cluster: bool) -> Vec<&Problems> {
+    match read {
+        Ok(policies) if on_cluster => vec![policies.warnings(), policies.cluster_warnings()],
+        Ok(policies) => vec![policies.warnings()],
+        Err(problems) => vec![problems],
+    }
+}
+
+fn count_of(problems: &[&Problems]) -> usize {
+    problems.iter().map(|problems| problems.iter().count()).sum()
 }
 
 /// Prints the schema of policy files.
@@ -120,7 +130,12 @@ pub(crate) fn print_schema(out: &mut Output) -> Result<u8> {
 }
 
 /// The verdict, and what each policy means.
-fn text(path: &Path, read: &Result<Policies, Problems>, deny_warnings: bool) -> Result<String> {
+fn text(
+    path: &Path,
+    read: &Result<Policies, Problems>,
+    problems: &[&Problems],
+    deny_warnings: bool,
+) -> Result<String> {
     let bold = anstyle::Style::new().bold();
     let file = printable(&path.display().to_string());
     let of = |problems: &Problems, level| problems.iter().filter(|p| p.level() == level).count();
@@ -134,9 +149,9 @@ fn text(path: &Path, read: &Result<Policies, Problems>, deny_warnings: bool) -> 
     let list = policies.policies();
     let number = u64::try_from(list.len())?;
     let number = if number == 1 { "1 policy".to_owned() } else { format!("{number} policies") };
-    let warnings = counted(of(policies.warnings(), Level::Warning), "warning")?;
+    let warnings = counted(count_of(problems), "warning")?;
     // What ends with an exit code of 1 is not called fine.
-    let denied = deny_warnings && !policies.warnings().is_empty();
+    let denied = deny_warnings && count_of(problems) > 0;
     let verdict = if denied { "has warnings" } else { "is fine" };
     let mut text = format!("{bold}{file} {verdict}{bold:#}: {number}, {warnings}, ");
     text.push_str(&format!("hash {}", policies.hash()));
@@ -244,11 +259,11 @@ fn counted(number: usize, one: &str) -> Result<String> {
 }
 
 impl FileJson {
-    fn of(path: &Path, read: &Result<Policies, Problems>) -> Self {
-        let (policies, problems) = match read {
-            Ok(policies) => (Some(policies), policies.warnings()),
-            Err(problems) => (None, problems),
-        };
+    fn of(path: &Path, read: &Result<Policies, Problems>, problems: &[&Problems]) -> Self {
+        let policies = read.as_ref().ok();
+        let each =
+            problems.iter().flat_map(|list| list.iter().map(|one| ProblemJson::of(one, list)));
+        let more: usize = problems.iter().map(|list| list.more()).sum();
         let list = policies.map_or(&[][..], Policies::policies);
         Self {
             file: path.display().to_string(),
@@ -258,8 +273,8 @@ impl FileJson {
                 Combine::First => "first",
                 Combine::All => "all",
             }),
-            problems: problems.iter().map(|problem| ProblemJson::of(problem, problems)).collect(),
-            problems_not_shown: Some(problems.more()).filter(|more| *more > 0),
+            problems: each.collect(),
+            problems_not_shown: Some(more).filter(|more| *more > 0),
             policies: list.iter().map(PolicyJson::of).collect(),
         }
     }

@@ -85,6 +85,25 @@ fn exit_codes_tell_errors_from_warnings() {
 }
 
 #[test]
+fn what_crosses_slots_is_no_fault_but_on_a_cluster() {
+    let place = Place::new();
+    let file = place.path().join("two.toml");
+    let two = "version = 1\n[[policies]]\nname = \"a\"\non_failure = \"allow\"\n\
+               limits = [{ subject = \"ip\", limit = \"10/s\" }, \
+               { subject = \"pool=all\", limit = \"99/s\" }]\n";
+    std::fs::write(&file, two).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, out, _) = place.run(&["config", "check", file, "--deny-warnings"]);
+    assert!(code == 0 && !out.contains("cluster") && out.contains("0 warnings"), "{out}");
+    let (code, out, _) = place.run(&["config", "check", file, "--deny-warnings", "--cluster"]);
+    assert!(code == 1 && out.contains("a check of `a` may cross slots on a cluster"), "{out}");
+    assert!(out.contains("1 policy, 1 warning"), "{out}");
+    let (_, out, _) = place.run(&["config", "check", file, "--json", "--cluster"]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json[0]["problems"][0]["level"], "warning");
+}
+
+#[test]
 fn values_of_a_file_do_nothing_to_a_terminal() {
     let place = Place::new();
     let file = place.path().join("hostile.toml");

@@ -288,6 +288,26 @@ fn a_changed_file_is_taken_while_it_serves() {
 }
 
 #[test]
+fn what_is_suspect_in_the_policies_is_told_at_the_start() {
+    let place = Place::new();
+    let path = place.path().join("policies.toml");
+    let text = "version = 1\n[[policies]]\nname = \"p\"\non_failure = \"deny\"\n\
+                when = { method = \"get\" }\n\
+                limits = [{ subject = \"ip\", limit = \"10/s\" }, \
+                { subject = \"pool=all\", limit = \"99/s\" }]\n";
+    std::fs::write(&path, text).unwrap();
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    serving.signal(Signal::TERM);
+    let (code, log) = serving.ended();
+    assert_eq!(code, 0, "{log}");
+    let told = "policies.toml:5:19: `get` is not `GET`: methods are compared exactly: write `GET`";
+    assert_eq!(log.matches(told).count(), 1, "{log}");
+    let line = log.lines().find(|line| line.contains(told)).unwrap();
+    assert!(line.contains("WARN"), "{line}");
+    assert!(!log.contains("cluster"), "memory is none: {log}");
+}
+
+#[test]
 fn logs_are_lines_or_json() {
     let place = Place::new();
     let serving = Serving::start(&place, &["--log", "json"]);

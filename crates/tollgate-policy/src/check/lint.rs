@@ -44,7 +44,7 @@ pub(super) fn limits(policy: &Policy, place: &Place, work: &mut Work, problems: 
             format!("a check of `{}` may cross slots on a cluster", policy.name),
             "name the field that all its subjects share, as `shard = \"field.resource\"`, or write \
              `shard = \"never\"` when it is not for a cluster",
-        ));
+        ).of_cluster());
     }
 }
 
@@ -188,7 +188,7 @@ fn across(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
                 ),
                 "give both the same `shard`, or write `shard = \"never\"` when they are not for a \
                  cluster",
-            ));
+            ).of_cluster());
         }
     }
 }

@@ -40,12 +40,13 @@ const OWN_FILES: u64 = 64;
 pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
     let mut options = options(args)?;
     let denials = denials(args, &options)?;
+    // Before the policies are read: what is suspect in them is logged.
+    log(args.log)?;
     let policies = match &args.config {
         Some(path) => Policies::load(path).map_err(|problems| anyhow!("{problems}"))?,
         None => Policies::parse_named("demo.toml", DEMO, Format::Toml)
             .map_err(|problems| anyhow!("{problems}"))?,
     };
-    log(args.log)?;
     let runtime = builder(threads(args.threads))
         .max_io_events_per_tick(EVENTS)
         .enable_all()
@@ -300,6 +301,7 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         other => format!("{scheme}://{other}"),
     };
     let url = |address| url_of(scheme, address);
+    // Before the policies are read: what is suspect in them is logged.
     let policies = match &args.config {
         Some(path) => path.display().to_string(),
         None => "a demo: 10 requests in 10 s for each address (--config FILE for yours)".to_owned(),
