@@ -143,6 +143,18 @@ pub(crate) fn shard(value: &str) -> Result<()> {
     Ok(())
 }
 
+/// A secret of the environment; one that is empty is a mistake, and not the same as none.
+pub(crate) fn secret(name: &str) -> Result<Option<String>> {
+    match std::env::var(name) {
+        Ok(text) if text.is_empty() => {
+            bail!("{name} is set and empty: give it a value or unset it")
+        }
+        Ok(text) => Ok(Some(text)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => bail!("{name} is not UTF-8"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};

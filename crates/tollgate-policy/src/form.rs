@@ -7,9 +7,11 @@ use crate::pattern::Pattern;
 /// written decides, not what it was lowered to.
 pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
     let (what, why, right) = match field {
-        Field::Path => {
-            ("path", "fronts give each path in one form (docs/identity.md)", path(pattern))
-        }
+        Field::Path => (
+            "path",
+            "fronts give each path in one form (docs/identity.md, `tollgate help identity`)",
+            path(pattern),
+        ),
         Field::Host => {
             let why = "a host is given alone: no scheme, no port, no dot at the end";
             ("host", why, host(pattern))

@@ -610,3 +610,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_heading_that_adds_to_a_list_in_brackets_is_told_in_words() {
+    let text = policy("limits = [{ subject = \"ip\", limit = \"10/s\" }]")
+        + "[[policies.limits.overrides]]\nwhen = { ip = \"10.0.0.1\" }\nlimit = \"unlimited\"\n";
+    let problems = toml(&text).unwrap_err();
+    let [problem] = &problems.iter().collect::<Vec<_>>()[..] else { panic!("{problems}") };
+    assert_eq!(
+        problem.what(),
+        "`limits` is a list in brackets above, and a heading adds nothing to it"
+    );
+    assert!(
+        problem
+            .remedy()
+            .starts_with("write its tables under headings too, as `[[policies.limits]]`")
+    );
+    // What the remedy says is taken.
+    let right = "limits = [{ subject = \"ip\", limit = \"10/s\", overrides = [{ when = { ip = \
+                 \"10.0.0.1\" }, limit = \"unlimited\" }] }]";
+    assert!(toml(&policy(right)).is_ok());
+}

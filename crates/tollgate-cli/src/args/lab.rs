@@ -13,7 +13,7 @@ pub(crate) enum Lab {
     /// seed give the same results to the last bit, in memory and on Redis; or real, with `--live`.
     #[command(after_help = "Example: tollgate lab run examples/lab/greedy.toml --report out.html")]
     Run {
-        /// The experiment, in TOML (docs/lab.md)
+        /// The experiment, in TOML (`tollgate help page lab`)
         #[arg(value_name = "FILE")]
         file: PathBuf,
 
@@ -83,7 +83,7 @@ pub(crate) struct LabCommon {
 
     /// Let real time pass: every attempt is asked when it is due, whoever still waits, and by the
     /// store's clock. It takes as long as the experiment says, for each case; latencies and the
-    /// server's work are measured beside (docs/lab.md)
+    /// server's work are measured beside (`tollgate help page lab`)
     #[arg(long)]
     pub(crate) live: bool,
 

@@ -8,12 +8,16 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use tollgate::Strategy;
 
+mod admin;
 mod health;
+mod help;
 mod lab;
 mod queue;
 mod serve;
 
+pub(crate) use admin::{Act, Admin, Counted};
 pub(crate) use health::Health;
+pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
     Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueuePush,
@@ -64,6 +68,11 @@ From the environment, so that no process list shows them:
   tollgate health 127.0.0.1:8701 --ready
   tollgate health unix:/run/tollgate/tollgate.sock --store --timeout 500ms")]
     Health(Health),
+    /// Look at the counts of a running service and correct them, over its admin listener
+    ///
+    /// Where the service has a token, TOLLGATE_ADMIN_TOKEN is sent from the environment.
+    #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
+    Admin(Admin),
     /// Ask, and charge when every limit admits
     ///
     /// Exits with 0 when admitted, 1 when not yet, 3 when never (the cost is above a limit's
@@ -137,7 +146,7 @@ From the environment, so that no process list shows them:
     ///
     /// All strategies count time; a queue does not. A job is accepted while fewer wait than may,
     /// and how fast they leave is up to those who work. Queues lie in the file or on the Redis that
-    /// `--store` names. What is promised: docs/queue.md.
+    /// `--store` names. What is promised: `tollgate help page queue`.
     #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     Queue(Queue),
     /// Print the Lua script for limits, for any Redis client
@@ -181,6 +190,12 @@ From the environment, so that no process list shows them:
         /// The shell
         shell: Shell,
     },
+    /// Print manual pages
+    #[command(after_help = "Example: tollgate man /usr/local/share/man/man1")]
+    Man(Man),
+    /// Show the help of a command, or a page of the documentation
+    #[command(after_help = "Example: tollgate help notation")]
+    Help(Help),
 }
 
 /// Whose count, under which limits.

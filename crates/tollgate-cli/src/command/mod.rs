@@ -6,6 +6,7 @@ use clap::CommandFactory as _;
 use crate::args::{Bench, Cli, Command, Config};
 use crate::show::Output;
 
+mod admin;
 mod bench;
 mod check;
 mod config;
@@ -13,6 +14,7 @@ mod count;
 mod doctor;
 mod explain;
 mod health;
+mod help;
 mod lab;
 mod queue;
 mod replay;
@@ -25,6 +27,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Serve(args) => serve::serve(&args, out),
         Command::Health(args) => health::health(&args, out),
+        Command::Admin(args) => admin::admin(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
         Command::Run(args) => run::run(&args),
@@ -44,6 +47,8 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Bench(Bench::Redis(args)) => bench::redis(&args, out),
         Command::Bench(Bench::Server(args)) => bench::server(&args, out),
         Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),
+        Command::Man(args) => help::man(&args, out),
+        Command::Help(args) => help::help(&args, out),
         Command::Completions { shell } => {
             // A shell's completions are a text like any other: a closed pipe is no panic.
             let mut script = Vec::new();

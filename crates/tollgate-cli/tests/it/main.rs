@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
+mod admin;
 mod bad_input;
 mod benching;
 mod config;
@@ -9,6 +10,7 @@ mod counting;
 mod doctor;
 mod examples;
 mod health;
+mod help;
 mod image;
 mod lab;
 mod live;

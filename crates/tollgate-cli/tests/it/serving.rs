@@ -114,8 +114,12 @@ impl Serving {
 
     /// One of administrators.
     pub(crate) fn admin(&self) -> Client {
+        Client::connect(self.admin_address().parse().unwrap()).unwrap()
+    }
+
+    pub(crate) fn admin_address(&self) -> String {
         let address = self.said.iter().find_map(|line| line.strip_prefix("admin      http://"));
-        Client::connect(address.unwrap().parse().unwrap()).unwrap()
+        address.unwrap().to_owned()
     }
 
     fn memory_bytes(&self) -> u64 {

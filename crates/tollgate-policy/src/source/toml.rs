@@ -20,6 +20,19 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
             continue;
         }
         guesswork = true;
+        if message.starts_with("cannot extend value of type array") {
+            let key = text.get(at.start..at.end).unwrap_or_default();
+            problems.push(Problem::error(
+                Some(at),
+                format!("`{key}` is a list in brackets above, and a heading adds nothing to it"),
+                format!(
+                    "write its tables under headings too, as `[[policies.{key}]]` in place of \
+                     `{key} = [...]`; or write this within the brackets, as `{{ subject = \"ip\", \
+                     limit = \"10/s\", overrides = [{{ when = ..., limit = ... }}] }}`"
+                ),
+            ));
+            continue;
+        }
         let what = message.lines().next().unwrap_or("this is no TOML").to_owned();
         problems.push(Problem::error(Some(at), what, remedy(message)));
     }

@@ -85,7 +85,7 @@ impl fmt::Display for Mistake {
                  make the layer once, not for each request or connection",
             ),
         }?;
-        f.write_str(" (docs/mistakes.md)")
+        f.write_str(" (docs/mistakes.md, or `tollgate help mistakes`)")
     }
 }
 

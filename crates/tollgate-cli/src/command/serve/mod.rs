@@ -4,7 +4,7 @@ mod traces;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -16,7 +16,7 @@ use tollgate_server::{
 use tollgate_tower::identity::{AddressHeader, Networks};
 
 use crate::args::{Family, LogDenials, LogForm, Serve};
-use crate::input::wait;
+use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{of_service, of_time_series, queues_of_service};
 
@@ -223,18 +223,6 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
     auth.user_header.clone_from(&args.user_header);
     auth.api_key_header.clone_from(&args.api_key_header);
     Ok(auth)
-}
-
-/// A secret of the environment; one that is empty is a mistake, and not the same as none.
-fn secret(name: &str) -> Result<Option<String>> {
-    match std::env::var(name) {
-        Ok(text) if text.is_empty() => {
-            bail!("{name} is set and empty: give it a value or unset it")
-        }
-        Ok(text) => Ok(Some(text)),
-        Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => bail!("{name} is not UTF-8"),
-    }
 }
 
 /// How many connections there can be: the system's bound for files is raised as far as it goes.

@@ -1,0 +1,66 @@
+//! The words of `admin`.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct Admin {
+    #[command(subcommand)]
+    pub(crate) act: Act,
+
+    /// Where administrators are answered: `HOST:PORT` or `unix:/PATH`, the service's `--admin`
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701", global = true)]
+    pub(crate) at: String,
+
+    /// The longest time to wait
+    #[arg(long, value_name = "DURATION", default_value = "5s", global = true)]
+    pub(crate) timeout: String,
+
+    /// Print the service's answer as it is: one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Act {
+    /// Show what is held for a subject
+    #[command(after_help = "Example: tollgate admin inspect ip:192.0.2.7 --policy login")]
+    Inspect(Counted),
+    /// Forget what is held for a subject
+    #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
+    Reset(Counted),
+    /// Give units back, or take them
+    #[command(after_help = "Example: tollgate admin adjust user:42 --limit 3/10s --by 1")]
+    Adjust {
+        #[command(flatten)]
+        counted: Counted,
+
+        /// How many units to give back; negative takes them
+        #[arg(long, value_name = "N", allow_hyphen_values = true)]
+        by: i64,
+    },
+    /// Read the policies again
+    #[command(after_help = "Example: tollgate admin reload")]
+    Reload,
+    /// Look back: what was let through and denied under each limit
+    #[command(after_help = "Example: tollgate admin series --last 10m")]
+    Series {
+        /// How far back
+        #[arg(long, value_name = "DURATION", default_value = "10m")]
+        last: String,
+    },
+}
+
+/// Whose count.
+#[derive(Debug, Args)]
+pub(crate) struct Counted {
+    /// Whose count, as `user:42`
+    pub(crate) subject: String,
+
+    /// The policy that keeps it
+    #[arg(long, value_name = "NAME", required_unless_present = "limit")]
+    pub(crate) policy: Option<String>,
+
+    /// The limits that it is kept under, where callers bring them or a policy has several
+    #[arg(long, value_name = "LIMIT")]
+    pub(crate) limit: Option<String>,
+}

@@ -1,0 +1,19 @@
+//! The words of `help` and `man`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub(crate) struct Help {
+    /// A command, as `queue push`, or a page, as `notation`; without one, all there are
+    #[arg(value_name = "COMMAND|PAGE")]
+    pub(crate) words: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Man {
+    /// Write the pages of all commands into this folder; without one, print the page of `tollgate`
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+}

@@ -1,0 +1,167 @@
+//! `admin`: counts of a running service, looked at and corrected over its admin listener.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use bytes::Bytes;
+use http::Request;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tollgate_server::Address;
+
+use crate::args::{Act, Admin, Counted};
+use crate::client;
+use crate::input::{secret, shown, wait};
+use crate::show::{self, Output};
+
+/// Where the token of administrators is: in no list of processes.
+const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
+
+pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
+    let (path, body) = match &args.act {
+        Act::Inspect(counted) => ("/v1/admin/inspect".to_owned(), Some(of(counted))),
+        Act::Reset(counted) => ("/v1/admin/reset".to_owned(), Some(of(counted))),
+        Act::Adjust { counted, by } => {
+            let mut body = of(counted);
+            body["by"] = (*by).into();
+            ("/v1/admin/adjust".to_owned(), Some(body))
+        }
+        Act::Reload => ("/v1/admin/reload".to_owned(), Some(json!({}))),
+        Act::Series { last } => {
+            let last = wait(last).context("--last")?;
+            (format!("/v1/admin/series?last={}s", last.as_secs().max(1)), None)
+        }
+    };
+    let answer = ask(args, &path, body)?;
+    if args.json {
+        out.json(&answer)?;
+    } else {
+        out.text(&text(&args.act, &answer))?;
+    }
+    Ok(0)
+}
+
+fn of(counted: &Counted) -> Value {
+    let Counted { subject, policy, limit } = counted;
+    let mut body = json!({ "written_subject": subject });
+    for (key, value) in [("policy", policy), ("limit", limit)] {
+        if let Some(value) = value {
+            body[key] = value.as_str().into();
+        }
+    }
+    body
+}
+
+/// What the service answers; what it refuses is an error in its words.
+fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
+    let address: Address = args.at.parse().map_err(|_| {
+        anyhow!(
+            "`{}` is no address: write HOST:PORT, as `127.0.0.1:8701`, or `unix:/PATH`, as the \
+             service's `--admin` says it",
+            shown(&args.at)
+        )
+    })?;
+    let mut request = Request::builder().uri(path).header(HOST, "localhost");
+    if let Some(token) = secret(TOKEN)? {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = match body {
+        None => request.method("GET").body(Full::default()),
+        Some(body) => {
+            let request = request.method("POST").header(CONTENT_TYPE, "application/json");
+            request.body(Full::new(Bytes::from(body.to_string())))
+        }
+    };
+    let request = request.context("no question can be made of this")?;
+    let answer = client::ask(&address, request, wait(&args.timeout)?).with_context(|| {
+        format!(
+            "{} does not answer administrators: name the service's `--admin` with --at",
+            args.at
+        )
+    })?;
+    let status = answer.status();
+    let body: Value = serde_json::from_slice(answer.body()).with_context(|| {
+        format!("{} is no admin listener of tollgate: {status}, and no JSON", args.at)
+    })?;
+    if !status.is_success() {
+        let detail = body["detail"].as_str().unwrap_or("it does not say why");
+        let remedy = if status == http::StatusCode::UNAUTHORIZED {
+            format!(": set {TOKEN} in the environment of this command")
+        } else {
+            String::new()
+        };
+        bail!("{status}: {detail}{remedy}");
+    }
+    Ok(body)
+}
+
+/// The answer for people.
+fn text(act: &Act, answer: &Value) -> String {
+    match act {
+        Act::Inspect(counted) => held(&counted.subject, &answer["held"]),
+        Act::Reset(counted) if answer["was_there"] == true => {
+            format!("reset {}\n", shown(&counted.subject))
+        }
+        Act::Reset(counted) => format!("nothing was held for {}\n", shown(&counted.subject)),
+        Act::Adjust { counted, .. } => {
+            let changed = answer["changed"].as_array().map_or(&[][..], Vec::as_slice);
+            let changed: Vec<String> = changed.iter().map(said).collect();
+            format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
+        }
+        Act::Reload => {
+            format!("policies of revision {}\n", said(&answer["revision"]))
+        }
+        Act::Series { .. } => series(answer),
+    }
+}
+
+fn held(subject: &str, held: &Value) -> String {
+    let subject = shown(subject);
+    if held.is_null() {
+        return format!("{subject}\n  nothing is held: fresh\n");
+    }
+    let mut text = format!("{subject}\n  written under {}\n", said(&held["written_under"]));
+    let logs = held["logs"].as_array().map_or(&[][..], Vec::as_slice);
+    for log in logs {
+        let events = log.as_array().map_or(0, Vec::len);
+        text.push_str(&format!("  {events} events held\n"));
+    }
+    if let Some(words) = held["words"].as_array().filter(|words| !words.is_empty()) {
+        let words: Vec<String> = words.iter().map(said).collect();
+        text.push_str(&format!("  words [{}]\n", words.join(", ")));
+    }
+    if held["shared"] == true {
+        text.push_str("  shared with other subjects: the store is full\n");
+    }
+    if let Some(fresh_at_us) = held["fresh_at_us"].as_u64() {
+        text.push_str(&format!("  fresh at {}\n", show::time(fresh_at_us)));
+    }
+    text
+}
+
+/// A line for each limit and outcome, with its sum.
+fn series(answer: &Value) -> String {
+    let series = answer["series"].as_array().map_or(&[][..], Vec::as_slice);
+    if series.is_empty() {
+        return "nothing was asked in this time\n".to_owned();
+    }
+    let mut table = show::table(["policy and limit", "outcome", "in all", "most"]);
+    let step = said(&answer["step_s"]);
+    for one in series {
+        let counts = one["counts"].as_array().map_or(&[][..], Vec::as_slice);
+        let counts = counts.iter().filter_map(Value::as_u64);
+        let (all, most) = counts.fold((0, 0), |(all, most), one| (all + one, one.max(most)));
+        let policy = one["policy"].as_str().map_or(String::new(), |policy| format!("{policy}: "));
+        table.add_row([
+            format!("{policy}{}", said(&one["limit"])),
+            said(&one["outcome"]),
+            all.to_string(),
+            format!("{most} in {step} s"),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+/// A value as it is, a text without its quotes.
+fn said(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), shown)
+}

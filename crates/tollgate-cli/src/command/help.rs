@@ -1,0 +1,131 @@
+//! `help` and `man`: the help of the commands, and the pages of the documentation, which whoever
+//! installed the program does not have beside it.
+
+use anyhow::{Context as _, Result, bail};
+use clap::CommandFactory as _;
+
+use crate::args::{Cli, Help, Man};
+use crate::input::shown;
+use crate::show::Output;
+
+/// The pages, by name, with what each is about.
+macro_rules! pages {
+    ($($name:literal: $about:literal,)*) => {
+        &[$(($name, $about, include_str!(concat!("../../../../docs/", $name, ".md"))),)*]
+    };
+}
+
+const PAGES: &[(&str, &str, &str)] = pages! {
+    "benchmarks": "how fast it is, and the commands that measure it",
+    "code": "limits in code: per route, several subjects, proxies",
+    "commands": "the command line, command by command",
+    "definitions": "what each strategy means, exactly",
+    "doctor": "what is looked at on a Redis, and what to do",
+    "faults": "what holds when something fails",
+    "headers": "headers, statuses and bodies of answers",
+    "identity": "who a client is: addresses, proxies, paths",
+    "image": "the container image",
+    "keys": "names and formats of keys on Redis",
+    "lab": "try strategies on traffic, and look",
+    "memory": "the store in memory",
+    "metrics": "metrics, and what to alert on",
+    "middleware": "limits before an HTTP service in Rust",
+    "mistakes": "mistakes in a set-up, and how to mend them",
+    "notation": "how limits and subjects are written",
+    "policies": "policy files",
+    "probes": "health, readiness, and manifests for them",
+    "proxies": "behind nginx, Caddy, HAProxy",
+    "queue": "queues: what is promised, and how to use them",
+    "redis": "counts on Redis and Valkey",
+    "server": "the service",
+    "subjects": "subjects from what people send",
+    "timeseries": "time series on Redis",
+};
+
+/// The word before a page that has the name of a command.
+const PAGE: &str = "page";
+
+pub(crate) fn help(args: &Help, out: &mut Output) -> Result<u8> {
+    let mut command = Cli::command();
+    command.build();
+    // A command of the same name stands before a page, unless the word is there.
+    let page = match &args.words[..] {
+        [word, page] if word == PAGE => Some(page),
+        [page] if command.find_subcommand(page).is_none() => Some(page),
+        _ => None,
+    };
+    if let Some(text) = page.and_then(|page| page_of(page)) {
+        out.text(text)?;
+        return Ok(0);
+    }
+    let mut found = &mut command;
+    for word in &args.words {
+        let before = found.get_name().to_owned();
+        found = found.find_subcommand_mut(word).with_context(|| unknown(&before, word))?;
+    }
+    out.text(&found.render_long_help().ansi().to_string())?;
+    match &args.words[..] {
+        [] => {
+            out.line("\nPages (tollgate help PAGE):")?;
+            for (name, about, _) in PAGES {
+                out.line(format!("  {name:<12} {about}"))?;
+            }
+        }
+        [word] if page_of(word).is_some() => {
+            out.line(format!("\nThe page of this name: tollgate help {PAGE} {word}"))?;
+        }
+        _ => {}
+    }
+    Ok(0)
+}
+
+fn page_of(page: &str) -> Option<&'static str> {
+    PAGES.iter().find(|(name, ..)| *name == page).map(|(.., text)| *text)
+}
+
+fn unknown(before: &str, word: &str) -> String {
+    let pages: Vec<&str> = PAGES.iter().map(|(name, ..)| *name).collect();
+    let word = shown(word);
+    if before == "tollgate" {
+        return format!(
+            "there is no command and no page `{word}`: `tollgate help` lists them, and the pages \
+             are {}",
+            pages.join(", ")
+        );
+    }
+    format!("`{before}` has no command `{word}`: `tollgate help {before}` lists them")
+}
+
+pub(crate) fn man(args: &Man, out: &mut Output) -> Result<u8> {
+    let command = Cli::command();
+    let Some(folder) = &args.folder else {
+        let mut page = Vec::new();
+        clap_mangen::Man::new(command).render(&mut page)?;
+        out.text(&String::from_utf8_lossy(&page))?;
+        return Ok(0);
+    };
+    if !folder.is_dir() {
+        bail!("{}: there is no such folder: make it first", folder.display());
+    }
+    clap_mangen::generate_to(command, folder)
+        .with_context(|| format!("{}: the pages cannot be written", folder.display()))?;
+    out.line(format!("written to {}", folder.display()))?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_of_the_documentation_is_there() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name());
+        let mut names: Vec<String> = files
+            .filter_map(|name| Some(name.to_str().unwrap().strip_suffix(".md")?.to_owned()))
+            .collect();
+        names.sort();
+        let pages: Vec<&str> = PAGES.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(pages, names);
+    }
+}

@@ -1,0 +1,68 @@
+//! `admin`: counts of a running service, from another terminal.
+
+use crate::Place;
+use crate::serving::Serving;
+
+const TOKEN: &str = "0123456789abcdef";
+
+const POLICIES: &str = "version = 1\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\n\
+                        limits = [{ subject = \"ip\", limit = \"3/h\" }]\n";
+
+#[test]
+fn counts_of_a_service_are_looked_at_and_corrected() {
+    let place = Place::new();
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let at = serving.admin_address();
+    let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
+    let ask = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
+    assert_eq!(serving.client().check(ask).unwrap()["remaining"], 2);
+    let of = ["ip:192.0.2.7", "--policy", "login"];
+    let (code, out, error) = admin(&[&["inspect"], &of[..]].concat());
+    assert_eq!(code, 0, "{error}");
+    assert!(out.contains("written under 3/h via sliding_log") && out.contains("1 events"), "{out}");
+    assert_eq!(
+        admin(&[&["adjust"], &of[..], &["--by", "-1"]].concat()).1,
+        "changed ip:192.0.2.7 by -1\n"
+    );
+    assert_eq!(serving.client().check(ask).unwrap()["remaining"], 0);
+    assert_eq!(admin(&[&["reset"], &of[..]].concat()).1, "reset ip:192.0.2.7\n");
+    assert_eq!(admin(&[&["reset"], &of[..]].concat()).1, "nothing was held for ip:192.0.2.7\n");
+    let (_, out, _) = admin(&[&["inspect"], &of[..], &["--json"]].concat());
+    assert_eq!(out, "{\"held\":null}\n");
+    let (code, out, error) = admin(&["reload"]);
+    assert!(code == 0 && out.starts_with("policies of revision 1-"), "{out}{error}");
+    std::fs::write(&path, POLICIES.replace("3/h", "4/h")).unwrap();
+    let (code, out, error) = admin(&["reload"]);
+    assert!(code == 0 && out.contains(" revision 2-"), "{out}{error}");
+    let (code, out, error) = admin(&["series", "--last", "10s"]);
+    assert!(code == 0 && (out.contains("outcome") || out.contains("nothing was asked")), "{error}");
+}
+
+#[test]
+fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
+    let place = Place::new();
+    let mut command = Serving::command(&place, &[]);
+    command.env("TOLLGATE_ADMIN_TOKEN", TOKEN);
+    let serving = Serving::of(command);
+    let at = serving.admin_address();
+    let reset = ["admin", "--at", &at, "reset", "user:42", "--policy", "nobody"];
+    let (code, _, error) = place.run(&reset);
+    let says = "set TOLLGATE_ADMIN_TOKEN in the environment of this command";
+    assert!(code == 2 && error.contains("401") && error.contains(says), "{error}");
+    let mut command = place.tollgate(&reset);
+    let output = command.env("TOLLGATE_ADMIN_TOKEN", TOKEN).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && error.contains("`nobody`"), "{error}");
+    // The port for data is none for administrators.
+    let data = serving.address().to_string();
+    let (code, _, error) = place.run(&["admin", "--at", &data, "reload"]);
+    assert!(code == 2 && error.contains("404"), "{error}");
+    let (code, _, error) = place.run(&["admin", "--at", "127.0.0.1:1", "reload"]);
+    assert!(code == 2 && error.contains("name the service's `--admin` with --at"), "{error}");
+    let (code, _, error) = place.run(&["admin", "--at", "here", "reload"]);
+    assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
+    let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
+    assert!(code == 2 && error.contains("--policy"), "{error}");
+}

@@ -1,0 +1,51 @@
+//! `help` and `man`: what an installed program has beside it.
+
+use crate::Place;
+
+#[test]
+fn help_shows_commands_and_pages_and_names_them_when_there_is_none() {
+    let place = Place::new();
+    for (words, says) in [
+        (&["help"][..], "notation     how limits and subjects are written"),
+        (&["help", "check"], "Ask, and charge when every limit admits"),
+        (&["help", "queue", "push"], "Offer a job; refused when as many wait as may"),
+        (&["help", "notation"], "# How limits and subjects are written"),
+        (&["help", "queue"], "tollgate help page queue"),
+        (&["help", "page", "queue"], "# Queues: the leaky bucket"),
+    ] {
+        let (code, out, error) = place.run(words);
+        assert!(code == 0 && out.contains(says) && error.is_empty(), "{words:?}: {out}{error}");
+    }
+    for (words, says) in [
+        (
+            &["help", "nothing"][..],
+            "no page `nothing`: `tollgate help` lists them, and the pages are",
+        ),
+        (&["help", "queue", "nothing"], "`queue` has no command `nothing`"),
+        (&["help", "page", "nothing"], "there is no command and no page `page`"),
+    ] {
+        let (code, out, error) = place.run(words);
+        assert!(code == 2 && out.is_empty() && error.contains(says), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn there_is_a_manual_page_for_every_command() {
+    let place = Place::new();
+    let (code, out, _) = place.run(&["man"]);
+    assert!(code == 0 && out.contains(".TH tollgate 1"), "{out}");
+    let folder = place.path().join("man1");
+    let folder = folder.to_str().unwrap();
+    let (code, _, error) = place.run(&["man", folder]);
+    assert!(code == 2 && error.contains("there is no such folder: make it first"), "{error}");
+    std::fs::create_dir(folder).unwrap();
+    assert_eq!(place.run(&["man", folder]).0, 0);
+    for (page, says) in [
+        ("tollgate.1", "tollgate\\-check(1)"),
+        ("tollgate-queue-push.1", "Offer a job"),
+        ("tollgate-admin-reset.1", "Forget what is held"),
+    ] {
+        let text = std::fs::read_to_string(format!("{folder}/{page}")).unwrap();
+        assert!(text.contains(says), "{page}: {text}");
+    }
+}
