@@ -1,7 +1,10 @@
 //! How a connection is made: the socket, TLS, the password, the database.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -18,7 +21,7 @@ use super::wire::{Wire, lost, refused};
 use crate::fault::{Fault, Outcome};
 use crate::options::{Address, Options};
 
-/// How long finding out what went wrong may take, after a connection could not be made.
+/// How long finding out what went wrong may take, where a connection cannot be made.
 const DIAGNOSIS: Duration = Duration::from_millis(250);
 
 /// How many loads of scripts may wait to be sent beside the questions.
@@ -30,6 +33,17 @@ const BAD_HANDSHAKE: &[u8] = b"\x16\x03\x01\x00\x05hello";
 
 /// The byte that begins an alert of TLS.
 const ALERT: u8 = 0x15;
+
+/// Whether it may come from speaking TLS to a plain port or the other way round.
+fn is_suspicious(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Tls { .. }
+            | Fault::Closed { .. }
+            | Fault::Garbled { .. }
+            | Fault::Unreachable { .. }
+    )
+}
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
@@ -79,20 +93,43 @@ impl Door {
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
     }
 
-    /// What is wrong with the address, when `fault` may come from speaking TLS to a plain port or
-    /// the other way round. It speaks the other one once, and looks at the first byte.
-    pub(super) async fn diagnose(&self, fault: Fault) -> Fault {
-        let Address::Tcp { host, port, tls } = &self.options.address else { return fault };
-        let suspicious = matches!(
-            fault,
-            Fault::Tls { .. }
-                | Fault::Closed { .. }
-                | Fault::Garbled { .. }
-                | Fault::Unreachable { .. }
-        );
-        if !suspicious {
-            return fault;
+    /// What `opening` opens, or what it fails of: also when that comes from speaking TLS to a plain
+    /// port or the other way round. Finding that out takes no more than the timeout: it begins while
+    /// `opening` still waits.
+    pub(super) async fn diagnosed<T>(
+        &self,
+        opening: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let mut opening = pin!(opening);
+        let early = self.options.connect_timeout.saturating_sub(DIAGNOSIS);
+        if let Ok(opened) = timeout(early, &mut opening).await {
+            return match opened {
+                Err(fault) if is_suspicious(&fault) => Err(self.other().await.unwrap_or(fault)),
+                opened => opened,
+            };
         }
+        let mut other = pin!(self.other());
+        let mut named = None;
+        let opened = poll_fn(|context| {
+            let opened = opening.as_mut().poll(context);
+            if opened.is_pending()
+                && named.is_none()
+                && let Poll::Ready(found) = other.as_mut().poll(context)
+            {
+                named = Some(found);
+            }
+            opened
+        });
+        match opened.await {
+            Err(fault) if is_suspicious(&fault) => Err(named.flatten().unwrap_or(fault)),
+            opened => opened,
+        }
+    }
+
+    /// What is wrong with the address, if its port speaks the other one: it is spoken to so once,
+    /// and the first byte looked at.
+    async fn other(&self) -> Option<Fault> {
+        let Address::Tcp { host, port, tls } = &self.options.address else { return None };
         let first = timeout(DIAGNOSIS, async {
             let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.write_all(if *tls { b"PING\r\n" } else { BAD_HANDSHAKE }).await?;
@@ -100,9 +137,9 @@ impl Door {
         });
         let address = self.options.address.to_string();
         match first.await {
-            Ok(Ok(b'+' | b'-')) if *tls => Fault::TlsToPlainPort { address },
-            Ok(Ok(ALERT)) if !*tls => Fault::PlainToTlsPort { address },
-            _ => fault,
+            Ok(Ok(b'+' | b'-')) if *tls => Some(Fault::TlsToPlainPort { address }),
+            Ok(Ok(ALERT)) if !*tls => Some(Fault::PlainToTlsPort { address }),
+            _ => None,
         }
     }
 

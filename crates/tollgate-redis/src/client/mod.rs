@@ -82,8 +82,8 @@ impl Client {
         for (index, slot) in client.0.slots.iter().enumerate() {
             if index > 0 {
                 slot.start();
-            } else if let Err(fault) = slot.fill().await {
-                return Err(client.0.door.diagnose(fault).await.into());
+            } else {
+                client.0.door.diagnosed(slot.fill()).await?;
             }
         }
         Ok(client)
@@ -233,10 +233,7 @@ impl Line {
     /// It cannot be reached; or it refuses user, password or database.
     pub(crate) async fn open(options: Options) -> Result<Self, Fault> {
         let door = Door::new(options)?.lenient();
-        match door.open(0, |_| {}).await {
-            Ok(wire) => Ok(Self(wire)),
-            Err(fault) => Err(door.diagnose(fault).await),
-        }
+        door.diagnosed(door.open(0, |_| {})).await.map(Self)
     }
 
     /// Sends a command and waits for its answer, which may be an error of the server.

@@ -155,6 +155,22 @@ async fn tls_is_checked_and_the_wrong_port_is_named() {
     assert!(matches!(refusal(no_pem).await, Fault::Tls { .. }));
 }
 
+/// By a clock that stands still while anything is to be done, and goes on at once where all wait.
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_takes_no_longer_than_the_timeout_says() {
+    // The kernel accepts, and nobody reads.
+    let frozen = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = frozen.local_addr().unwrap();
+    let start = tokio::time::Instant::now();
+    let options = Options::tcp("127.0.0.1", address.port());
+    let fault = refusal(options.connect_timeout(Duration::from_secs(1))).await;
+    let why = "no answer within 1s".to_owned();
+    assert_eq!(fault, Fault::Unreachable { address: address.to_string(), why });
+    let took = start.elapsed();
+    let timers = Duration::from_millis(2);
+    assert!(took <= Duration::from_secs(1) + timers, "{took:?}");
+}
+
 #[tokio::test]
 async fn nothing_there_is_unreachable() {
     let mut server = Server::start(&[]);
