@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::experiment::results::{
-    Bucket, Capacity, CaseResult, Group, GroupResult, Latency, LimitResult, LiveResult, LiveRun,
-    QueueBucket, QueueResult, Raster, Results,
+    Bucket, Capacity, CaseResult, Denied, Group, GroupResult, Latency, LimitResult, LiveResult,
+    LiveRun, QueueBucket, QueueResult, Raster, Results,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -165,10 +165,22 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         bytes_per_subject: None,
         live: None,
         queue: None,
+        most_denied: denied_of(&raster),
         groups,
         buckets,
         raster,
     }
+}
+
+/// Who is denied in a raster.
+fn denied_of(raster: &Raster) -> Vec<Denied> {
+    let denied = |row: usize| {
+        let of = raster.attempts.iter().filter(|it| it.0 as usize == row && !it.2);
+        u64::try_from(of.count()).unwrap()
+    };
+    let clients = raster.clients.iter().enumerate();
+    let each = clients.map(|(row, client)| Denied { client: client.clone(), denied: denied(row) });
+    each.filter(|it| it.denied > 0).collect()
 }
 
 /// A case of nothing but these buckets.
@@ -192,6 +204,7 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
         bytes_per_subject: None,
         live: None,
         queue: None,
+        most_denied: Vec::new(),
         groups: Vec::new(),
         buckets,
         raster: Raster::default(),

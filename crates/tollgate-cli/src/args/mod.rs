@@ -133,6 +133,7 @@ From the environment, so that no process list shows them:
     #[command(after_long_help = "Examples:
   tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
   tollgate replay access.log --limit 10/s --limit 240/h --by user --json
+  tollgate replay access.log --limit 5/10s --strategy all --report who-is-denied.html
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Replay),
@@ -352,6 +353,10 @@ pub(crate) struct Replay {
     /// alone that are removed at its end
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
+
+    /// Write a report with pictures: one HTML file that needs nothing else. It is decided in memory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 
     /// Print one JSON object
     #[arg(long)]

@@ -75,6 +75,38 @@ fn people_get_a_table_and_what_to_know_of_it() {
 
 /// A table of zeros would look like traffic that no limit denies.
 #[test]
+fn a_report_shows_the_same_decisions_with_who_was_denied_most_and_when() {
+    let (place, log) = with_log();
+    let page = place.path().join("page.html");
+    let page = page.to_str().unwrap();
+    let args = ["replay", &log, "--limit", "3/10s", "--strategy", "all", "--report", page];
+    let (code, out, error) = place.run(&args);
+    assert_eq!(code, 0, "{error}");
+    assert!(out.ends_with(&format!("\nwritten to {page}\n")), "{out}");
+    let json = place.json(&[&args[..], &["--json"]].concat());
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("2015-05-17T10:05:00Z to 2015-05-17T10:05:03Z"), "calendar time");
+    assert!(html.contains("UTC, from 2015-05-17T10:05:00Z"), "at the axes too");
+    let (_, rest) = html.split_once("id=\"results\">").unwrap();
+    let results: serde_json::Value =
+        serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+    let cases = results["cases"].as_array().unwrap();
+    let strategies = json["strategies"].as_array().unwrap();
+    assert_eq!(cases.len(), strategies.len());
+    for (case, strategy) in cases.iter().zip(strategies) {
+        for key in ["admitted", "denied"] {
+            assert_eq!(case[key], strategy[key], "{}: {key}", case["name"]);
+        }
+        let (mine, theirs) = (&case["most_denied"][0], &strategy["top_denied"][0]);
+        assert_eq!((&mine["client"], &mine["denied"]), (&theirs[0], &theirs[1]));
+    }
+    assert!(html.find("Denied most often").unwrap() < html.find("<h2>Measures").unwrap());
+    let nowhere = ["replay", &log, "--limit", "3/10s", "--report", "/nowhere/page.html"];
+    let (code, out, error) = place.run(&nowhere);
+    assert!(code == 2 && out.is_empty() && error.contains("/nowhere/page.html"), "{error}");
+}
+
+#[test]
 fn a_log_without_an_event_is_an_error() {
     let (place, log) = with_log();
     let strange = place.path().join("strange.log");

@@ -3,9 +3,12 @@
 use std::collections::VecDeque;
 
 use super::drawn::Drawn;
-use super::results::{Bucket, CaseResult, GroupResult, LimitResult};
+use super::results::{Bucket, CaseResult, Denied, GroupResult, LimitResult};
 use super::{Case, Experiment};
 use crate::decide::Per;
+
+/// How many of the most denied clients are told.
+const MOST_DENIED: usize = 10;
 
 /// One attempt with its history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -150,6 +153,8 @@ pub(super) struct Measures {
     limits: Vec<(Window, LimitResult)>,
     /// Of each client, requests and admitted.
     clients: Vec<(u32, u32)>,
+    /// Of each client, attempts that were denied.
+    denied: Vec<u32>,
     groups: Vec<GroupResult>,
     drawn: Drawn,
     /// How many buckets have begun.
@@ -212,6 +217,7 @@ impl Measures {
             capacity,
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
+            denied: vec![0; clients],
             groups: vec![none; experiment.workloads.len()],
             drawn,
             begun: 0,
@@ -249,6 +255,9 @@ impl Measures {
             bucket.admitted += u64::from(is_admitted);
             bucket.denied += u64::from(!is_admitted);
             bucket.occupancy = bucket.occupancy.max(occupancy);
+        }
+        if let Some(denied) = self.denied.get_mut(asked.client as usize) {
+            *denied = denied.saturating_add(u32::from(!is_admitted));
         }
         if let Some((requests, admitted)) = self.clients.get_mut(asked.client as usize) {
             *requests = requests.saturating_add(u32::from(asked.tries == 0));
@@ -380,9 +389,28 @@ impl Measures {
             queue: None,
             groups: self.groups,
             buckets: self.buckets,
+            most_denied: most_denied(&self.denied)
+                .into_iter()
+                .map(|(client, denied)| Denied { client: name(client), denied })
+                .collect(),
             raster: self.drawn.finish(name),
         }
     }
+}
+
+/// The clients that were denied most often, in that order.
+fn most_denied(denied: &[u32]) -> Vec<(u32, u64)> {
+    let counted = (0..).zip(denied).filter(|(_, denied)| **denied > 0);
+    let mut all: Vec<(u32, u64)> =
+        counted.map(|(client, denied)| (client, u64::from(*denied))).collect();
+    let order =
+        |one: &(u32, u64), other: &(u32, u64)| other.1.cmp(&one.1).then(one.0.cmp(&other.0));
+    if all.len() > MOST_DENIED {
+        all.select_nth_unstable_by(MOST_DENIED - 1, order);
+        all.truncate(MOST_DENIED);
+    }
+    all.sort_unstable_by(order);
+    all
 }
 
 /// To four places: more would be noise.

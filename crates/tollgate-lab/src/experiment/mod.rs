@@ -45,8 +45,12 @@ mod retry;
 mod run;
 mod simulate;
 
-use crate::decide::Part;
+use std::sync::Arc;
+
+use crate::decide::{Part, Per};
 use crate::figure::span;
+use crate::read::Traffic;
+use crate::replay::Plan;
 
 pub use self::arrivals::{Arrivals, Rate, Workload};
 pub use self::builtin::{Queueing, sides, zoo};
@@ -132,6 +136,43 @@ impl core::fmt::Display for Size {
 }
 
 impl Experiment {
+    /// The traffic of an access log under each case of a plan, with a count for each client.
+    /// `name` is what it is called; of an empty log the experiment takes a microsecond.
+    #[must_use]
+    pub fn of_log(name: &str, traffic: Arc<Traffic>, plan: &Plan) -> Self {
+        let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or((START_US, START_US));
+        let duration_us = last_us - first_us + 1;
+        let cases = plan.cases.iter().map(|case| Case {
+            name: case.strategy.clone(),
+            parts: vec![Part::new(Per::Client, case.limits.clone())],
+            queue: None,
+            workloads: vec![0],
+        });
+        let refused = plan.refused.iter();
+        let notes = refused.map(|it| format!("{} is left out: {}", it.strategy, it.why)).collect();
+        Self {
+            name: name.to_owned(),
+            seed: 1,
+            start_us: first_us,
+            duration_us,
+            bucket_us: bucket_of(duration_us),
+            capacity: None,
+            operation_us: None,
+            workloads: vec![Workload {
+                name: "log".to_owned(),
+                clients: u32::try_from(traffic.clients.len()).unwrap_or(u32::MAX),
+                arrivals: Arrivals::Log(traffic),
+                from_us: 0,
+                until_us: duration_us,
+                retry: Retry::Never,
+                zipf: None,
+            }],
+            cases: cases.collect(),
+            notes,
+            keeps_counts: false,
+        }
+    }
+
     /// Whether its time is that of an access log.
     pub(crate) fn is_of_a_log(&self) -> bool {
         self.workloads.iter().any(|workload| matches!(workload.arrivals, Arrivals::Log(_)))

@@ -162,6 +162,8 @@ pub struct CaseResult {
     /// occupancy are of jobs when they were delivered, for that is what comes behind it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueResult>,
+    /// Up to 10 clients with the most denied attempts, the most denied first.
+    pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
     pub groups: Vec<GroupResult>,
     /// The series over time, from the start on, one bucket after the other.
@@ -290,6 +292,16 @@ pub struct LimitResult {
     pub promise: u64,
     /// `peak <= promise`.
     pub holds: bool,
+}
+
+/// A client that was denied.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct Denied {
+    /// What it is called: of a log the value that it was counted by.
+    pub client: String,
+    /// Its attempts that were denied.
+    pub denied: u64,
 }
 
 /// What became of a group.

@@ -91,6 +91,20 @@ fn an_experiment_without_a_capacity_has_findings_too() {
     assert_eq!(denied, "uniform denied 214 of 220 attempts, 97.3%.");
 }
 
+#[test]
+fn who_was_denied_most_is_named_first() {
+    let text = "version = 1\nduration = \"10s\"\n\
+        workload = [{ name = \"few\", arrivals = \"bursts\", size = 3, every = \"1h\" },\n\
+                    { name = \"many\", arrivals = \"bursts\", size = 90, every = \"1h\", clients = 20 }]\n\
+        case = [{ limits = [{ per = \"client\", limit = \"1/10s\" }] }]\n";
+    let case = &results(text).cases[0];
+    let told: Vec<(&str, u64)> =
+        case.most_denied.iter().map(|it| (&*it.client, it.denied)).collect();
+    assert_eq!(told.len(), 10);
+    assert_eq!(told[..2], [("many 1", 4), ("many 2", 4)]);
+    assert_eq!(case.raster.clients[0], "many 1", "and drawn first");
+}
+
 const RETRIES: &str = r#"
     version = 1
     duration = "30s"

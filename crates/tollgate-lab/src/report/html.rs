@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measure::{self, Measure};
-use super::{counts, queue_in_words, stopped, summary};
+use super::{counts, denied_in_words, queue_in_words, stopped, summary, with_denied};
 use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
 use crate::figure::{length, plural, span};
@@ -48,6 +48,7 @@ pub fn html(results: &Results) -> String {
                     p class="lead" { (summary(results)) }
                     @if let Some(stopped) = stopped(results) { p class="stopped" { (stopped) } }
                     (findings(&results.findings))
+                    (denied(results))
                     (measures(results))
                     @for (_, chart) in &charts { (figure(chart)) }
                     (limits(results))
@@ -82,6 +83,21 @@ fn findings(findings: &[String]) -> Markup {
         @if !findings.is_empty() {
             ul class="findings" aria-label="findings" {
                 @for finding in findings { li { (printable(finding.as_bytes(), 1_000)) } }
+            }
+        }
+    }
+}
+
+/// Whom each case denied most.
+fn denied(results: &Results) -> Markup {
+    html! {
+        @if with_denied(results).next().is_some() {
+            h2 { "Denied most often" }
+            dl id="denied" {
+                @for case in with_denied(results) {
+                    dt { (name(&case.name)) }
+                    dd { (denied_in_words(case, usize::MAX)) }
+                }
             }
         }
     }

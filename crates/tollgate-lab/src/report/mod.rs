@@ -8,7 +8,7 @@ mod text;
 pub use html::html;
 pub use text::text;
 
-use crate::experiment::results::{LimitResult, QueueResult, Results};
+use crate::experiment::results::{CaseResult, LimitResult, QueueResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 use crate::time::show;
@@ -45,6 +45,20 @@ fn counts(limit: &LimitResult) -> String {
         "resource" => "all clients together".into(),
         per => format!("each {} by itself", printable(per.as_bytes(), 40)),
     }
+}
+
+/// The cases that denied somebody, where there is more than one client to name.
+fn with_denied(results: &Results) -> impl Iterator<Item = &CaseResult> {
+    let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
+    results.cases.iter().filter(move |case| clients > 1 && !case.most_denied.is_empty())
+}
+
+/// The first of those whom a case denied, and how often.
+fn denied_in_words(case: &CaseResult, most: usize) -> String {
+    let each = case.most_denied.iter().take(most).map(|it| {
+        format!("{} ({})", printable(it.client.as_bytes(), 60), plural(it.denied, "time"))
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// What a queue was, in words.

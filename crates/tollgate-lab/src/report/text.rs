@@ -5,12 +5,14 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, TableStyle};
 
 use super::measure::{self, Measure};
-use super::{bars, counts, queue_in_words, stopped, summary};
+use super::{bars, counts, denied_in_words, queue_in_words, stopped, summary, with_denied};
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
 
 /// Less is not enough for a table, and more is not read in one look.
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=160;
+/// How many of the most denied clients are named for a case.
+const DENIED: usize = 5;
 /// The most characters in a line of a case's name above a column.
 const NAME: usize = 16;
 
@@ -40,6 +42,7 @@ pub fn text(results: &Results, width: usize) -> String {
         paragraph(&mut out, width, "- ", &printable(finding.as_bytes(), 1_000));
     }
     tables(&mut out, results, width);
+    denied(&mut out, results, width);
     limits(&mut out, results, width);
     bars::draw(&mut out, results, width);
     out
@@ -126,6 +129,16 @@ fn head(case: &CaseResult) -> String {
 /// A case's name where there is room.
 fn full(case: &CaseResult) -> String {
     printable(case.name.as_bytes(), 120)
+}
+
+/// Whom each case denied most.
+fn denied(out: &mut String, results: &Results, width: usize) {
+    for (place, case) in with_denied(results).enumerate() {
+        if place == 0 {
+            out.push_str("\nDenied most often:\n");
+        }
+        paragraph(out, width, "- ", &format!("{}: {}", full(case), denied_in_words(case, DENIED)));
+    }
 }
 
 fn limits(out: &mut String, results: &Results, width: usize) {

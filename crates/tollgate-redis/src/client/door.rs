@@ -94,8 +94,8 @@ impl Door {
     }
 
     /// What `opening` opens, or what it fails of: also when that comes from speaking TLS to a plain
-    /// port or the other way round. Finding that out takes no more than the timeout: it begins while
-    /// `opening` still waits.
+    /// port or the other way round. Finding that out takes no more than the timeout: it begins
+    /// while `opening` still waits.
     pub(super) async fn diagnosed<T>(
         &self,
         opening: impl Future<Output = Result<T, Fault>>,

@@ -3,7 +3,7 @@
 mod live;
 mod race;
 mod timeseries;
-mod write;
+pub(super) mod write;
 
 use std::time::{Duration, Instant};
 
@@ -117,7 +117,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             results
         }
         None => {
-            let mut decider = Stoppable { memory: InMemory::default(), stop: stop.clone() };
+            let mut decider = Stoppable::new(stop.clone());
             run(experiment, &mut decider, &mut took)?
         }
         Some(options) => {
@@ -158,7 +158,8 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     Ok(stop.code())
 }
 
-fn run(
+/// Runs it with a bar that shows how far it is.
+pub(super) fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
     took: &mut Took,
@@ -207,9 +208,15 @@ fn real_time(results: &Results, took: Duration) -> String {
 }
 
 /// Memory, until a signal comes.
-struct Stoppable {
+pub(super) struct Stoppable {
     memory: InMemory,
     stop: Stop,
+}
+
+impl Stoppable {
+    pub(super) fn new(stop: Stop) -> Self {
+        Self { memory: InMemory::default(), stop }
+    }
 }
 
 impl Decider for Stoppable {

@@ -64,7 +64,7 @@ impl Files {
 }
 
 /// A file that is written first, in the folder where `path` will be.
-fn beside(path: &Path) -> Result<NamedTempFile> {
+pub(in crate::command) fn beside(path: &Path) -> Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     // As other programs make files: a temporary one would be its owner's alone.
     let mut builder = tempfile::Builder::new();
@@ -76,7 +76,12 @@ fn beside(path: &Path) -> Result<NamedTempFile> {
     file.with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-fn persist(mut file: NamedTempFile, bytes: &[u8], path: &Path) -> Result<()> {
+/// Puts what was written where it belongs.
+pub(in crate::command) fn persist(
+    mut file: NamedTempFile,
+    bytes: &[u8],
+    path: &Path,
+) -> Result<()> {
     let failed = || format!("{}: cannot be written", path.display());
     file.write_all(bytes).with_context(failed)?;
     file.persist(path).map(drop).with_context(failed)

@@ -1,15 +1,19 @@
 //! `replay`: what limits would have done to real traffic.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use indicatif::ProgressBar;
-use tollgate_lab::replay::{self as lab, CaseReport, Plan, Report, StrategyChoice};
+use tollgate_lab::experiment::{Experiment, Took};
+use tollgate_lab::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
+use tollgate_lab::report::html;
 use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
+use super::lab::{Stoppable, run, write};
 use crate::args::Replay;
 use crate::input::shown;
 use crate::on_redis::{OnRedis, redis};
@@ -33,6 +37,10 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
         None => StrategyChoice::AsWritten,
     };
     let plan = Plan::new(&args.limit, choice)?;
+    // Before anything is read: after an hour it is too late to hear that it cannot be written.
+    if let Some(path) = &args.report {
+        write::beside(path)?;
+    }
     let by: By = args.by.parse()?;
     let start = Instant::now();
     let mut traffic = read(args, &by)?;
@@ -43,12 +51,20 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     if let Some(seed) = args.spread {
         traffic = traffic.spread(seed)?;
     }
+    let traffic = Arc::new(traffic);
     let report = match redis {
-        None => with_bar(&traffic, &plan, |progress| lab::replay(&traffic, &plan, progress))?,
+        None => with_bar(&traffic, &plan, |progress| replaying::replay(&traffic, &plan, progress))?,
         Some(options) => match on_redis(options, &traffic, &plan)? {
             Ok(report) => report,
             Err(code) => return Ok(code),
         },
+    };
+    let written = match &args.report {
+        Some(path) => match drawn(args, &by, &traffic, &plan, path)? {
+            Ok(()) => Some(format!("written to {}", path.display())),
+            Err(code) => return Ok(code),
+        },
+        None => None,
     };
     let notes = notes(args, &traffic.summary, &report);
     if args.json {
@@ -62,7 +78,33 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     for note in &notes {
         out.line(format!("\nnote: {note}"))?;
     }
+    if let Some(written) = written {
+        out.line(format!("\n{written}"))?;
+    }
     Ok(0)
+}
+
+/// Writes the page: the same traffic and limits as an experiment of the lab. A signal's exit code
+/// when one came.
+fn drawn(
+    args: &Replay,
+    by: &By,
+    traffic: &Arc<Traffic>,
+    plan: &Plan,
+    path: &Path,
+) -> Result<Result<(), u8>> {
+    let stop = Stop::listen()?;
+    let logs: Vec<String> = args.logs.iter().map(|log| log.display().to_string()).collect();
+    let name = format!("{} by {by}: {}", logs.join(" and "), args.limit.join(", "));
+    let experiment = Experiment::of_log(&name, Arc::clone(traffic), plan);
+    let mut decider = Stoppable::new(stop.clone());
+    let results = run(&experiment, &mut decider, &mut Took::default())?;
+    if !results.complete {
+        show::note("interrupted: no report is written");
+        return Ok(Err(stop.code()));
+    }
+    write::persist(write::beside(path)?, html(&results).as_bytes(), path)?;
+    Ok(Ok(()))
 }
 
 fn read(args: &Replay, by: &By) -> Result<Traffic> {
@@ -97,7 +139,8 @@ fn read(args: &Replay, by: &By) -> Result<Traffic> {
 fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<Report, u8>> {
     let stop = Stop::listen()?;
     let mut decider = OnRedis::new(options, stop.clone())?;
-    let report = with_bar(traffic, plan, |bar| lab::replay_in(traffic, plan, &mut decider, bar));
+    let report =
+        with_bar(traffic, plan, |bar| replaying::replay_in(traffic, plan, &mut decider, bar));
     let cleared = decider.clear();
     match report {
         Ok(report) => {
@@ -122,7 +165,7 @@ fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<R
 fn with_bar(
     traffic: &Traffic,
     plan: &Plan,
-    replay: impl FnOnce(&mut dyn FnMut(lab::Progress)) -> Result<Report, Error>,
+    replay: impl FnOnce(&mut dyn FnMut(replaying::Progress)) -> Result<Report, Error>,
 ) -> Result<Report, Error> {
     let total = traffic.summary.events.saturating_mul(plan.cases.len() as u64);
     let bar = ProgressBar::new(total).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
