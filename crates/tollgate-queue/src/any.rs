@@ -95,6 +95,10 @@ impl Backend for AnyQueues {
         of!(self, it => it.remove(queue).await)
     }
 
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        of!(self, it => it.names().await)
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         of!(self, it => it.stats(queue).await)
     }

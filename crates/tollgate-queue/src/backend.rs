@@ -81,6 +81,9 @@ pub trait Backend: Send + Sync {
     /// Removes the queue with all that is in it; false when there was none.
     fn remove(&self, queue: &str) -> impl Future<Output = Result<bool, Error>> + Send;
 
+    /// The names of all queues that somebody has offered to or worked on, in order.
+    fn names(&self) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
+
     /// What there is and what there was.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
 

@@ -149,6 +149,15 @@ impl Backend for MemoryQueues {
         Ok(was.settings() != Settings::default())
     }
 
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        let queues = self.0.queues.lock();
+        let made =
+            queues.iter().filter(|(_, one)| one.model.lock().settings() != Settings::default());
+        let mut names: Vec<String> = made.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         Ok(self.one(queue).model.lock().stats(self.now_us()))
     }

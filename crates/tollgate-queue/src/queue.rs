@@ -53,6 +53,12 @@ impl<B: Backend> Queue<B> {
         Ok(Self(Arc::new(Named { name, backend })))
     }
 
+    /// Where it lies.
+    #[must_use]
+    pub fn backend(&self) -> &B {
+        &self.0.backend
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {

@@ -20,7 +20,7 @@ pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
-    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueuePush,
+    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueuePush,
     QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
 };
 pub(crate) use serve::{Family, LogDenials, LogForm, Serve};

@@ -46,6 +46,9 @@ pub(crate) enum Queue {
   tollgate queue stats mail --watch
   tollgate queue stats mail --watch 10s --json")]
     Stats(QueueStats),
+    /// All queues there are, with what waits in each
+    #[command(after_help = "Example: tollgate queue list --store redis://127.0.0.1")]
+    List(QueueList),
     /// Look at the jobs that were delivered as often as they may be; offer them again, or forget
     #[command(after_help = "Example: tollgate queue dead mail --again all")]
     #[command(after_long_help = "Examples:
@@ -250,6 +253,16 @@ pub(crate) struct QueueStats {
     /// Look again and again, and say what a second came to meanwhile
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1s")]
     pub(crate) watch: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueList {
+    #[command(flatten)]
+    pub(crate) place: Place,
+
+    /// Print a JSON list
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Place;
+use crate::redis::Redis;
 
 fn push(place: &Place, args: &[&str]) -> i32 {
     place.code(&[&["queue", "push", "mail"], args].concat())
@@ -188,6 +189,59 @@ fn jobs_that_were_done_are_kept_where_that_is_wanted() {
     assert_eq!(place.code(&["queue", "change", "mail", "--keep-done", "0"]), 0);
     let (_, out, _) = place.run(&["queue", "done", "mail"]);
     assert!(out.starts_with("no jobs that were done are kept"), "{out}");
+}
+
+#[test]
+fn all_queues_are_listed_with_what_is_in_them() {
+    let place = Place::new();
+    listed(&place, &[]);
+}
+
+#[test]
+fn queues_on_a_redis_are_listed_in_whatever_they_lie() {
+    let place = Place::new();
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    listed(&place, &["--store", &store]);
+    let more = ["queue", "push", "scans", "a=b", "--bound", "3", "--form", "list"];
+    assert_eq!(place.run(&[&more[..], &["--store", &store]].concat()).0, 0);
+    let json = place.json(&["queue", "list", "--json", "--store", &store]);
+    let names: Vec<&str> =
+        json.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["mail", "reports", "scans"]);
+}
+
+#[test]
+fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on() {
+    let place = Place::new();
+    let full = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
+    let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
+    let push = ["queue", "push", "mail", "to=ann", "--bound", "9", "--store", &store];
+    let (code, _, error) = place.run(&push);
+    let says =
+        "this Redis evicts keys when it is full (maxmemory-policy allkeys-lru), and jobs are";
+    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
+    let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
+    let (code, _, error) = place.run(&work);
+    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
+}
+
+fn listed(place: &Place, store: &[&str]) {
+    let run = |args: &[&str]| place.run(&[&["queue"], args, store].concat());
+    let (code, out, _) = run(&["list"]);
+    assert!(code == 0 && out.starts_with("there is no queue: "), "{out}");
+    assert_eq!(run(&["push", "reports", "a=b", "--bound", "5"]).0, 0);
+    for _ in 0..2 {
+        assert_eq!(run(&["push", "mail", "to=ann", "--bound", "9"]).0, 0);
+    }
+    let (_, out, _) = run(&["list"]);
+    let rows: Vec<Vec<&str>> =
+        out.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((rows[0][0], rows[0][1], rows[0][2]), ("mail", "2", "9"), "{out}");
+    assert_eq!((rows[1][0], rows[1][1], rows[1][2]), ("reports", "1", "5"), "{out}");
+    assert_eq!(rows.len(), 2, "{out}");
+    let (_, out, _) = run(&["list", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&json[0]["name"], &json[0]["stats"]["waiting"]), (&"mail".into(), &2.into()));
 }
 
 #[test]

@@ -97,6 +97,8 @@ struct Shared {
     look: Script,
     change: Script,
     remove: Script,
+    names: Script,
+    room: Script,
     take: Script,
     /// The scripts that take under a rate, by its limits.
     takes: Mutex<HashMap<String, Arc<Script>>>,
@@ -164,9 +166,25 @@ impl RedisQueues {
             look,
             change,
             remove,
+            room: Script::new(format!("#!lua{LOOKS}\n{}", include_str!("room.lua"))),
+            names: Script::new(format!("#!lua{LOOKS}\n{}", include_str!("names.lua"))),
             take,
             takes,
         })))
+    }
+
+    /// What the server evicts when it is full, as `allkeys-lru`, where it may: jobs have no end, so
+    /// `allkeys-*` loses jobs; `volatile-*` forgets ids of [`Job::once`] and counts of rates too
+    /// early. None where it has no bound, or refuses what would not fit.
+    ///
+    /// # Errors
+    /// The server cannot be asked.
+    pub async fn evicts(&self) -> Result<Option<String>, Error> {
+        let answer = self.0.caller.call(&self.0.room, &[], &Vec::<Vec<u8>>::new()).await?;
+        let [most, policy] = &answer[..] else { return Err(garbled()) };
+        let (most, policy) = (text(most)?, text(policy)?);
+        let is_bound = most != "0" && policy != "noeviction" && !policy.is_empty();
+        Ok(is_bound.then_some(policy))
     }
 
     /// The script that takes under these limits.
@@ -212,6 +230,9 @@ impl RedisQueues {
 
 /// The flags of what takes, and says what became of it: a server that is full must be drained.
 const ALWAYS: &str = " flags=allow-oom";
+
+/// The flags of what looks at the server, and at no queue.
+const LOOKS: &str = " flags=no-writes";
 
 /// A script of a queue: its flags, what it needs before, then what it does with the functions that
 /// it calls.
@@ -498,6 +519,28 @@ impl Backend for RedisQueues {
             [was] => Ok(int(was)? == 1),
             _ => Err(garbled()),
         }
+    }
+
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        let [before, after] = [format!("{PREFIX}:{{queue:"), "}:meta".to_owned()];
+        let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let words = words([cursor, format!("{before}*{after}")]);
+            let answer = self.0.caller.call(&self.0.names, &[], &words).await?;
+            let [next, keys @ ..] = &answer[..] else { return Err(garbled()) };
+            for key in keys {
+                let key = text(key)?;
+                let name = key.strip_prefix(&before).and_then(|rest| rest.strip_suffix(&after));
+                names.extend(name.map(str::to_owned));
+            }
+            cursor = text(next)?;
+            if cursor == "0" {
+                break;
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {

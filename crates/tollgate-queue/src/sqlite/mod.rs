@@ -190,6 +190,10 @@ impl Backend for SqliteQueues {
         self.where_it_is(Access::Write, queue, |at| at.remove_all()).await
     }
 
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        self.0.transact(Access::Read, |tx| rows::names(tx)).await
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.where_it_is(Access::Read, queue, |at| at.stats()).await
     }

@@ -85,6 +85,13 @@ pub(super) const STEPS: &[&str] = &["
     CREATE INDEX queue_once_until ON queue_once (queue, until_us);
 "];
 
+/// The names of the queues that are made.
+pub(super) fn names(tx: &Transaction<'_>) -> Result<Vec<String>, Error> {
+    let sql = "SELECT name FROM queues WHERE offering IS NOT NULL OR working IS NOT NULL
+               ORDER BY name";
+    Ok(tx.rows(sql, (), |row| row.get(0))?)
+}
+
 /// What is known of a queue.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct Known {

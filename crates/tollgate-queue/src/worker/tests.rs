@@ -277,6 +277,10 @@ impl Backend for Failing {
         self.queues.remove(queue).await
     }
 
+    async fn names(&self) -> Result<Vec<String>, Error> {
+        self.queues.names().await
+    }
+
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.queues.stats(queue).await
     }

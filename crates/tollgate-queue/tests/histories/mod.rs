@@ -207,6 +207,13 @@ pub(crate) async fn both(
         same!(on => on.settings(queue));
         same!(on => on.done_jobs(queue, 2));
     }
+    // Others may lie there too.
+    let is_named = |names: Vec<String>| {
+        assert!(names.is_sorted(), "{names:?}");
+        names.iter().any(|name| name == queue)
+    };
+    let (theirs, mine) = (other.names().await.unwrap(), memory.names().await.unwrap());
+    assert_eq!(is_named(theirs), is_named(mine));
 }
 
 /// More jobs that are of no use than one look finds: the same of both.
@@ -261,4 +268,11 @@ pub(crate) async fn beyond_a_look(
     same!(on => on.change(queue, &settings));
     assert_eq!(same!(on => on.take(queue, &other_way, "w", 9)).jobs.len(), 3);
     same!(on => on.stats(queue));
+    // It has a name until it is removed.
+    for is_there in [true, false] {
+        for names in [other.names().await.unwrap(), memory.names().await.unwrap()] {
+            assert_eq!(names.iter().any(|name| name == queue), is_there, "{names:?}");
+        }
+        assert_eq!(same!(on => on.remove(queue)), is_there);
+    }
 }

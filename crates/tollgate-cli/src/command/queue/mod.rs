@@ -6,10 +6,11 @@ use tollgate_queue::{AnyQueues, Counts, Offering, Queue, Settings, Stats, Workin
 use crate::args;
 use crate::args::{Count, OfferingArgs, QueueChange, QueueRemove, WhichQueue, WorkingArgs};
 use crate::input;
-use crate::show::Output;
+use crate::show::{self, Output};
 use crate::store;
 
 mod dead;
+mod list;
 mod push;
 mod stats;
 mod work;
@@ -21,6 +22,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
             args::Queue::Push(args) => push::push(args, out).await,
             args::Queue::Work(args) => work::work(args, out).await,
             args::Queue::Stats(args) => stats::stats(args, out).await,
+            args::Queue::List(args) => list::list(args, out).await,
             args::Queue::Dead(args) => dead::dead(args, out).await,
             args::Queue::Done(args) => dead::done(args, out).await,
             args::Queue::Remove(args) => remove(args, out).await,
@@ -34,6 +36,22 @@ async fn open(which: &WhichQueue) -> Result<Queue<AnyQueues>> {
     // The name first: a wrong one opens nothing.
     Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
     Ok(Queue::new(store::queues(&which.place, which.form.into()).await?, &which.name)?)
+}
+
+/// Says where a server may lose what is entrusted to it. One that does not say what it does when
+/// it is full is not asked twice.
+async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
+    let AnyQueues::Redis(queues) = queue.backend() else { return };
+    let Ok(Some(policy)) = queues.evicts().await else { return };
+    let loses = if policy.starts_with("allkeys") {
+        "jobs are lost then"
+    } else {
+        "ids of --once and counts of rates are forgotten then"
+    };
+    show::note(&format!(
+        "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set \
+         maxmemory-policy noeviction (tollgate doctor)"
+    ));
 }
 
 impl OfferingArgs {

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use tollgate_queue::{AnyQueues, Job, MAX_JOB_BYTES, Offered, Producer};
 
-use super::open;
+use super::{open, warn_of_eviction};
 use crate::args::QueuePush;
 use crate::input;
 use crate::show::{Output, count, duration};
@@ -52,6 +52,7 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
         (false, false) => Some(fields(&args.fields)?),
     };
     let queue = open(which).await?;
+    warn_of_eviction(&queue).await;
     let door = Door { producer: queue.offering(offering.read(&queue).await?)?, wait };
     let Some(job) = job else { return lines(&door, with, which.json, out).await };
     let offered = door.offer(&with(job)).await?;

@@ -108,7 +108,7 @@ fn row(stats: &Stats, rates: Option<&Rates>) -> String {
 }
 
 /// As exact as a glance needs.
-fn rounded(time: Duration) -> Duration {
+pub(super) fn rounded(time: Duration) -> Duration {
     let ms = time.as_millis();
     let of = if ms < 10_000 { 100 } else { 1_000 };
     Duration::from_millis(u64::try_from(ms / of * of).unwrap_or(u64::MAX))

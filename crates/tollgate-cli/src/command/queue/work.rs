@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tollgate_queue::{AnyQueues, Failure, Notice, Queue, Ran, Settings, TakenJob, Worker};
 
-use super::open;
+use super::{open, warn_of_eviction};
 use crate::args::QueueWork;
 use crate::command::run::ignored_signals;
 use crate::input;
@@ -49,6 +49,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     // Before anything is taken: a signal that comes early must not be lost.
     let mut signals = signals()?;
     let queue = open(which).await?;
+    warn_of_eviction(&queue).await;
     let made = queue.settings().await?;
     let consumer = queue.working(working.over(made.working.clone())?)?;
     if made == Settings::default() && !args.create {

@@ -1,0 +1,74 @@
+//! `queue list`: all queues there are.
+
+use anyhow::Result;
+use serde::Serialize;
+use tollgate_queue::{AnyQueues, Backend as _, Form, Queue, Settings, Stats};
+
+use super::stats::rounded;
+use crate::args::QueueList;
+use crate::show::{self, Output, duration};
+use crate::store;
+
+/// A queue that is there.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    #[serde(flatten)]
+    settings: Settings,
+    stats: Stats,
+}
+
+pub(super) async fn list(args: &QueueList, out: &mut Output) -> Result<u8> {
+    let queues = store::queues(&args.place, Form::Stream).await?;
+    // On a Redis some may lie in lists: asked for as streams they are an error.
+    let others = match &queues {
+        AnyQueues::Redis(_) => Some(store::queues(&args.place, Form::List).await?),
+        _ => None,
+    };
+    let mut listed = Vec::new();
+    for name in queues.names().await? {
+        let one = match (look(&queues, &name).await, &others) {
+            (Err(tollgate_queue::Error::Settings { .. }), Some(others)) => {
+                look(others, &name).await
+            }
+            (one, _) => one,
+        };
+        // One that was removed meanwhile is none.
+        let (settings, stats) = one?;
+        if settings != Settings::default() {
+            listed.push(Listed { name, settings, stats });
+        }
+    }
+    if args.json {
+        out.json(&listed)?;
+    } else if listed.is_empty() {
+        out.line("there is no queue: `tollgate queue push NAME --bound 10` makes one")?;
+    } else {
+        out.line(table(&listed))?;
+    }
+    Ok(0)
+}
+
+async fn look(queues: &AnyQueues, name: &str) -> Result<(Settings, Stats), tollgate_queue::Error> {
+    let queue = Queue::new(queues.clone(), name)?;
+    Ok((queue.settings().await?, queue.stats().await?))
+}
+
+fn table(listed: &[Listed]) -> String {
+    let mut table =
+        show::table(["queue", "waiting", "bound", "oldest", "in hand", "dead", "accepted", "done"]);
+    for Listed { name, settings, stats } in listed {
+        let bound = settings.offering.as_ref().map(|offering| offering.bound().to_string());
+        table.add_row([
+            name.clone(),
+            stats.waiting.to_string(),
+            bound.unwrap_or_else(|| "-".to_owned()),
+            stats.oldest.map_or_else(|| "-".to_owned(), |it| duration(rounded(it))),
+            stats.in_flight.to_string(),
+            stats.dead.to_string(),
+            stats.accepted.to_string(),
+            stats.done.to_string(),
+        ]);
+    }
+    table.to_string()
+}
