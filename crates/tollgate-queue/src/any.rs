@@ -91,6 +91,10 @@ impl Backend for AnyQueues {
         of!(self, it => it.change(queue, settings).await)
     }
 
+    async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
+        of!(self, it => it.pause(queue, is_paused).await)
+    }
+
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
         of!(self, it => it.remove(queue).await)
     }

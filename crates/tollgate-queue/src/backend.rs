@@ -78,6 +78,13 @@ pub trait Backend: Send + Sync {
         settings: &Settings,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
+    /// Pauses it, or lets it go on: paused, nothing is taken. False when there is none.
+    fn pause(
+        &self,
+        queue: &str,
+        is_paused: bool,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
     /// Removes the queue with all that is in it; false when there was none.
     fn remove(&self, queue: &str) -> impl Future<Output = Result<bool, Error>> + Send;
 

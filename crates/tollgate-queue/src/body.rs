@@ -212,6 +212,7 @@ impl Serialize for Stats {
         map.serialize_entry("done", &self.done)?;
         map.serialize_entry("too_old", &self.too_old)?;
         map.serialize_entry("died", &self.died)?;
+        map.serialize_entry("paused", &self.paused)?;
         map.end()
     }
 }

@@ -195,6 +195,8 @@ pub struct Taken {
     /// What lay among the jobs and is none, written there by something else: its id, under which it
     /// is a dead job now ([`crate::Queue::dead`]), and what is wrong with it.
     pub foreign: Vec<(JobId, String)>,
+    /// The queue is paused: there may be jobs, and none is given ([`crate::Queue::pause`]).
+    pub paused: bool,
 }
 
 /// A job in hand.

@@ -143,6 +143,15 @@ impl Backend for MemoryQueues {
         Ok(())
     }
 
+    async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
+        let one = self.one(queue);
+        let is_made = one.model.lock().pause(is_paused);
+        if !is_paused {
+            one.offered.notify_one();
+        }
+        Ok(is_made)
+    }
+
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
         let one = self.one(queue);
         let was = std::mem::take(&mut *one.model.lock());

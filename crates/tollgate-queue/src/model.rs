@@ -81,6 +81,8 @@ pub struct Stats {
     pub too_old: u64,
     /// Jobs that became dead.
     pub died: u64,
+    /// Whether it is paused, so that nothing is taken.
+    pub paused: bool,
 }
 
 /// A queue.
@@ -101,6 +103,7 @@ pub struct Model {
     known: HashMap<String, (JobId, u64)>,
     forget: VecDeque<(u64, String)>,
     drain: Drain,
+    /// With whether it is paused.
     totals: Stats,
 }
 
@@ -260,6 +263,9 @@ impl Model {
         }
         self.agree_on_working(name, working)?;
         self.working.get_or_insert_with(|| working.clone());
+        if self.totals.paused {
+            return Ok(Taken { paused: true, ..Taken::default() });
+        }
         let (back, more_back) = self.come_back(now_us, working, most);
         let (fresh, more_fresh) = self.fresh(now_us, most - back.len());
         let there = back.len() + fresh;
@@ -302,7 +308,7 @@ impl Model {
             let due = self.due.first().map(|(due, _)| due.saturating_sub(now_us));
             due.map(Duration::from_micros)
         };
-        Ok(Taken { jobs, next, foreign: Vec::new() })
+        Ok(Taken { jobs, next, ..Taken::default() })
     }
 
     /// Those that are due to come back, in the order in which they are; those that have had enough
@@ -491,6 +497,16 @@ impl Model {
     pub fn take_dead(&mut self, id: JobId) -> Option<Dead> {
         let place = self.dead.iter().position(|dead| dead.id == id)?;
         self.dead.remove(place)
+    }
+
+    /// Pauses it, or lets it go on: paused, nothing is taken, and nothing becomes dead or too old.
+    /// False when nobody has offered to it or worked on it.
+    pub fn pause(&mut self, is_paused: bool) -> bool {
+        let is_made = self.offering.is_some() || self.working.is_some();
+        if is_made {
+            self.totals.paused = is_paused;
+        }
+        is_made
     }
 
     /// What there is and what there was.

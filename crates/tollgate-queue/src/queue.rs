@@ -115,6 +115,39 @@ impl<B: Backend> Queue<B> {
         self.0.backend.change(&self.0.name, &settings).await
     }
 
+    /// Pauses it: nothing is taken until [`Queue::resume`], whoever works on it and whenever these
+    /// were started. Offers are accepted up to the bound, and what is in hand is finished. False
+    /// when nobody has offered to it or worked on it.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// use tollgate_queue::{Job, MemoryQueues, Offering, Queue, Working};
+    /// let mail = Queue::new(MemoryQueues::new(), "mail")?;
+    /// mail.offering(Offering::new(1))?.offer(&Job::new()).await?;
+    /// mail.pause().await?;
+    /// let worker = mail.working(Working::new())?;
+    /// assert!(worker.take("w", 1).await?.paused);
+    /// mail.resume().await?;
+    /// assert_eq!(worker.take("w", 1).await?.jobs.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Where it lies could not answer.
+    pub async fn pause(&self) -> Result<bool, Error> {
+        self.0.backend.pause(&self.0.name, true).await
+    }
+
+    /// Lets a paused queue go on. False when nobody has offered to it or worked on it.
+    ///
+    /// # Errors
+    /// Where it lies could not answer.
+    pub async fn resume(&self) -> Result<bool, Error> {
+        self.0.backend.pause(&self.0.name, false).await
+    }
+
     /// Removes the queue with all that is in it: what waits, what is in hand, the dead, its
     /// settings and totals; false when there was none. The next who offers makes it anew. The count
     /// of its rate stays. On a Redis the ids of [`crate::Job::once`] lie there until their time has

@@ -128,6 +128,10 @@ pub enum Notice<'n> {
     /// How the queue is worked on was changed ([`crate::Queue::change`]): this is how it is now,
     /// and the worker follows.
     Changed(&'n Working),
+    /// The queue is paused ([`crate::Queue::pause`]): the worker waits until it goes on.
+    Paused,
+    /// The queue goes on.
+    Resumed,
     /// Something that is no job lay among the jobs. It is a dead job now, under this id.
     Foreign {
         /// Its id.
@@ -270,6 +274,7 @@ impl<B: Backend> Worker<B> {
             not_before: Instant::now(),
             next_beat: Instant::now(),
             is_empty: false,
+            is_paused: false,
         };
         match at_work.run(handle, stop).await {
             Ok(ran) => Ok(ran),
@@ -316,6 +321,8 @@ struct AtWork<'w, B> {
     next_beat: Instant,
     /// Nothing was there when it was looked last.
     is_empty: bool,
+    /// The queue was paused when it was asked last.
+    is_paused: bool,
 }
 
 impl<B: Backend> AtWork<'_, B> {
@@ -492,7 +499,12 @@ impl<B: Backend> AtWork<'_, B> {
             self.ran.dead += 1;
         }
         // What is in hand here is out, too: then there is something that may come back.
-        self.is_empty = taken.jobs.is_empty() && taken.next.is_none() && self.is_quiet();
+        self.is_empty =
+            taken.jobs.is_empty() && taken.next.is_none() && !taken.paused && self.is_quiet();
+        if self.is_paused != taken.paused {
+            self.is_paused = taken.paused;
+            worker.tell(if taken.paused { Notice::Paused } else { Notice::Resumed });
+        }
         self.ready.extend(taken.jobs);
         Ok(taken.next.unwrap_or(IDLE).min(IDLE))
     }

@@ -98,6 +98,28 @@ async fn a_file_of_a_newer_version_is_left_alone() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_first_version_is_brought_to_this_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("queues.db");
+    let path = path.to_str().unwrap();
+    let queue = || Queue::new(SqliteQueues::open(path).unwrap(), "old").unwrap();
+    let old = queue();
+    old.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    drop(old);
+    let conn = tollgate_sqlite::rusqlite::Connection::open(path).unwrap();
+    conn.execute("ALTER TABLE queues DROP COLUMN paused", []).unwrap();
+    conn.execute("UPDATE guests SET format = 1 WHERE name = 'queue'", []).unwrap();
+    drop(conn);
+    let queue = queue();
+    assert!(!queue.stats().await.unwrap().paused);
+    assert!(queue.pause().await.unwrap());
+    let worker = queue.working(Working::new()).unwrap();
+    assert!(worker.take("w", 1).await.unwrap().paused);
+    queue.resume().await.unwrap();
+    assert_eq!(worker.take("w", 1).await.unwrap().jobs.len(), 1);
+}
+
+#[tokio::test]
 async fn what_somebody_else_wrote_into_the_table_is_a_dead_letter() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("q.db");

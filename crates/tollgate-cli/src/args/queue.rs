@@ -59,6 +59,14 @@ pub(crate) enum Queue {
     /// Look at the last jobs that were done, where these are kept
     #[command(after_help = "Example: tollgate queue done mail --most 5")]
     Done(QueueDone),
+    /// Let nothing be taken until `queue resume`
+    ///
+    /// Offers are accepted up to the bound, and what is in hand is finished. Workers wait.
+    #[command(after_help = "Example: tollgate queue pause mail")]
+    Pause(WhichQueue),
+    /// Let a paused queue go on
+    #[command(after_help = "Example: tollgate queue resume mail")]
+    Resume(WhichQueue),
     /// Remove a queue with all that is in it
     ///
     /// Refused, with 1, while jobs wait or are in hand, unless --force says to drop them.

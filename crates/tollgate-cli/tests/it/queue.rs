@@ -211,6 +211,45 @@ fn queues_on_a_redis_are_listed_in_whatever_they_lie() {
 }
 
 #[test]
+fn a_paused_queue_accepts_and_gives_nothing_until_it_goes_on() {
+    let place = Place::new();
+    paused(&place, &[]);
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    paused(&place, &["--store", &store]);
+    paused(&place, &["--store", &store, "--form", "list"]);
+}
+
+fn paused(place: &Place, store: &[&str]) {
+    let name = format!("mail{}", store.len());
+    let run =
+        |verb: &str, args: &[&str]| place.run(&[&["queue", verb, &name], args, store].concat());
+    let (code, _, error) = run("pause", &[]);
+    assert!(code == 2 && error.contains("there is no queue `mail"), "{error}");
+    assert_eq!(run("push", &["to=ann", "--bound", "2"]).0, 0);
+    let (code, out, error) = run("pause", &[]);
+    assert!(code == 0 && out == "paused: 1 waiting, 0 in hand or to come back\n", "{out}{error}");
+    assert_eq!(run("push", &["to=bob"]).0, 0);
+    assert_eq!(run("push", &["to=eve"]).0, 1, "up to the bound");
+    let (_, out, _) = run("stats", &[]);
+    assert!(out.contains("paused     until `tollgate queue resume`"), "{out}");
+    let worked = place.path().join(format!("worked{}", store.len()));
+    let exec = format!("echo $JOB_to >> {}", worked.display());
+    let args = ["queue", "work", &name, "--exec", &exec, "--until-empty"];
+    let mut command = place.std(&[&args[..], store].concat());
+    let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    // It says that it waits, and does not end though it was to end when nothing waits.
+    let says = "the queue is paused: waiting until `tollgate queue resume` lets it go on";
+    assert!(told.by_ref().map_while(Result::ok).any(|line| line == says), "{name}");
+    assert!(!worked.exists());
+    assert_eq!(run("resume", &[]).1, "goes on: 2 waiting, 0 in hand or to come back\n");
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(&worked).unwrap(), "ann\nbob\n");
+    let json: serde_json::Value = serde_json::from_str(&run("resume", &["--json"]).1).unwrap();
+    assert_eq!((&json["paused"], &json["waiting"]), (&false.into(), &0.into()));
+}
+
+#[test]
 fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on() {
     let place = Place::new();
     let full = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];

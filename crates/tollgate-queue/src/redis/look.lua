@@ -1,6 +1,6 @@
 -- Looks: nonce, 'settings'; 'stats'; 'done' or 'dead' and how many; 'take' and the id of a dead job.
 local was = call('HMGET', meta, 'form', 'refused', 'known', 'delivered', 'redelivered', 'done',
-  'too_old', 'died')
+  'too_old', 'died', 'paused')
 local other = other_form(was[1])
 if other then
   return other
@@ -20,6 +20,7 @@ if ARGV[2] == 'stats' then
   for place = 2, 8 do
     answer[#answer + 1] = tonumber(was[place] or 0)
   end
+  answer[#answer + 1] = was[9] and 1 or 0
   return answer
 end
 if ARGV[2] == 'done' then

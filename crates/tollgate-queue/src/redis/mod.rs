@@ -11,6 +11,7 @@
 //! workers, in the order in which they come back, so that whoever takes next finds those that
 //! another left behind; `bodies` has the name of who took each.
 
+mod answer;
 mod body;
 
 use core::fmt;
@@ -20,15 +21,19 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tollgate::engine::Mode;
-use tollgate::{Clock, LimitSet, StoreError, Subject};
+use tollgate::{Clock, LimitSet, Subject};
 use tollgate_redis::compose::{self, Check, Parts};
 use tollgate_redis::{Caller, Keys, Options, Script, Word};
 
+use self::answer::{
+    Question, Said, agreed, dead, done_job, garbled, int, text, wait, whole, with_form,
+    without_form,
+};
 use crate::backend::{Backend, poll};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
 use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working, micros, other_settings};
+use crate::settings::{Offering, Settings, Working, micros};
 
 /// What every key begins with.
 const PREFIX: &str = "tgq1";
@@ -96,6 +101,7 @@ struct Shared {
     held: Script,
     look: Script,
     change: Script,
+    pause: Script,
     remove: Script,
     names: Script,
     room: Script,
@@ -153,6 +159,7 @@ impl RedisQueues {
         let held = script(ALWAYS, include_str!("held.lua"));
         let look = script(ALWAYS, include_str!("look.lua"));
         let change = script(ALWAYS, include_str!("change.lua"));
+        let pause = script(ALWAYS, include_str!("pause.lua"));
         let remove = script(ALWAYS, include_str!("remove.lua"));
         let take = script(ALWAYS, &include_str!("take.lua").replace("$GRANT", ""));
         let takes = Mutex::default();
@@ -165,6 +172,7 @@ impl RedisQueues {
             held,
             look,
             change,
+            pause,
             remove,
             room: Script::new(format!("#!lua{LOOKS}\n{}", include_str!("room.lua"))),
             names: Script::new(format!("#!lua{LOOKS}\n{}", include_str!("names.lua"))),
@@ -274,107 +282,6 @@ fn words<const N: usize>(words: [String; N]) -> Vec<Vec<u8>> {
     words.map(String::into_bytes).into()
 }
 
-/// An answer that no script of ours gives.
-fn garbled() -> Error {
-    StoreError::permanent(
-        "a queue's script answered what none of this version answers: do other versions, or \
-         somebody else, write its keys (`tgq1:`)?",
-    )
-    .into()
-}
-
-fn int(word: &Word) -> Result<i64, Error> {
-    match word {
-        Word::Int(number) => Ok(*number),
-        _ => Err(garbled()),
-    }
-}
-
-fn whole(word: &Word) -> Result<u64, Error> {
-    u64::try_from(int(word)?).map_err(|_| garbled())
-}
-
-fn text(word: &Word) -> Result<String, Error> {
-    match word {
-        Word::Bytes(bytes) => String::from_utf8(bytes.clone()).map_err(|_| garbled()),
-        Word::Int(number) => Ok(number.to_string()),
-        _ => Err(garbled()),
-    }
-}
-
-/// A time to wait: -1 for none that is known.
-fn wait(word: &Word) -> Result<Option<Duration>, Error> {
-    let us = int(word)?;
-    Ok(u64::try_from(us).ok().map(Duration::from_micros))
-}
-
-/// What a script is called with.
-struct Question<'s> {
-    queue: &'s str,
-    said: Said<'s>,
-    keys: Vec<String>,
-    words: Vec<Vec<u8>>,
-}
-
-/// The settings that a question says.
-enum Said<'s> {
-    Nothing,
-    Offering(&'s Offering),
-    Working(&'s Working),
-}
-
-/// Whether the answer says that the queue was made with other settings, or in another form.
-fn agreed(form: Form, question: &Question<'_>, answer: &[Word]) -> Result<(), Error> {
-    let queue = question.queue;
-    match (answer, &question.said) {
-        ([Word::Bytes(what), made], Said::Offering(said)) if what == b"settings" => {
-            let made = text(made)?;
-            Err(other_settings(queue, without_form(&made), *said, Offering::read))
-        }
-        ([Word::Bytes(what), made], Said::Working(said)) if what == b"settings" => {
-            Err(other_settings(queue, &text(made)?, *said, Working::read))
-        }
-        ([Word::Bytes(what), made], _) if what == b"form" => {
-            let lie = |form: &str| format!("its jobs in a {form}");
-            let (made, asked) = (lie(&text(made)?), lie(form.name()));
-            Err(Error::Settings { queue: queue.to_owned(), made, asked })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// How a queue is offered to, with the form that its jobs lie in, so that who offers to one of the
-/// other form does not find its own.
-fn with_form(offering: &Offering, form: Form) -> String {
-    format!("{} in a {}", offering.text(), form.name())
-}
-
-fn without_form(made: &str) -> &str {
-    made.rsplit_once(" in a ").map_or(made, |(text, _)| text)
-}
-
-fn dead(word: &Word) -> Result<Dead, Error> {
-    let Word::List(words) = word else { return Err(garbled()) };
-    let [the_id, deliveries, why, fields] = &words[..] else { return Err(garbled()) };
-    let why = text(why)?;
-    Ok(Dead {
-        id: text(the_id)?.parse().map_err(|_| garbled())?,
-        deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
-        why: (!why.is_empty()).then_some(why),
-        body: body::body(fields)?,
-    })
-}
-
-fn done_job(word: &Word) -> Result<DoneJob, Error> {
-    let Word::List(words) = word else { return Err(garbled()) };
-    let [the_id, deliveries, fields] = &words[..] else { return Err(garbled()) };
-    Ok(DoneJob {
-        id: text(the_id)?.parse().map_err(|_| garbled())?,
-        deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
-        body: body::body(fields)?,
-    })
-}
-
 impl Backend for RedisQueues {
     async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
         let offered = self.offer_all(queue, offering, std::slice::from_ref(job)).await?;
@@ -427,6 +334,9 @@ impl Backend for RedisQueues {
             }
         };
         let (next, found) = match &answer[..] {
+            [Word::Bytes(what)] if what == b"paused" => {
+                return Ok(Taken { paused: true, ..Taken::default() });
+            }
             [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
             [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
                 (next, body::taken(packed)?)
@@ -512,6 +422,16 @@ impl Backend for RedisQueues {
         self.call(&self.0.change, question).await.map(drop)
     }
 
+    async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
+        let keys = keys(self.0.form, queue, usize::MAX);
+        let words = words([if is_paused { "1" } else { "0" }.to_owned()]);
+        let question = Question { queue, said: Said::Nothing, keys, words };
+        match &self.call(&self.0.pause, question).await?[..] {
+            [was] => Ok(int(was)? == 1),
+            _ => Err(garbled()),
+        }
+    }
+
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
         let keys = keys(self.0.form, queue, usize::MAX);
         let question = Question { queue, said: Said::Nothing, keys, words: Vec::new() };
@@ -548,7 +468,9 @@ impl Backend for RedisQueues {
         let [waiting, in_flight, dead, oldest, totals @ ..] = &answer[..] else {
             return Err(garbled());
         };
-        let [accepted, refused, known, delivered, redelivered, done, too_old, died] = totals else {
+        let [accepted, refused, known, delivered, redelivered, done, too_old, died, paused] =
+            totals
+        else {
             return Err(garbled());
         };
         let oldest = text(oldest)?.parse::<i64>().ok();
@@ -566,6 +488,7 @@ impl Backend for RedisQueues {
             done: whole(done)?,
             too_old: whole(too_old)?,
             died: whole(died)?,
+            paused: whole(paused)? == 1,
         })
     }
 

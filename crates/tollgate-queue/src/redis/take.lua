@@ -6,7 +6,7 @@
 local visibility, worker, most = tonumber(ARGV[3]), ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
 local was =
-  call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before')
+  call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before', 'paused')
 local other = other_form(was[1])
 if other then
   return other
@@ -19,6 +19,9 @@ if not was[2] then
   call('HSET', meta, 'form', FORM, 'working', ARGV[2], 'keep', ARGV[8])
 elseif was[2] ~= ARGV[2] then
   return {nonce, 'settings', was[2]}
+end
+if was[8] then
+  return {nonce, 'paused'}
 end
 local now, all = clock(), was[3] == '1'
 

@@ -186,12 +186,20 @@ impl Backend for SqliteQueues {
         self.at(queue, move |at| at.change(&settings)).await
     }
 
+    async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
+        let pause = move |at: &mut At<'_, '_>| {
+            at.is.totals.paused = is_paused;
+            Ok(true)
+        };
+        self.when_made(queue, false, pause).await
+    }
+
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
         self.where_it_is(Access::Write, queue, |at| at.remove_all()).await
     }
 
     async fn names(&self) -> Result<Vec<String>, Error> {
-        self.0.transact(Access::Read, |tx| rows::names(tx)).await
+        self.0.transact(Access::Read, rows::names).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {

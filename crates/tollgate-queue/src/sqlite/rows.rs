@@ -9,7 +9,8 @@ use crate::job::JobId;
 use crate::model::{Drain, Stats};
 
 /// What made the tables, step by step.
-pub(super) const STEPS: &[&str] = &["
+pub(super) const STEPS: &[&str] = &[
+    "
     -- What is known of a queue; `waiting`, `out` and `dead` are how many rows there are, and the
     -- rest what there was.
     CREATE TABLE queues (
@@ -83,7 +84,11 @@ pub(super) const STEPS: &[&str] = &["
         PRIMARY KEY (queue, once)
     ) WITHOUT ROWID;
     CREATE INDEX queue_once_until ON queue_once (queue, until_us);
-"];
+",
+    "
+    ALTER TABLE queues ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+",
+];
 
 /// The names of the queues that are made.
 pub(super) fn names(tx: &Transaction<'_>) -> Result<Vec<String>, Error> {
@@ -168,14 +173,14 @@ pub(super) fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
 const SELECT_KNOWN: &str = "
     SELECT id, offering, working, counts_all, keep_done, last_ms, last_number, drain_window, drain_now,
            drain_before, waiting, out, dead, accepted, refused, known, delivered, redelivered, done,
-           too_old, died
+           too_old, died, paused
     FROM queues WHERE name = ?1";
 
 const UPDATE_KNOWN: &str = "
     UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, keep_done = ?5, last_ms = ?6,
         last_number = ?7, drain_window = ?8, drain_now = ?9, drain_before = ?10, waiting = ?11,
         out = ?12, dead = ?13, accepted = ?14, refused = ?15, known = ?16, delivered = ?17,
-        redelivered = ?18, done = ?19, too_old = ?20, died = ?21
+        redelivered = ?18, done = ?19, too_old = ?20, died = ?21, paused = ?22
     WHERE id = ?1";
 
 impl<'a, 't> At<'a, 't> {
@@ -206,6 +211,7 @@ impl<'a, 't> At<'a, 't> {
                     done: number(row, 18)?,
                     too_old: number(row, 19)?,
                     died: number(row, 20)?,
+                    paused: row.get(21)?,
                 },
             })
         })?;
@@ -215,7 +221,7 @@ impl<'a, 't> At<'a, 't> {
     pub(super) fn make(tx: &'a Transaction<'t>, name: &'a str) -> Result<Self, Error> {
         let sql =
             "INSERT INTO queues VALUES (NULL, ?1, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                                              0, 0, 0, 0, 0, 0, 0) RETURNING id";
+                                              0, 0, 0, 0, 0, 0, 0, 0) RETURNING id";
         let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
         let is = Known { id, ..Known::default() };
         Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
@@ -254,6 +260,7 @@ impl<'a, 't> At<'a, 't> {
         let mut params: Vec<&dyn rusqlite::ToSql> =
             vec![id, offering, working, counts_all, keep_done];
         params.extend(numbers.iter().map(|number| number as &dyn rusqlite::ToSql));
+        params.push(&totals.paused);
         self.tx.execute(UPDATE_KNOWN, &params[..])?;
         Ok(())
     }

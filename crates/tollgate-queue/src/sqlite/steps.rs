@@ -106,6 +106,9 @@ impl At<'_, '_> {
         if self.is.working.is_none() {
             self.worked_on(working);
         }
+        if self.is.totals.paused {
+            return Ok(Taken { paused: true, ..Taken::default() });
+        }
         let (back, more_back) = self.come_back(working, most)?;
         let (fresh, more_fresh) = self.fresh(most - back.len())?;
         let there = back.len() + fresh.len();
@@ -155,7 +158,7 @@ impl At<'_, '_> {
             let due = self.tx.first(sql, [self.is.id], |row| maybe(row, 0))?.flatten();
             due.map(|due| Duration::from_micros(due.saturating_sub(self.now_us)))
         };
-        Ok(Taken { jobs, next, foreign })
+        Ok(Taken { jobs, next, foreign, paused: false })
     }
 
     /// As many have left what the bound counts.

@@ -273,6 +273,10 @@ impl Backend for Failing {
         self.queues.change(queue, settings).await
     }
 
+    async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
+        self.queues.pause(queue, is_paused).await
+    }
+
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
         self.queues.remove(queue).await
     }

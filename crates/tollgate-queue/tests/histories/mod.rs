@@ -44,6 +44,7 @@ pub(crate) enum Step {
     Release { nth: u8 },
     TakeDead { nth: u8 },
     Change { bound: Option<u8>, deliveries: Option<u8> },
+    Pause { is_paused: bool },
     Pass { us: u64 },
 }
 
@@ -68,6 +69,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
         1 => (some(6), some(4)).prop_map(|(bound, deliveries)| Step::Change { bound, deliveries }),
+        1 => proptest::bool::weighted(0.3).prop_map(|is_paused| Step::Pause { is_paused }),
         3 => prop_oneof![seconds, 0..3_000_u64].prop_map(|us| Step::Pass { us }),
     ]
 }
@@ -165,6 +167,9 @@ pub(crate) async fn both(
                     let why = if why { "it broke\nh9" } else { "" };
                     same!(on => on.again(queue, &working, it, after, why));
                 }
+            }
+            Step::Pause { is_paused } => {
+                same!(on => on.pause(queue, is_paused));
             }
             Step::Extend { nth } => {
                 if let Some(it) = pick(nth) {

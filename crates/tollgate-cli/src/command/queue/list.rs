@@ -60,7 +60,7 @@ fn table(listed: &[Listed]) -> String {
     for Listed { name, settings, stats } in listed {
         let bound = settings.offering.as_ref().map(|offering| offering.bound().to_string());
         table.add_row([
-            name.clone(),
+            if stats.paused { format!("{name} (paused)") } else { name.clone() },
             stats.waiting.to_string(),
             bound.unwrap_or_else(|| "-".to_owned()),
             stats.oldest.map_or_else(|| "-".to_owned(), |it| duration(rounded(it))),

@@ -25,6 +25,8 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
             args::Queue::List(args) => list::list(args, out).await,
             args::Queue::Dead(args) => dead::dead(args, out).await,
             args::Queue::Done(args) => dead::done(args, out).await,
+            args::Queue::Pause(which) => pause(which, true, out).await,
+            args::Queue::Resume(which) => pause(which, false, out).await,
             args::Queue::Remove(args) => remove(args, out).await,
             args::Queue::Change(args) => change(args, out).await,
         }
@@ -120,6 +122,24 @@ impl WorkingArgs {
         }
         Ok(working)
     }
+}
+
+async fn pause(which: &WhichQueue, is_paused: bool, out: &mut Output) -> Result<u8> {
+    let queue = open(which).await?;
+    let is_made = if is_paused { queue.pause().await? } else { queue.resume().await? };
+    if !is_made {
+        bail!("there is no queue `{}` there: nothing was changed", queue.name());
+    }
+    let Stats { waiting, in_flight, .. } = queue.stats().await?;
+    if which.json {
+        out.json(&serde_json::json!({
+            "paused": is_paused, "waiting": waiting, "in_flight": in_flight,
+        }))?;
+    } else {
+        let how = if is_paused { "paused" } else { "goes on" };
+        out.line(format!("{how}: {waiting} waiting, {in_flight} in hand or to come back"))?;
+    }
+    Ok(0)
 }
 
 async fn remove(args: &QueueRemove, out: &mut Output) -> Result<u8> {

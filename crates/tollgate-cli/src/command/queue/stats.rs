@@ -128,12 +128,14 @@ pub(super) fn settings(settings: &Settings) -> String {
 
 fn lines(stats: &Stats) -> String {
     let Stats { waiting, in_flight, dead, .. } = stats;
+    let paused = if stats.paused { "  paused     until `tollgate queue resume`\n" } else { "" };
     let oldest = stats
         .oldest
         .map_or(String::new(), |it| format!(", the oldest for {}", duration(rounded(it))));
     let Stats { accepted, refused, known, delivered, redelivered, done, too_old, died, .. } = stats;
     format!(
-        "  waiting    {waiting}{oldest}\n\
+        "{paused}\
+         \x20 waiting    {waiting}{oldest}\n\
          \x20 in flight  {in_flight}\n\
          \x20 dead       {dead} kept, of {died} that died\n\
          \x20 offers     {accepted} accepted, {refused} refused, {known} known\n\

@@ -169,6 +169,11 @@ impl Told {
         let line = match notice {
             Notice::Fault(error) => format!("waiting: {error}"),
             Notice::Changed(working) => format!("the queue was changed: {working} from now on"),
+            Notice::Paused => {
+                "the queue is paused: waiting until `tollgate queue resume` lets it go on"
+                    .to_owned()
+            }
+            Notice::Resumed => "the queue goes on".to_owned(),
             Notice::Foreign { id, why } => {
                 format!(
                     "no job: {id}, which something else has put there, is a dead job now: {why}"
