@@ -519,3 +519,49 @@ async fn what_is_gone_leaves_nothing_behind() {
         assert_eq!(keys, [stream, vec![":meta", ":once:x"]].concat());
     }
 }
+
+/// How many hear what is said to those who wait for jobs of this queue.
+fn hearers(server: &RedisServer, queue: &str) -> i64 {
+    let channel = format!("tgq1:{{queue:{queue}}}:wake");
+    let answer = server.command(&[b"PUBSUB", b"NUMSUB", channel.as_bytes()]);
+    answer.items()[1].int().unwrap()
+}
+
+#[tokio::test]
+async fn who_waits_is_woken_by_what_there_is_to_take_and_not_by_the_clock() {
+    let Some(server) = server() else { return };
+    // As long as the test may take at all: what ends it is no time that passes.
+    const LONG: Duration = Duration::from_secs(3_600);
+    for form in FORMS {
+        let name = name();
+        let connect = || async { RedisQueues::connect_as(options(server), form).await.unwrap() };
+        let (theirs, mine) = (connect().await, connect().await);
+        let queue = Queue::new(theirs, &name).unwrap();
+        let (door, working) = (queue.offering(Offering::new(9)).unwrap(), Working::new());
+        door.offer(&Job::new()).await.unwrap();
+        let worker = queue.working(working.clone()).unwrap();
+        let held = worker.take("w", 1).await.unwrap().jobs[0].held();
+        let waiting = Queue::new(mine, &name).unwrap();
+        let me = waiting.working(working).unwrap();
+        // The first wait is short, while nobody hears anything yet.
+        me.wait(LONG).await;
+        while hearers(server, &name) == 0 {
+            tokio::task::yield_now().await;
+        }
+        for news in 0..3 {
+            // Nothing is taken; what comes after that is what a wait is for.
+            queue.pause().await.unwrap();
+            assert!(me.take("me", 1).await.unwrap().paused);
+            let happens = async {
+                match news {
+                    0 => drop(door.offer(&Job::new()).await.unwrap()),
+                    1 => drop(queue.resume().await.unwrap()),
+                    _ => assert!(worker.release(held).await.unwrap()),
+                }
+            };
+            let both = async { tokio::join!(me.wait(LONG), happens) };
+            let woken = tokio::time::timeout(Duration::from_secs(60), both).await;
+            assert!(woken.is_ok(), "nobody woke it: {news}");
+        }
+    }
+}

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 use tollgate::StoreError;
 
+use crate::bell::Bell;
 use crate::client::{Call, Client, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
@@ -53,6 +54,12 @@ impl Caller {
         let deadline = options.deadline;
         let client = Client::connect(options).await?;
         Ok(Self(Arc::new(Shared { client, deadline, nonce: first_nonce() })))
+    }
+
+    /// Listens to a channel on a connection of its own, on the runtime that this is called on.
+    #[must_use]
+    pub fn bell(&self, channel: String) -> Bell {
+        Bell::new(Arc::clone(self.0.client.door()), channel)
     }
 
     /// Calls a script with these keys, and a nonce before `words` as its first argument. It has to

@@ -1,5 +1,6 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
+mod bell;
 #[doc(hidden)]
 pub mod bench;
 mod caller;
@@ -15,6 +16,7 @@ mod store;
 pub mod timeseries;
 pub mod usage;
 
+pub use bell::Bell;
 pub use caller::{Caller, Word};
 pub use client::BreakerState;
 pub use fault::Fault;

@@ -56,6 +56,11 @@ local function count(what, by)
   end
 end
 
+-- Says to who waits that there may be something to take. Who may not say it offers all the same.
+local function ring()
+  redis.pcall('PUBLISH', string.sub(meta, 1, -5) .. 'wake', '')
+end
+
 -- How often a job that is out was delivered, whether it is held, and why it failed last.
 local function try(id)
   local is = call('HGET', tries, id)

@@ -33,4 +33,7 @@ if what ~= 'extend' then
   call('HSET', tries, id, number .. mark .. why)
 end
 call('ZADD', out, string.format('%.0f', now + tonumber(ARGV[6])), id)
+if what == 'release' then
+  ring()
+end
 return {nonce, 'kept'}

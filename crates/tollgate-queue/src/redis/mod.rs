@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tollgate::engine::Mode;
 use tollgate::{Clock, LimitSet, Subject};
 use tollgate_redis::compose::{self, Check, Parts};
-use tollgate_redis::{Caller, Keys, Options, Script, Word};
+use tollgate_redis::{Bell, Caller, Keys, Options, Script, Word};
 
 use self::answer::{
     Question, Said, agreed, dead, done_job, garbled, int, text, wait, whole, with_form,
@@ -108,7 +108,12 @@ struct Shared {
     take: Script,
     /// The scripts that take under a rate, by its limits.
     takes: Mutex<HashMap<String, Arc<Script>>>,
+    /// What wakes who waits for jobs, by the names of queues.
+    bells: Mutex<HashMap<String, Arc<Bell>>>,
 }
+
+/// How many queues of one process can be waited for with a bell each.
+const MAX_BELLS: usize = 256;
 
 /// How many such scripts are kept.
 const MAX_TAKES: usize = 1_024;
@@ -178,6 +183,7 @@ impl RedisQueues {
             names: Script::new(format!("#!lua{LOOKS}\n{}", include_str!("names.lua"))),
             take,
             takes,
+            bells: Mutex::default(),
         })))
     }
 
@@ -193,6 +199,20 @@ impl RedisQueues {
         let (most, policy) = (text(most)?, text(policy)?);
         let is_bound = most != "0" && policy != "noeviction" && !policy.is_empty();
         Ok(is_bound.then_some(policy))
+    }
+
+    /// What wakes who waits for jobs of this queue.
+    fn bell(&self, queue: &str) -> Arc<Bell> {
+        let mut bells = self.0.bells.lock();
+        if let Some(bell) = bells.get(queue) {
+            return Arc::clone(bell);
+        }
+        if bells.len() >= MAX_BELLS {
+            bells.clear();
+        }
+        let bell = Arc::new(self.0.caller.bell(format!("{PREFIX}:{{queue:{queue}}}:wake")));
+        bells.insert(queue.to_owned(), Arc::clone(&bell));
+        bell
     }
 
     /// The script that takes under these limits.
@@ -323,6 +343,10 @@ impl Backend for RedisQueues {
         worker: &str,
         most: usize,
     ) -> Result<Taken, Error> {
+        // What is offered from here on is news.
+        if let Some(bell) = self.0.bells.lock().get(queue) {
+            bell.look();
+        }
         let mut question = self.to_take(queue, working, worker, most);
         let answer = match working.limits() {
             None => self.call(&self.0.take, question).await?,
@@ -509,8 +533,10 @@ impl Backend for RedisQueues {
         answer.first().map(dead).transpose()
     }
 
-    async fn wait(&self, _queue: &str, most: Duration) {
-        poll(most).await;
+    async fn wait(&self, queue: &str, most: Duration) {
+        if !self.bell(queue).wait(most).await {
+            poll(most).await;
+        }
     }
 }
 

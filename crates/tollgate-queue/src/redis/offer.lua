@@ -53,6 +53,7 @@ while at <= last do
 end
 if added > 0 then
   put_last()
+  ring()
 end
 if refused + known > 0 then
   count('refused', refused)

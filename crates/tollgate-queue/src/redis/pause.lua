@@ -11,5 +11,6 @@ if ARGV[2] == '1' then
   call('HSET', meta, 'paused', '1')
 else
   call('HDEL', meta, 'paused')
+  ring()
 end
 return {nonce, 1}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -49,7 +49,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Knows how to connect. Shared by everything that does.
-pub(super) struct Door {
+pub(crate) struct Door {
     pub(super) options: Options,
     /// Set up once: reading the machine's authorities takes milliseconds.
     tls: Option<Arc<ClientConfig>>,
@@ -177,6 +177,28 @@ impl Door {
                 }
             }
         }
+    }
+
+    /// A connection of its own that hears what is said on a channel.
+    pub(crate) async fn listen(&self, channel: &str) -> Result<PubSub, Fault> {
+        let within = self.options.connect_timeout;
+        let listening = async {
+            let stream = self.stream().await?;
+            let mut info = RedisConnectionInfo::default().set_skip_set_lib_name();
+            if let Some(user) = &self.options.user {
+                info = info.set_username(user);
+            }
+            if let Some(password) = &self.options.password {
+                info = info.set_password(password);
+            }
+            let lost = |error: redis::RedisError| lost(&error, Outcome::NotCharged);
+            let mut line = PubSub::new(&info, stream).await.map_err(lost)?;
+            line.subscribe(channel).await.map_err(lost)?;
+            Ok(line)
+        };
+        timeout(within, listening)
+            .await
+            .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
     }
 
     /// Names the user and the database, and waits for one answer.

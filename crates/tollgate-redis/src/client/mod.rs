@@ -23,7 +23,7 @@ use tollgate::StoreError;
 pub(crate) use self::batch::{Counts, MOST, Many};
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
-use self::door::Door;
+pub(crate) use self::door::Door;
 use self::loads::Loads;
 use self::slot::{STABLE, Slot};
 pub(crate) use self::wire::refused;
@@ -87,6 +87,11 @@ impl Client {
             }
         }
         Ok(client)
+    }
+
+    /// How its connections are made.
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.0.door
     }
 
     /// What it was connected with.
