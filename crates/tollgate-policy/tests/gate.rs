@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use std::collections::HashMap;
+use std::fmt::Debug;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -320,6 +321,70 @@ impl Store for Failing {
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         self.store.inspect(counted).await
     }
+}
+
+/// Keeps what is logged: the level and the message.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Message(String);
+        impl tracing::field::Visit for Message {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push(format!("{} {}", event.metadata().level(), message.0));
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// A layer, a service and a program ask a gate, and none of them has to look for it.
+#[test]
+fn the_stores_loss_and_its_return_are_a_line_of_the_log_each() {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let store = Failing::new();
+        let gate = Gate::new(parse(&SEVERAL.replace("MATCH", "first")), store.clone()).unwrap();
+        let request = [("ip", "1.1.1.1"), ("path", "/api/x")];
+        let _ = ask(&gate, &request);
+        assert!(log.0.lock().unwrap().is_empty());
+        store.fails.store(true, Ordering::Relaxed);
+        asked(&gate, 5, &request);
+        let lost = "WARN the store does not answer, and failure rules do in its place: ";
+        let told = log.0.lock().unwrap().clone();
+        assert!(matches!(&told[..], [one] if one.starts_with(lost) && one.contains("unplugged")));
+        store.fails.store(false, Ordering::Relaxed);
+        let begin = Instant::now();
+        while log.0.lock().unwrap().len() == 1 {
+            let _ = ask(&gate, &request);
+            assert!(begin.elapsed() < Duration::from_secs(60), "it is never back");
+        }
+        let told = log.0.lock().unwrap().clone();
+        assert!(told[1].starts_with("WARN the store answers again, after "), "{told:?}");
+        assert!(told[1].ends_with(": failure rules let 5 pass and denied 0"), "{told:?}");
+        assert_eq!(told.len(), 2);
+    });
 }
 
 #[test]

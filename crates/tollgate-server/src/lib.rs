@@ -8,7 +8,6 @@ mod api;
 mod denials;
 pub mod json;
 mod listen;
-mod loss;
 mod metrics;
 mod queues;
 mod recorder;

@@ -19,6 +19,7 @@ use tollgate::{
 mod answer;
 mod apart;
 mod beside;
+mod loss;
 mod near;
 mod observe;
 mod replace;
@@ -32,6 +33,7 @@ pub use stamp::Stamp;
 
 use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
 use beside::Beside;
+use loss::Loss;
 use near::Near;
 use observe::Registry;
 
@@ -76,6 +78,7 @@ struct Inner<S> {
     unmatched: Counters,
     /// Of limits that callers brought.
     brought: Counters,
+    loss: Loss,
     observer: Option<Box<dyn Observer>>,
 }
 
@@ -162,6 +165,7 @@ impl<S: Store> Gate<S> {
             registry,
             unmatched: Counters::default(),
             brought: Counters::default(),
+            loss: Loss::default(),
             observer,
         })))
     }
@@ -466,7 +470,8 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Tells the observer, when there is one; `decision` is that of the limit that binds.
+    /// Tells the observer, when there is one, and the log when the store is lost or back;
+    /// `decision` is that of the limit that binds.
     #[inline]
     fn tell(
         &self,
@@ -477,6 +482,9 @@ impl<S: Store> Inner<S> {
         error: Option<&Error>,
         duration: Option<Duration>,
     ) {
+        if decides {
+            self.loss.see(outcome, authority, error);
+        }
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);

@@ -18,7 +18,6 @@ use tollgate::{ParseError, Subject};
 use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Policies};
 
 use crate::denials::Denials;
-use crate::loss::Loss;
 use crate::store::AnyStore;
 use crate::traces::Traces;
 use by_limit::ByLimit;
@@ -48,7 +47,6 @@ struct Inner {
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
-    loss: Loss,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -62,7 +60,6 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
-            loss: Loss::default(),
             denials: None,
             traces: None,
         }
@@ -127,7 +124,6 @@ impl Observer for Metrics {
                 Authority::FailureRule => self.0.failure_rule.add(event.duration),
                 _ => {}
             }
-            self.0.loss.observe(event);
         }
         if let Some(limit) = event.limit {
             self.0.limits.add(event.policy, limit.identity(), event.outcome, event.authority);

@@ -1,14 +1,14 @@
 //! The store's loss, and its return: one line of the log for each, however many are answered by
-//! failure rules meanwhile.
+//! failure rules meanwhile. Whatever asks a gate tells it: the service, a layer, a program.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use tollgate_policy::{Authority, Event};
+use tollgate::Error;
 
-use crate::json::duration;
+use super::answer::{Authority, Outcome};
 
 /// How long the store must have answered before it is back: one late answer among many would else
 /// be two lines.
@@ -16,7 +16,7 @@ const CALM: Duration = Duration::from_secs(1);
 
 /// Whether the store answers, and what became of questions while it did not.
 #[derive(Debug, Default)]
-pub(crate) struct Loss {
+pub(super) struct Loss {
     /// Looked at with each answer.
     is_lost: AtomicBool,
     lost: Mutex<Option<Lost>>,
@@ -33,21 +33,21 @@ struct Lost {
 impl Loss {
     /// Sees the answer to a question.
     #[inline]
-    pub(crate) fn observe(&self, event: &Event<'_>) {
-        match event.authority {
-            Authority::FailureRule => self.failed(event),
+    pub(super) fn see(&self, outcome: Outcome, authority: Authority, error: Option<&Error>) {
+        match authority {
+            Authority::FailureRule => self.failed(outcome, error),
             Authority::Store if self.is_lost.load(Ordering::Relaxed) => self.answered(),
             _ => {}
         }
     }
 
     #[cold]
-    fn failed(&self, event: &Event<'_>) {
+    fn failed(&self, outcome: Outcome, error: Option<&Error>) {
         let now = Instant::now();
         let mut lost = self.lost.lock();
         let lost = lost.get_or_insert_with(|| {
             self.is_lost.store(true, Ordering::Relaxed);
-            let why = event.error.map(ToString::to_string).unwrap_or_default();
+            let why = error.map(ToString::to_string).unwrap_or_default();
             tracing::warn!(
                 target: "tollgate",
                 "the store does not answer, and failure rules do in its place: {why}"
@@ -55,7 +55,7 @@ impl Loss {
             Lost { since: now, last: now, allowed: 0, denied: 0 }
         });
         lost.last = now;
-        let counted = if event.outcome.admits() { &mut lost.allowed } else { &mut lost.denied };
+        let counted = if outcome.admits() { &mut lost.allowed } else { &mut lost.denied };
         *counted += 1;
     }
 
@@ -72,8 +72,8 @@ impl Loss {
             target: "tollgate",
             allowed,
             denied,
-            "the store answers again, after {}: failure rules let {allowed} pass and denied {denied}",
-            duration(Duration::from_secs(since.elapsed().as_secs()))
+            "the store answers again, after {:?}: failure rules let {allowed} pass and denied {denied}",
+            Duration::from_secs(since.elapsed().as_secs())
         );
     }
 }
