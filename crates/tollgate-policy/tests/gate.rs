@@ -306,8 +306,8 @@ impl Store for Failing {
         self.store.check(question).await
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.store.refund(receipt).await
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.store.refund(receipt, units).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
@@ -727,8 +727,8 @@ fn the_shard_reaches_the_store() {
             self.1.lock().unwrap().push(question.shard().map(str::to_owned));
             self.0.check(question).await
         }
-        async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-            self.0.refund(receipt).await
+        async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+            self.0.refund(receipt, units).await
         }
         async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
             self.0.adjust(counted, delta).await

@@ -580,7 +580,8 @@ proptest! {
             let (at, cost) = receipts.remove(pick % receipts.len());
             let now = Time::from_micros(now_us);
             let (limits, held) = (engine.limits.clone(), engine.held.clone());
-            let given = engine::give_back(&limits, &mut engine.held, &limits, &[at], cost, now)[0];
+            let whole = engine::Portion::whole(cost);
+            let given = engine::give_back(&limits, &mut engine.held, &limits, &[at], whole, now)[0];
             let after = engine.ask(now_us, 1, Mode::Peek).fields[0].remaining;
             prop_assert!(after <= capacity && after - before == given);
             prop_assert!(given <= cost);

@@ -338,7 +338,8 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let now = Time::from_micros(1_000_000);
     let mut parts = [Part::new(&is, &mut held)];
     assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
-    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], 1_000_000_000_000, now);
+    let whole = engine::Portion::whole(1_000_000_000_000);
+    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], whole, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, Held::fresh(&is));
 }

@@ -104,10 +104,14 @@ fn operate(
             }
         }
         17..19 if !receipts.is_empty() => {
-            let (at_us, cost) = receipts.swap_remove(rng.random_range(0..receipts.len()));
-            match twins.refund(now_us, at_us, cost) {
+            let (at_us, left) = receipts.swap_remove(rng.random_range(0..receipts.len()));
+            let units = if rng.random_bool(0.5) { left } else { rng.random_range(1..=left) };
+            if units < left {
+                receipts.push((at_us, left - units));
+            }
+            match twins.refund(now_us, at_us, left, units) {
                 0 => seen.refund_none += 1,
-                given if given == cost => seen.refund_all += 1,
+                given if given == units => seen.refund_all += 1,
                 _ => seen.refund_some += 1,
             }
         }

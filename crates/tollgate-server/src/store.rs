@@ -77,8 +77,8 @@ impl Store for AnyStore {
         each!(self, store => store.check_at_once(counted, cost, mode))
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        each!(self, store => store.refund(receipt).await)
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        each!(self, store => store.refund(receipt, units).await)
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

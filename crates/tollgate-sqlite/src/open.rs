@@ -18,7 +18,7 @@ pub(crate) type Step = &'static str;
 
 /// Every step so far, in order. A file's `user_version` says how many of them it has behind it.
 /// Steps are never edited once released: another is added.
-pub(crate) const STEPS: &[Step] = &[FORMAT_1];
+pub(crate) const STEPS: &[Step] = &[FORMAT_1, FORMAT_2];
 
 const FORMAT_1: Step = "
     -- One row: who this store is, the next free number for receipts and logs, and where the
@@ -66,6 +66,10 @@ const FORMAT_1: Step = "
         PRIMARY KEY (subject, counted)
     ) WITHOUT ROWID;
 ";
+
+/// How many units of a charge were given back; what was given back before was so as a whole, and
+/// no charge is above 2^40.
+const FORMAT_2: Step = "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
 
 /// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.
 pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
@@ -230,7 +234,8 @@ fn migrate(
 mod tests {
     use super::*;
 
-    /// A format that does not exist yet, to show how a file comes to it.
+    const FIRST: &[Step] = &[FORMAT_1];
+    /// A format that does not exist, to show how a file comes to it.
     const NEXT: &[Step] = &[
         FORMAT_1,
         "ALTER TABLE spent ADD COLUMN note TEXT; UPDATE spent SET note = 'old'",
@@ -250,7 +255,7 @@ mod tests {
     fn an_older_format_is_brought_up_in_one_transaction() {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new(dir.path().join("old.db"));
-        let old = opened(&options, STEPS).expect("a new file");
+        let old = opened(&options, FIRST).expect("a new file");
         old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
         assert_eq!(user_version(&old), 1);
         let failed = opened(&options, BROKEN).expect_err("a step that fails");
@@ -266,8 +271,21 @@ mod tests {
             new.query_row("SELECT note FROM spent", [], |row| row.get(0)).expect("a note");
         assert_eq!(note, "old, and older");
         opened(&options, NEXT).expect("nothing is left to do");
-        let said = opened(&options, STEPS).expect_err("too new for us").to_string();
+        let said = opened(&options, FIRST).expect_err("too new for us").to_string();
         assert!(said.contains("has format 3") && said.contains("formats up to 1"), "{said}");
+    }
+
+    #[test]
+    fn a_mark_of_the_first_format_says_that_all_was_given_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new(dir.path().join("old.db"));
+        let old = opened(&options, FIRST).expect("a new file");
+        old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
+        let new = opened(&options, STEPS).expect("brought up");
+        let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
+        assert_eq!((user_version(&new), units), (2, Ok(1 << 40)));
+        // A process of before may have it open still.
+        old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
     }
 
     /// A read-only file cannot be had by file modes when the tests run as root.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use smallvec::SmallVec;
-use tollgate::engine::{self, Outcome, Part, decide, give_back};
+use tollgate::engine::{self, Outcome, Part, Portion, decide, give_back};
 use tollgate::{Charges, Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
 
 use crate::context::{Cache, Context};
@@ -152,11 +152,11 @@ impl Session {
         self.run_within(deadline, access, &question.parts, |cx| check(cx, question))
     }
 
-    pub(crate) fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+    pub(crate) fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         let parts = receipt.charges.iter();
         let parts: SmallVec<[Counted<'_>; 1]> =
             parts.map(|c| Counted::new(&c.subject, &c.limits)).collect();
-        self.run(Access::Write, &parts, |cx| refund(cx, receipt))
+        self.run(Access::Write, &parts, |cx| refund(cx, receipt, units))
     }
 
     pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
@@ -245,12 +245,13 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     Ok(outcome)
 }
 
-fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
+fn refund(cx: &Context<'_>, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
     let number = receipt.number.cast_signed();
-    let sql = "SELECT until_us FROM spent WHERE number = ?1";
-    if cx.first(sql, [number], |row| row.get::<_, i64>(0))?.is_some() {
-        let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
-        return Ok(Refund::new(true, vec![0; limits]));
+    let sql = "SELECT units FROM spent WHERE number = ?1";
+    let before = cx.first(sql, [number], |row| row.get::<_, i64>(0))?.unwrap_or_default();
+    let portion = Portion::part(receipt.cost, before.cast_unsigned(), units);
+    if portion.is_nothing() {
+        return Ok(Refund::already(receipt.charges.iter().map(|c| c.limits.limits().len()).sum()));
     }
     let mut given = Vec::new();
     for charge in &receipt.charges {
@@ -262,15 +263,15 @@ fn refund(cx: &Context<'_>, receipt: &Receipt) -> Result<Refund, StoreError> {
             continue;
         }
         let now_under = found.limits().clone();
-        given.extend(give_back(&now_under, &mut found, limits, at_us, receipt.cost, cx.now()));
+        given.extend(give_back(&now_under, &mut found, limits, at_us, portion, cx.now()));
         found.keep()?;
     }
     // Also of one that no longer counts: it might again after a clock that steps back.
     let until_us = engine::receipt_until_us(receipt).max(cx.now().as_micros());
-    let sql = "INSERT INTO spent (number, until_us) VALUES (?1, ?2)";
-    cx.execute(sql, [number, until_us.cast_signed()])?;
+    let sql = "INSERT OR REPLACE INTO spent (number, until_us, units) VALUES (?1, ?2, ?3)";
+    cx.execute(sql, [number, until_us.cast_signed(), portion.sum().cast_signed()])?;
     cx.owe(sweep::SHARES);
-    Ok(Refund::new(false, given))
+    Ok(Refund::new(given, portion.left_after()))
 }
 
 fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {

@@ -112,12 +112,13 @@ impl SqliteStore {
         self.session().check(question)
     }
 
-    /// Gives back what still counts of a charge, once, in this thread.
+    /// Gives back what still counts of `units` of a charge, or of what is left of it where that is
+    /// less, in this thread.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
-    pub fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.session().refund(receipt)
+    pub fn refund_now(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.session().refund(receipt, units)
     }
 
     /// Gives `delta` units back, or takes them when negative, in this thread. Answers the change
@@ -295,9 +296,9 @@ impl Store for SqliteStore {
         self.hand_over(move |session| owned.ask(session)).await
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         let receipt = receipt.clone();
-        self.hand_over(move |session| session.refund(&receipt)).await
+        self.hand_over(move |session| session.refund(&receipt, units)).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

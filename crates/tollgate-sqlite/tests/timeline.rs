@@ -37,7 +37,7 @@ const FAMILIES: &[&[&str]] = &[
 enum Op {
     Check { who: usize, family: usize, cost: u64, mode: usize },
     Several { family: usize, cost: u64 },
-    Refund { which: usize },
+    Refund { which: usize, units: u64 },
     Adjust { who: usize, family: usize, delta: i64 },
     Reset { who: usize, family: usize },
     Numbers { family: usize },
@@ -52,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => (who.clone(), family.clone(), 1..7_u64, 0..4_usize)
             .prop_map(|(who, family, cost, mode)| Op::Check { who, family, cost, mode }),
         3 => (family.clone(), 1..4_u64).prop_map(|(family, cost)| Op::Several { family, cost }),
-        4 => (0..8_usize).prop_map(|which| Op::Refund { which }),
+        4 => (0..8_usize, 1..7_u64).prop_map(|(which, units)| Op::Refund { which, units }),
         2 => (who.clone(), family.clone(), -5..6_i64)
             .prop_map(|(who, family, delta)| Op::Adjust { who, family, delta }),
         1 => (who, family.clone()).prop_map(|(who, family)| Op::Reset { who, family }),
@@ -82,8 +82,8 @@ impl<S: Store> Store for Tap<S> {
         Ok(outcome)
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.0.refund(receipt).await
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.0.refund(receipt, units).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
@@ -203,8 +203,8 @@ impl Twins {
                 let next = (family + 1) % self.families.len();
                 self.ask(&[(0, family), (1, family), (0, next)], cost, 0);
             }
-            Op::Refund { which } => {
-                self.refund(which);
+            Op::Refund { which, units } => {
+                self.refund(which, units);
             }
             Op::Adjust { delta: 0, .. } => {}
             Op::Adjust { who, family, delta } => {
@@ -286,7 +286,7 @@ impl Twins {
         assert_eq!(mine, theirs, "cost {cost}, mode {mode}, of {parts:?}");
     }
 
-    fn refund(&mut self, which: usize) {
+    fn refund(&mut self, which: usize, units: u64) {
         let Some(index) = self.receipts.len().checked_sub(which + 1) else { return };
         let Receipts { mine, theirs, reset, given } = &self.receipts[index];
         let as_charged = mine.charges.iter().all(|charge| {
@@ -301,8 +301,12 @@ impl Twins {
             // Each knows of it as long as it likes.
             return;
         }
-        let refund = self.store().refund_now(mine).expect("refunded");
-        assert_eq!(refund, block_on(self.memory.refund(theirs)).expect("refunded"), "{mine:?}");
+        let refund = self.store().refund_now(mine, units).expect("refunded");
+        assert_eq!(
+            refund,
+            block_on(self.memory.refund(theirs, units)).expect("refunded"),
+            "{mine:?}"
+        );
         self.receipts[index].given = true;
     }
 

@@ -456,17 +456,25 @@ pub struct Charges {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Refund {
-    /// True when this receipt had been refunded before: nothing was given.
+    /// True when all of the charge had been refunded before: nothing was given.
     pub already: bool,
     /// By how many units `remaining` rose, per limit in the order of the receipt.
     pub given: Vec<u64>,
+    /// How many units of the charge were never refunded, and can still be.
+    pub left: u64,
 }
 
 impl Refund {
-    /// What a store answers.
+    /// What a store answers that gave something back.
     #[must_use]
-    pub fn new(already: bool, given: Vec<u64>) -> Self {
-        Self { already, given }
+    pub fn new(given: Vec<u64>, left: u64) -> Self {
+        Self { already: false, given, left }
+    }
+
+    /// What a store answers when nothing was left to give back, for so many limits.
+    #[must_use]
+    pub fn already(limits: usize) -> Self {
+        Self { already: true, given: vec![0; limits], left: 0 }
     }
 }
 

@@ -353,7 +353,49 @@ pub fn fresh_at_us(limits: &LimitSet, states: &mut dyn States) -> u64 {
     each.map(|(limit, place)| limit.step().fresh_at_us(&mut states.cell(*place))).max().unwrap_or(0)
 }
 
-/// Gives back what still counts of a charge of `cost`, recorded at `charged_at_us` (one time per
+/// What a refund gives back of a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portion {
+    cost: u64,
+    left: u64,
+    units: u64,
+}
+
+impl Portion {
+    /// All of a charge of `cost`.
+    #[must_use]
+    pub const fn whole(cost: u64) -> Self {
+        Self { cost, left: cost, units: cost }
+    }
+
+    /// Of a charge of `cost`, of which `before` units were given back before, `units`, or what is
+    /// left where that is less.
+    #[must_use]
+    pub fn part(cost: u64, before: u64, units: u64) -> Self {
+        let left = cost.saturating_sub(before);
+        Self { cost, left, units: units.min(left) }
+    }
+
+    /// How many units have been given back with it.
+    #[must_use]
+    pub const fn sum(self) -> u64 {
+        self.cost - self.left + self.units
+    }
+
+    /// How many units can be given back after it.
+    #[must_use]
+    pub const fn left_after(self) -> u64 {
+        self.left - self.units
+    }
+
+    /// True when nothing was left to give back.
+    #[must_use]
+    pub const fn is_nothing(self) -> bool {
+        self.left == 0
+    }
+}
+
+/// Gives back what still counts of a portion of a charge, recorded at `charged_at_us` (one time per
 /// limit of `charged`, in declared order). The state may have been written under other numbers,
 /// `limits`, since: limits are matched by identity, and one whose strategy changed gives nothing.
 /// Nor does a charge that would no longer count under its own numbers ([`spent_until_us`]).
@@ -364,9 +406,10 @@ pub fn give_back(
     states: &mut dyn States,
     charged: &LimitSet,
     charged_at_us: &[u64],
-    cost: u64,
+    portion: Portion,
     now: Time,
 ) -> SmallVec<[u64; 2]> {
+    let Portion { cost, left, units } = portion;
     let mut given = SmallVec::new();
     for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
         let found = limits.limits().iter().zip(limits.places()).find(|(held, _)| {
@@ -382,7 +425,7 @@ pub fn give_back(
         // As long as its mark is kept, which nobody makes longer when the numbers change: so no
         // charge is given back twice, whatever they are later.
         if now.as_micros() < spent_until_us(limit, *at_us, cost) {
-            held.step().give_back(&mut cell, now, Charge { at_us: *at_us, cost });
+            held.step().give_back(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
         let after = held.step().judge(&mut cell, now, 1).remaining;
         forget_if_free(held.step(), &mut cell, now);
@@ -396,7 +439,7 @@ pub fn give_back(
 /// longer.
 #[must_use]
 pub fn spent_until_us(limit: &Limit, charged_at_us: u64, cost: u64) -> u64 {
-    limit.step().spent_until_us(Charge { at_us: charged_at_us, cost })
+    limit.step().spent_until_us(charged_at_us, cost)
 }
 
 /// The same for a whole receipt: the last of its charges.
@@ -416,9 +459,7 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
 pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     let at_us = now.as_micros() + SKEW_US;
     let each = limits.limits().iter();
-    each.map(|limit| limit.step().spent_until_us(Charge { at_us, cost: limit.capacity() }))
-        .max()
-        .unwrap_or(0)
+    each.map(|limit| limit.step().spent_until_us(at_us, limit.capacity())).max().unwrap_or(0)
 }
 
 /// Gives `delta` units back to every limit, the oldest first, or takes them when it is negative,

@@ -292,12 +292,44 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A receipt of another store; or the store could not answer.
     pub async fn refund(&self, receipt: &Receipt) -> Result<Refund, Error> {
+        self.refund_part(receipt, receipt.cost).await
+    }
+
+    /// Gives back a part of a charge: `units` of it, or what is left of it where that is less. All
+    /// refunds of a receipt together never give back more than was charged.
+    ///
+    /// What came back by itself meanwhile came back of the units that are refunded last. Who asks
+    /// again because the answer was lost gives back another part: [`Refund::left`] tells.
+    ///
+    /// ```
+    /// use tollgate::{Ask, Limiter};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::memory("1000/h".parse()?);
+    /// // A request that may take 800 tokens, and took 300.
+    /// let receipt = limiter.check(Ask::new("bob").cost(800)).await?.receipt().expect("admitted");
+    /// let refund = limiter.refund_part(&receipt, 500).await?;
+    /// assert_eq!((refund.given, refund.left), (vec![500], 300));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No units, or more than were charged; a receipt of another store; or the store could not
+    /// answer.
+    pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
+        if units == 0 || units > receipt.cost {
+            return Err(Error::Ask(format!(
+                "{units} units of a charge of {} cannot be given back: give 1 to {}",
+                receipt.cost, receipt.cost
+            )));
+        }
         if !self.store.issued(receipt) {
             return Err(Error::Ask(
                 "this receipt is from another store: refund it where it was charged".to_owned(),
             ));
         }
-        Ok(self.store.refund(receipt).await?)
+        Ok(self.store.refund(receipt, units).await?)
     }
 
     /// Gives `delta` units back to every limit of a subject, the oldest first, or takes them when

@@ -167,8 +167,13 @@ pub trait Store: Send + Sync {
         None
     }
 
-    /// Gives back what still counts of a charge, once.
-    fn refund(&self, receipt: &Receipt) -> impl Future<Output = Result<Refund, StoreError>> + Send;
+    /// Gives back what still counts of `units` of a charge, or of what is left of it where that is
+    /// less: all refunds of it together never give back more than was charged.
+    fn refund(
+        &self,
+        receipt: &Receipt,
+        units: u64,
+    ) -> impl Future<Output = Result<Refund, StoreError>> + Send;
 
     /// Gives `delta` units back, or takes them when negative. Answers the change of `remaining`
     /// per limit.

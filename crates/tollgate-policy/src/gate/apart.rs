@@ -189,6 +189,15 @@ impl<S: Store> Gate<S> {
         self.0.limiter.refund(receipt).await
     }
 
+    /// Gives back `units` of what a receipt says was charged, as [`tollgate::Limiter::refund_part`]
+    /// does.
+    ///
+    /// # Errors
+    /// No units, or more than were charged; as [`Gate::refund_receipt`].
+    pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
+        self.0.limiter.refund_part(receipt, units).await
+    }
+
     /// Forgets a count. True when there was one.
     ///
     /// # Errors

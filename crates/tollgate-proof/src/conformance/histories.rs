@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tollgate::{Ask, LimitSet, Receipt, SKEW_US, Store};
+use tollgate::{Ask, LimitSet, Receipt, SKEW_US, Store, engine};
 
 use super::StoreMaker;
 use super::world::{Random, SMALL, World, answer, fields, rule_of, set};
@@ -68,7 +68,10 @@ struct Twins<S> {
     oracle: Oracle,
     rule: Rule,
     limit: &'static str,
-    receipts: Vec<Receipt>,
+    /// With what is left to give back.
+    receipts: Vec<(Receipt, u64)>,
+    /// The latest time that there was: a store forgets what no longer counted then.
+    latest_us: u64,
 }
 
 const SUBJECT: &str = "user:42";
@@ -78,13 +81,16 @@ impl<S: Store> Twins<S> {
         let world = World::new(maker, limit, now_us);
         let rule = rule_of(&world.limiter.limits().limits()[0]).expect("a rule");
         let oracle = Oracle::new(rule).unwrap();
-        Self { world, oracle, rule, limit, receipts: Vec::new() }
+        Self { world, oracle, rule, limit, receipts: Vec::new(), latest_us: now_us }
     }
 
     /// One operation of any kind, on both.
     fn operate(&mut self, random: &mut Random, cost: u64, seen: &mut Seen) {
-        let Self { world, oracle, rule, limit, receipts } = self;
+        let Self { world, oracle, rule, limit, receipts, latest_us } = self;
         let now_us = world.now_us();
+        *latest_us = now_us.max(*latest_us);
+        let counts = |receipt: &Receipt| *latest_us < engine::receipt_until_us(receipt);
+        receipts.retain(|(receipt, left)| *left == receipt.cost || counts(receipt));
         let ask = Ask::new(SUBJECT).cost(cost);
         match random.below(20) {
             0..11 => {
@@ -96,7 +102,7 @@ impl<S: Store> Twins<S> {
                     (false, None) => "never",
                 });
                 assert_eq!(answer(&decision, false), expected, "{limit} check {cost} at {now_us}");
-                receipts.extend(decision.receipt());
+                receipts.extend(decision.receipt().map(with_cost));
             }
             11..14 => {
                 seen.count("peek");
@@ -114,17 +120,27 @@ impl<S: Store> Twins<S> {
                     _ => "partial: all",
                 });
                 assert_eq!(answer(&decision, false), expected, "{limit} partial {cost} {now_us}");
-                receipts.extend(decision.receipt());
+                receipts.extend(decision.receipt().map(with_cost));
             }
             16..18 if !receipts.is_empty() => {
                 let pick = usize::try_from(random.below(receipts.len() as u64)).unwrap();
-                let receipt = receipts.swap_remove(pick);
-                let expected = oracle.refund(now_us, receipt.charges[0].at_us[0], receipt.cost);
+                let (receipt, left) = receipts.swap_remove(pick);
+                let (at_us, cost) = (receipt.charges[0].at_us[0], receipt.cost);
+                // More than is left gives back what is left.
+                let asked = 1 + random.below(cost);
+                let units = asked.min(left);
+                let expected = oracle.refund_part(now_us, at_us, left, units);
                 let something = expected > 0;
                 seen.count(if something { "refund: something" } else { "refund: nothing" });
-                let refund = world.refund(&receipt);
-                assert!(!refund.already, "{limit} a first refund");
-                assert_eq!(refund.given, [expected], "{limit} refund at {now_us}: {receipt:?}");
+                let refund = world.refund_part(&receipt, asked);
+                let what = format!("{limit} refund of {asked}/{left} at {now_us}: {receipt:?}");
+                assert_eq!((refund.already, refund.given), (false, vec![expected]), "{what}");
+                if counts(&receipt) {
+                    assert_eq!(refund.left, left - units, "{what}");
+                }
+                if left > units {
+                    receipts.push((receipt, left - units));
+                }
             }
             18 => {
                 seen.count("adjust");
@@ -145,6 +161,11 @@ impl<S: Store> Twins<S> {
             }
         }
     }
+}
+
+fn with_cost(receipt: Receipt) -> (Receipt, u64) {
+    let cost = receipt.cost;
+    (receipt, cost)
 }
 
 /// How a random cost is drawn: mostly small, at times more than can be.

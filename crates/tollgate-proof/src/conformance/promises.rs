@@ -141,6 +141,45 @@ pub(super) fn a_refund_happens_once<M: StoreMaker>(maker: &M) {
     assert_eq!((world.peek("ann").remaining(), world.peek("bob").remaining()), (5, 5));
 }
 
+/// Parts of a charge give back together what it cost, and no more; what came back by itself came
+/// back of the units that are refunded last.
+pub(super) fn a_refund_in_parts_never_gives_more_than_the_charge<M: StoreMaker>(maker: &M) {
+    for (limit, later_us, rest) in [
+        ("10/10s via gcra", 2_000_000, 4),
+        ("10/10s via token_bucket", 2_000_000, 4),
+        ("10/10s refill interval via token_bucket", 0, 6),
+        ("10/10s via fixed_window", 0, 6),
+        ("10/10s anchor first-hit via fixed_window", 2_000_000, 6),
+        ("10/10s via sliding_log", 2_000_000, 6),
+        ("10/10s precision 1s via sliding_window", 2_000_000, 6),
+    ] {
+        let world = World::new(maker, limit, NOW_US);
+        let receipt = world.check(Ask::new("ann").cost(9)).receipt().expect("admitted");
+        let first = world.refund_part(&receipt, 3);
+        assert_eq!((first.already, &first.given[..], first.left), (false, &[3][..], 6), "{limit}");
+        assert_eq!(world.peek("ann").remaining(), 4, "{limit}");
+        world.at(NOW_US + later_us);
+        // More than is left: what is left.
+        let second = world.refund_part(&receipt, 8);
+        assert_eq!((second.already, second.left), (false, 0), "{limit}");
+        assert_eq!(second.given, [rest], "{limit}");
+        assert_eq!(world.peek("ann").remaining(), 10, "{limit}");
+        assert!(world.check(Ask::new("ann").cost(10)).is_allowed(), "{limit}");
+        for again in [world.refund_part(&receipt, 1), world.refund(&receipt)] {
+            assert_eq!((again.already, &again.given[..], again.left), (true, &[0][..], 0));
+        }
+        assert_eq!(world.peek("ann").remaining(), 0, "{limit}");
+        // A whole refund after a part gives the rest.
+        let receipt = world.check(Ask::new("bob").cost(9)).receipt().expect("admitted");
+        assert_eq!(world.refund_part(&receipt, 8).given, [8], "{limit}");
+        assert_eq!(world.refund(&receipt).given, [1], "{limit}");
+        for units in [0, 10] {
+            let error = block_on(world.limiter.refund_part(&receipt, units)).expect_err("refused");
+            assert!(error.to_string().contains("give 1 to 9"), "{error}");
+        }
+    }
+}
+
 /// Nothing is given back of a charge that no longer counts, and never a newer one in its place.
 pub(super) fn a_refund_gives_only_what_still_counts<M: StoreMaker>(maker: &M) {
     for (limit, period_us) in [

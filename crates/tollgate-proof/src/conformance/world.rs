@@ -118,6 +118,10 @@ impl<S: tollgate::Store> World<S> {
         block_on(self.limiter.peek(ask)).expect("the store answers")
     }
 
+    pub(super) fn refund_part(&self, receipt: &Receipt, units: u64) -> Refund {
+        block_on(self.limiter.refund_part(receipt, units)).expect("the store answers")
+    }
+
     pub(super) fn refund(&self, receipt: &Receipt) -> Refund {
         block_on(self.limiter.refund(receipt)).expect("the store answers")
     }

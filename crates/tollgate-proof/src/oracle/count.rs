@@ -33,8 +33,8 @@ pub(super) trait Count {
     /// judged before `newest`.
     fn charge(&mut self, t: i128, cost: i128);
 
-    /// Section 4: a receipt of `cost`, counted at `at`.
-    fn refund(&mut self, t: i128, at: i128, cost: i128);
+    /// Section 4: `units` of a charge counted at `at`, of which `left` were not given back before.
+    fn refund(&mut self, t: i128, at: i128, left: i128, units: i128);
 
     /// Section 5: gives `units` back, the oldest that count first.
     fn give_back(&mut self, t: i128, units: i128);

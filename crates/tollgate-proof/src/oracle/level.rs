@@ -57,12 +57,13 @@ impl Count for Greedy {
 
     /// `cost*T - (now - at)`. A receipt from more than a second ahead of the clock was counted
     /// before a step back, and how much of it has come back since is not known: it gives nothing.
-    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+    fn refund(&mut self, t: i128, at: i128, left: i128, units: i128) {
         if at - t > SKEW_US {
             return;
         }
-        let still_counts = cost * self.d - (t - at).max(0) * self.n;
-        let given = still_counts.min(self.parts(t));
+        let still_counts =
+            |cost: i128| (cost.min(self.burst) * self.d - (t - at).max(0) * self.n).max(0);
+        let given = (still_counts(left) - still_counts(left - units)).min(self.parts(t));
         if given > 0 {
             self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
         }
@@ -130,9 +131,9 @@ impl Count for Interval {
 
     /// Only within the interval of the charge. (A receipt from a later interval was counted before
     /// a step back: refills since then are not known, so it gives nothing.)
-    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+    fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if at.div_euclid(self.d) == t.div_euclid(self.d) {
-            self.give_back(t, cost);
+            self.give_back(t, units);
         }
     }
 

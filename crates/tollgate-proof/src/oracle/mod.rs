@@ -146,9 +146,14 @@ impl Oracle {
     /// as it still counts (section 4). Returns by how many whole units `remaining` rose. That a
     /// receipt is refunded once is the caller's to see to.
     pub fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
+        self.refund_part(now_us, at_us, cost, cost)
+    }
+
+    /// Gives back `units` of a charge of which `left` were not given back before.
+    pub fn refund_part(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
         let now = self.count_mut().settle(i128::from(now_us));
         let before = self.remaining(now);
-        self.count_mut().refund(now, i128::from(at_us), i128::from(cost));
+        self.count_mut().refund(now, i128::from(at_us), i128::from(left), i128::from(units));
         // Under skew the newest event may have gone, and with it the time that counts.
         let after = self.remaining(self.count().judged(i128::from(now_us)));
         let rose = after.saturating_sub(before);

@@ -74,9 +74,9 @@ impl Count for Fixed {
         }
     }
 
-    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+    fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if self.window(t).is_some_and(|window| window.contains(&at)) {
-            self.give_back(t, cost);
+            self.give_back(t, units);
         }
     }
 
@@ -131,9 +131,9 @@ impl Count for Log {
         self.events.record(t, cost);
     }
 
-    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+    fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if self.window(t).contains(&at) {
-            self.events.take_own(at, cost);
+            self.events.take_own(at, units);
         }
     }
 
@@ -221,10 +221,10 @@ impl Count for Sliding {
         }
     }
 
-    fn refund(&mut self, t: i128, at: i128, cost: i128) {
+    fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if self.counting(t).contains(&at) {
             let bucket = self.bucket_of(at);
-            self.events.take(self.buckets(bucket, bucket), cost);
+            self.events.take(self.buckets(bucket, bucket), units);
         }
     }
 

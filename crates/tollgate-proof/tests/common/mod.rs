@@ -70,13 +70,15 @@ impl Twins {
         (answer, at_us)
     }
 
-    /// A refund on both.
-    pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, cost: u64) -> u64 {
+    /// A refund on both: `units` of a charge of which `left` were not given back before.
+    pub(crate) fn refund(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
+        let portion = engine::Portion::part(left, 0, units);
         let now = Time::from_micros(now_us);
         let (limits, held) = (&self.limits, &mut self.held);
-        let given = engine::give_back(limits, held, limits, &[at_us], cost, now)[0];
-        let expected = self.oracle.refund(now_us, at_us, cost);
-        assert_eq!(given, expected, "{} refund {cost} of {at_us} at {now_us}", self.limits);
+        let given = engine::give_back(limits, held, limits, &[at_us], portion, now)[0];
+        let expected = self.oracle.refund_part(now_us, at_us, left, units);
+        let limits = &self.limits;
+        assert_eq!(given, expected, "{limits} refund {units}/{left} of {at_us} at {now_us}");
         given
     }
 

@@ -74,8 +74,8 @@ impl Store for Blocking {
         wait(self.0.check(question))
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        wait(self.0.refund(receipt))
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        wait(self.0.refund(receipt, units))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 20] = [
+pub(crate) const CASES: [(&str, Case); 22] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -30,6 +30,8 @@ pub(crate) const CASES: [(&str, Case); 20] = [
     ("totals that wrap around", wrapped),
     ("numbers of which some change", changed),
     ("refunds beside the skew", skewed),
+    ("refunds in parts", in_parts),
+    ("marks of refunds that are no numbers", marks),
     ("refunds after a reset, by this client or another", forgotten),
     ("a part of a unit that is scaled with a rest of one", scaled),
     ("a refund that lets older counts count again", uncovered),
@@ -513,7 +515,7 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>)
     let mut keys = vec![Keys::mark(&state, 1), state.clone(), Keys::reset(&state)];
     keys.extend(logs.iter().cloned());
     let at = NOW_US.to_string();
-    let mut args = words(&["nonce", "1", &at, &at, "1", &limits.limits().len().to_string()]);
+    let mut args = words(&["nonce", "1", &at, &at, "1", "1", &limits.limits().len().to_string()]);
     for limit in limits.limits() {
         args.push(format!("{}{at}:{}", limit.strategy().code(), NOW_US + 10_000_000));
     }
@@ -822,8 +824,49 @@ fn skewed(texts: &Texts) -> Result<(), Difference> {
             }
             let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
             let charge = Charge { number: 1, at_us: NOW_US, cost: 2, parts };
-            pair.refund(&charge, NOW_US - back_us)?;
+            pair.refund(&charge, charge.cost, NOW_US - back_us)?;
             pair.check(&asked, 1, Mode::Peek, NOW_US - back_us)?;
+        }
+    }
+    Ok(())
+}
+
+/// Parts of a charge, while others count and time passes, until nothing is left.
+fn in_parts(texts: &Texts) -> Result<(), Difference> {
+    for limits in LIMITS.map(set) {
+        for parts in [[1, 1, 1, 1], [2, 1, 3, 1], [3, 1, 1, 1], [1, 2, 2, 3]] {
+            for step_us in [0, 1, 2_857_143, 8_571_428, 9_000_000, 20_000_000] {
+                let mut pair = Pair::new(texts.clone());
+                pair.fake = Fake::new().bounded();
+                let asked = [("somebody".to_owned(), limits.clone())];
+                pair.check(&asked, 3, Mode::Whole, NOW_US)?;
+                let own = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
+                let charge = Charge { number: 1, at_us: NOW_US, cost: 3, parts: own };
+                for (i, units) in (1..).zip(parts) {
+                    pair.refund(&charge, units, NOW_US + i * step_us)?;
+                    pair.check(&asked, 1, Mode::Peek, NOW_US + i * step_us)?;
+                    pair.check(&asked, 1, Mode::Whole, NOW_US + i * step_us)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A mark without a number is one of before, or damaged: nothing is given back.
+fn marks(texts: &Texts) -> Result<(), Difference> {
+    for limits in LIMITS.map(set) {
+        for mark in ["", "x", "-1", "1.5", "1e0", "0x1", " 1", "nan", "inf", "99999999999999999999"]
+        {
+            let mut pair = Pair::new(texts.clone());
+            pair.fake = Fake::new().bounded();
+            let asked = [("somebody".to_owned(), limits.clone())];
+            pair.check(&asked, 3, Mode::Whole, NOW_US)?;
+            let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
+            let charge = Charge { number: 1, at_us: NOW_US, cost: 3, parts };
+            pair.fake.put(&Keys::mark(&place(&limits).state, 1), Held::Text(mark.into()));
+            pair.model.given_back(1, 3);
+            pair.refund(&charge, 1, NOW_US + 1)?;
         }
     }
     Ok(())
@@ -852,7 +895,7 @@ fn forgotten(texts: &Texts) -> Result<(), Difference> {
                 pair.check(&asked, 2, Mode::Whole, NOW_US)?;
                 let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
                 let charge = Charge { number, at_us: NOW_US, cost: 2, parts };
-                pair.refund(&charge, NOW_US + 2)?;
+                pair.refund(&charge, charge.cost, NOW_US + 2)?;
             }
         }
     }
@@ -878,7 +921,7 @@ fn uncovered(texts: &Texts) -> Result<(), Difference> {
     pair.check(&asked, 1, Mode::Whole, 14_000_000)?;
     let parts = vec![("somebody".to_owned(), limits, vec![14_000_000])];
     let charge = Charge { number: 2, at_us: 14_000_000, cost: 1, parts };
-    pair.refund(&charge, 13_500_000)?;
+    pair.refund(&charge, charge.cost, 13_500_000)?;
     Ok(())
 }
 
@@ -1009,7 +1052,7 @@ fn long(texts: &Texts) -> Result<(), Difference> {
     // Of the same microsecond as a reset: forgotten.
     pair.reset("somebody", &limits, NOW_US)?;
     pair.check(&asked, 1, Mode::Whole, NOW_US)?;
-    pair.refund(&charge, NOW_US)?;
+    pair.refund(&charge, charge.cost, NOW_US)?;
     let held = pair.model.counts.contains_key(&whose("somebody", &limits));
     equal("kept what was charged after a reset", held, true)
 }

@@ -573,7 +573,12 @@ impl Pair {
         }
     }
 
-    pub(crate) fn refund(&mut self, charge: &Charge, now_us: u64) -> Result<(), Difference> {
+    pub(crate) fn refund(
+        &mut self,
+        charge: &Charge,
+        units: u64,
+        now_us: u64,
+    ) -> Result<(), Difference> {
         self.nonce += 1;
         self.seen.cases += 1;
         self.seen.saw("refund");
@@ -591,6 +596,7 @@ impl Pair {
             charge.at_us.to_string(),
             until_us.to_string(),
             charge.number.to_string(),
+            units.to_string(),
         ];
         for (subject, limits, at_us) in &charge.parts {
             let (state, logs) = self.keys_of(subject, limits);
@@ -606,11 +612,12 @@ impl Pair {
         self.clock(now_us, &mut args);
         let script = self.scripts.refund.clone();
         let answer = self.fake.call(&script, &keys, &args);
-        let expected = match self.model.refund(charge, Time::from_micros(now_us)) {
+        let expected = match self.model.refund(charge, units, Time::from_micros(now_us)) {
             None => vec![1],
-            Some(given) => {
-                let given = given.into_iter().map(|units| i64::try_from(units).unwrap());
-                std::iter::once(0).chain(given).collect()
+            Some((left, given)) => {
+                let numbers = std::iter::once(left).chain(given);
+                let numbers = numbers.map(|units| i64::try_from(units).unwrap());
+                std::iter::once(0).chain(numbers).collect()
             }
         };
         self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
@@ -812,7 +819,10 @@ impl Pair {
                 }
                 36 | 37 => {
                     if let Some(charge) = charges.choose(rng).cloned() {
-                        self.refund(&charge, now_us)?;
+                        let whole = rng.random_bool(0.5);
+                        let units =
+                            if whole { charge.cost } else { rng.random_range(1..=charge.cost) };
+                        self.refund(&charge, units, now_us)?;
                     }
                 }
                 38 => {

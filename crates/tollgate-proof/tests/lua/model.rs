@@ -19,7 +19,8 @@ pub(crate) type Whose = (String, String);
 pub(crate) struct Model {
     pub(crate) counts: HashMap<Whose, Count>,
     resets: HashMap<Whose, Reset>,
-    refunded: Vec<u64>,
+    /// How many units were given back of charges, by their numbers.
+    refunded: HashMap<u64, u64>,
 }
 
 /// The newest reset of a count.
@@ -129,13 +130,20 @@ impl Model {
         }
     }
 
-    /// True and nothing when it was given back before; else the units given to each limit, in the
-    /// order of their places.
-    pub(crate) fn refund(&mut self, charge: &Charge, now: Time) -> Option<Vec<u64>> {
-        if self.refunded.contains(&charge.number) {
+    /// Nothing when all was given back before; else how many units are left to give back, and
+    /// those given to each limit, in the order of their places.
+    pub(crate) fn refund(
+        &mut self,
+        charge: &Charge,
+        units: u64,
+        now: Time,
+    ) -> Option<(u64, Vec<u64>)> {
+        let sum = self.refunded.entry(charge.number).or_default();
+        let portion = engine::Portion::part(charge.cost, *sum, units);
+        if portion.is_nothing() {
             return None;
         }
-        self.refunded.push(charge.number);
+        *sum = portion.sum();
         let mut given = Vec::new();
         for (subject, limits, at_us) in &charge.parts {
             let key = whose(subject, limits);
@@ -145,13 +153,18 @@ impl Model {
                 continue;
             };
             let Count { limits: written, held } = count;
-            let each = engine::give_back(written, held, limits, at_us, charge.cost, now);
+            let each = engine::give_back(written, held, limits, at_us, portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == Held::fresh(written) {
                 self.counts.remove(&key);
             }
         }
-        Some(given)
+        Some((portion.left_after(), given))
+    }
+
+    /// All of a charge was given back before.
+    pub(crate) fn given_back(&mut self, number: u64, cost: u64) {
+        self.refunded.insert(number, cost);
     }
 
     pub(crate) fn adjust(

@@ -41,17 +41,18 @@ local function repair(limit)
   end
 end
 
-local function give_back(limit, charged_at, cost)
+-- Gives back `units` of a charge of which `left` were not given back before.
+local function give_back(limit, charged_at, left, units)
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
-    log_give_back(limit.log, x, charged_at, cost)
+    log_give_back(limit.log, x, charged_at, units)
   elseif #limit.words == 2 then
-    local a, b = limit.step.give_back(x, y, z, now, charged_at, cost, unpack(limit.args))
+    local a, b = limit.step.give_back(x, y, z, now, charged_at, left, units, unpack(limit.args))
     if a ~= x or b ~= y then
       limit.words = {a, b}
     end
   else
-    limit.step.give_back(limit.words, x, charged_at, cost, unpack(limit.args))
+    limit.step.give_back(limit.words, x, charged_at, units, unpack(limit.args))
   end
 end
 

@@ -1,11 +1,16 @@
 -- KEYS: the mark of the receipt; for each subject its state, its reset, and a log for each limit.
 -- ARGV: the nonce, the cost, when it was charged, until when it could be given back, the number of
--- the charge; for each subject how many limits, and for each of them its strategy's letter, when it
--- was charged and until when that could be given back.
-if redis.call('EXISTS', KEYS[1]) == 1 then
+-- the charge, how many units are given back at most; for each subject how many limits, and for each
+-- of them its strategy's letter, when it was charged and until when that could be given back.
+local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
+-- How many units were given back before; a mark without a number says all of them.
+local mark = redis.call('GET', KEYS[1])
+local before = mark and (string.match(mark, '^%d+$') and tonumber(mark) or cost) or 0
+if before >= cost then
   return {ARGV[1], 1}
 end
-local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
+local left = cost - before
+local units = math.min(tonumber(ARGV[6]), left)
 local number = tonumber(ARGV[5])
 
 -- True when the subject was reset after the charge. Numbers of one client tell, whatever the clock
@@ -22,7 +27,7 @@ local function forgotten(reset)
 end
 
 local longest = lifetime(math.max(0, tonumber(ARGV[4]) - now))
-local subjects, k, a = {}, 2, 6
+local subjects, k, a = {}, 2, 7
 while k <= #KEYS do
   local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
   for i = 1, subject.count do
@@ -39,8 +44,8 @@ while k <= #KEYS do
   subjects[#subjects + 1] = subject
   k, a = k + 2 + subject.count, a + 1 + subject.count
 end
-local reply = {ARGV[1], 0}
-redis.call('SET', KEYS[1], '', 'PX', longest)
+local reply = {ARGV[1], 0, left - units}
+redis.call('SET', KEYS[1], string.format('%.0f', before + units), 'PX', longest)
 for _, subject in ipairs(subjects) do
   for i = 1, subject.count do
     local limit, charged, given = subject.held[i], subject.charged[i], 0
@@ -50,7 +55,7 @@ for _, subject in ipairs(subjects) do
       local before = judge(limit)
       -- As long as the mark lies, which nobody makes longer when the numbers change.
       if now < charged.till then
-        give_back(limit, charged.at, cost)
+        give_back(limit, charged.at, left, units)
       end
       -- Without its newest count a window may look at an earlier time, where older ones count again.
       given = math.max(0, judge(limit) - before)

@@ -343,7 +343,7 @@ impl Store for RedisStore {
         self.answer(question).await
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+    async fn refund(&self, receipt: &Receipt, part: u64) -> Result<Refund, StoreError> {
         let nonce = self.next_nonce();
         let (mut keys, mut args) = (Vec::new(), Vec::new());
         let mut places = Vec::new();
@@ -371,13 +371,15 @@ impl Store for RedisStore {
             receipt.at.as_micros().to_string(),
             engine::receipt_until_us(receipt).to_string(),
             receipt.number.to_string(),
+            part.to_string(),
         ];
         all.append(&mut args);
         let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
-        let Some((already, units)) = answer.split_first() else { return Err(unread()) };
-        if *already == Value::Int(1) {
-            return Ok(Refund::new(true, vec![0; places.len()]));
-        }
+        let (left, units) = match &answer[..] {
+            [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
+            [_, left, units @ ..] => (natural(left)?, units),
+            _ => return Err(unread()),
+        };
         if units.len() != places.len() {
             return Err(unread());
         }
@@ -385,7 +387,7 @@ impl Store for RedisStore {
         for (place, units) in places.iter().zip(units) {
             given[*place] = natural(units)?;
         }
-        Ok(Refund::new(false, given))
+        Ok(Refund::new(given, left))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -154,12 +154,14 @@ impl<'a> StandingJson<'a> {
 #[serde(deny_unknown_fields)]
 struct RefundJson {
     receipt: String,
+    units: Option<u64>,
 }
 
 #[derive(Serialize)]
 struct Refunded {
     already: bool,
     given: Vec<u64>,
+    left: u64,
 }
 
 impl Checks {
@@ -178,13 +180,19 @@ impl Checks {
         }))
     }
 
-    /// Gives back what a receipt says.
+    /// Gives back what a receipt says, or a part of it.
     pub(crate) async fn refund(&self, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
-        let RefundJson { receipt } = read_one(body)?;
+        let RefundJson { receipt, units } = read_one(body)?;
         let receipt = self.receipts.read(&receipt)?;
-        let refund = self.gate.refund_receipt(&receipt).await;
+        let units = units.unwrap_or(receipt.cost);
+        if units == 0 || units > receipt.cost {
+            let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
+            return Err(Problem::bad(why).at("units"));
+        }
+        let refund = self.gate.refund_part(&receipt, units).await;
         let refund = refund.map_err(|error| of_ask(&error))?;
-        Ok(json(&Refunded { already: refund.already, given: refund.given }))
+        let (already, given, left) = (refund.already, refund.given, refund.left);
+        Ok(json(&Refunded { already, given, left }))
     }
 
     /// Whether the store can count.

@@ -237,6 +237,29 @@ async fn a_receipt_gives_back_once() {
 }
 
 #[tokio::test]
+async fn a_receipt_gives_back_in_parts_and_no_more_than_was_charged() {
+    let service = Service::start().await;
+    let mut client = service.client().await;
+    let question =
+        r#"{"subject": "bob", "limit": "1000/h via fixed_window", "cost": 800, "receipt": true}"#;
+    let receipt = client.check(question).await["receipt"].as_str().unwrap().to_owned();
+    for (units, already, given, left) in
+        [(300, false, 300, 500), (400, false, 400, 100), (300, false, 100, 0), (300, true, 0, 0)]
+    {
+        let body = json!({ "receipt": receipt, "units": units }).to_string();
+        let reply = client.post("/v1/refund", &body).await.json();
+        assert_eq!(reply, json!({ "already": already, "given": [given], "left": left }));
+    }
+    for units in [0, 801] {
+        let body = json!({ "receipt": receipt, "units": units }).to_string();
+        let reply = client.post("/v1/refund", &body).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{}", reply.text);
+        assert_eq!(reply.json()["field"], "units");
+        assert!(reply.text.contains("give 1 to 800"), "{}", reply.text);
+    }
+}
+
+#[tokio::test]
 async fn instances_with_one_key_take_each_others_receipts() {
     let key = Some(b"0123456789abcdef0123456789abcdef".to_vec());
     let one = Service::with(|options| options.receipt_key.clone_from(&key)).await;

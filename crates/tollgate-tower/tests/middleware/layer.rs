@@ -287,8 +287,8 @@ impl Store for Waits {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.check(question).await
     }
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.0.refund(receipt).await
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.0.refund(receipt, units).await
     }
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.0.adjust(counted, delta).await

@@ -3,13 +3,22 @@
 use std::collections::HashMap;
 
 use super::state::Budget;
+use crate::engine::Portion;
 use crate::time::{SKEW_US, Time};
 
 /// What a mark of a refund takes.
-const SPENT_BYTES: usize = size_of::<(u64, u64)>() + 1;
+const SPENT_BYTES: usize = size_of::<(u64, Spent)>() + 1;
 
 /// What a mark of a reset takes.
 const RESET_BYTES: usize = size_of::<(u64, Reset)>() + 1;
+
+/// What was given back of a charge: how much, and until when that must be remembered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    /// [`Spent::WHOLE`] when nothing is left.
+    pub(super) units: u64,
+    pub(super) until_us: u64,
+}
 
 /// That a subject was forgotten: after which charge of its shard, when, and until when that
 /// matters.
@@ -20,10 +29,19 @@ pub(super) struct Reset {
     pub(super) until_us: u64,
 }
 
+impl Spent {
+    /// All of a charge, whatever it was.
+    pub(super) const WHOLE: u64 = u64::MAX;
+
+    fn matters(self, now: Time) -> bool {
+        self.until_us + SKEW_US > now.as_micros()
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// Charges that were given back, until when each must be remembered.
-    spent: HashMap<u64, u64>,
+    /// Charges that were given back, or a part of them.
+    spent: HashMap<u64, Spent>,
     /// Charges up to this number give nothing: their marks had to make room.
     forgotten: u64,
     /// Subjects that were reset, by their hash.
@@ -31,13 +49,21 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Marks a charge as given back. False when it was already, or when it is older than the
-    /// marks that there is room for.
-    pub(super) fn spend(&mut self, charge: u64, until_us: u64, now: Time, budget: &Budget) -> bool {
+    /// Marks `units` more of a charge of `cost` as given back. Nothing of it is left where it was
+    /// already, or when it is older than the marks that there is room for.
+    pub(super) fn spend(
+        &mut self,
+        charge: u64,
+        cost: u64,
+        units: u64,
+        until_us: u64,
+        now: Time,
+        budget: &Budget,
+    ) -> Portion {
         let Self { spent, forgotten, .. } = self;
         if spent.len() == spent.capacity() {
             let before = spent.len();
-            spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+            spent.retain(|_, spent| spent.matters(now));
             let more = (spent.capacity() + 4) * SPENT_BYTES;
             if before > 0 && spent.len() > before / 2 && !budget.has(more) {
                 // No room for more: the older half is forgotten, and gives nothing from now on.
@@ -51,7 +77,14 @@ impl Marks {
                 spent.shrink_to_fit();
             }
         }
-        charge > *forgotten && spent.insert(charge, until_us).is_none()
+        if charge <= *forgotten {
+            return Portion::part(cost, cost, units);
+        }
+        let spent = spent.entry(charge).or_insert(Spent { units: 0, until_us });
+        let portion = Portion::part(cost, spent.units, units);
+        let units = if portion.left_after() == 0 { Spent::WHOLE } else { portion.sum() };
+        *spent = Spent { units, until_us };
+        portion
     }
 
     pub(super) fn reset(&mut self, key_hash: u64, reset: Reset, now: Time) {
@@ -74,9 +107,9 @@ impl Marks {
         self.forgotten
     }
 
-    /// Every charge that was given back, and until when that must be remembered.
-    pub(super) fn spent(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.spent.iter().map(|(charge, until_us)| (*charge, *until_us))
+    /// Every charge of which something was given back.
+    pub(super) fn spent(&self) -> impl Iterator<Item = (u64, Spent)> {
+        self.spent.iter().map(|(charge, spent)| (*charge, *spent))
     }
 
     /// Every subject that was reset, by its hash.
@@ -89,9 +122,9 @@ impl Marks {
         self.forgotten = forgotten;
     }
 
-    /// Takes over a charge that was given back, past the bound of bytes if need be.
-    pub(super) fn restore_spent(&mut self, charge: u64, until_us: u64) {
-        self.spent.insert(charge, until_us);
+    /// Takes over what was given back of a charge, past the bound of bytes if need be.
+    pub(super) fn restore_spent(&mut self, charge: u64, spent: Spent) {
+        self.spent.insert(charge, spent);
     }
 
     /// Takes over that a subject was reset.
@@ -100,7 +133,7 @@ impl Marks {
     }
 
     pub(super) fn sweep(&mut self, now: Time) {
-        self.spent.retain(|_, until| *until + SKEW_US > now.as_micros());
+        self.spent.retain(|_, spent| spent.matters(now));
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
     }
 

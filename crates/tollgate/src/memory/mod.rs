@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Charges, Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Part, Single, decide, decide_pair};
+use crate::engine::{self, Mode, Outcome, Part, Portion, Single, decide, decide_pair};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Inspection, Question, Store};
@@ -450,7 +450,12 @@ impl MemoryStore {
     }
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
-    fn give_back(&self, charges: &Charges, receipt: &Receipt) -> SmallVec<[u64; 2]> {
+    fn give_back(
+        &self,
+        charges: &Charges,
+        receipt: &Receipt,
+        portion: Portion,
+    ) -> SmallVec<[u64; 2]> {
         let key = self.key(&charges.subject, &charges.limits);
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
@@ -470,32 +475,32 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
-            engine::give_back(written_under, state, limits, at_us, receipt.cost, now)
+            engine::give_back(written_under, state, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
     }
 
-    pub(crate) fn refund_now(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
+    pub(crate) fn refund_now(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         let (charge, index) = Self::charge_of(receipt.number);
-        let first = {
+        let portion = {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
             let (marks, budget) = shard.marks();
             // Also one that no longer counts: it might again after a clock that steps back.
             let until_us = engine::receipt_until_us(receipt).max(now.as_micros());
-            let first = marks.spend(charge, until_us, now, budget);
+            let portion = marks.spend(charge, receipt.cost, units, until_us, now, budget);
             shard.settle();
-            first
+            portion
         };
         let limits = receipt.charges.iter().map(|c| c.limits.limits().len()).sum();
-        if !first {
-            return Ok(Refund::new(true, vec![0; limits]));
+        if portion.is_nothing() {
+            return Ok(Refund::already(limits));
         }
         let mut given = Vec::with_capacity(limits);
         for charges in &receipt.charges {
-            given.extend(self.give_back(charges, receipt));
+            given.extend(self.give_back(charges, receipt, portion));
         }
-        Ok(Refund::new(false, given))
+        Ok(Refund::new(given, portion.left_after()))
     }
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
@@ -554,8 +559,8 @@ impl Store for MemoryStore {
         self.answer_known(counted, cost, mode)
     }
 
-    async fn refund(&self, receipt: &Receipt) -> Result<Refund, StoreError> {
-        self.refund_now(receipt)
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.refund_now(receipt, units)
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -118,11 +118,14 @@ pub(crate) struct Charged {
     pub(crate) reset_after_us: u64,
 }
 
-/// A charge that may be given back.
+/// A charge, and what is given back of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Charge {
     pub(crate) at_us: u64,
-    pub(crate) cost: u64,
+    /// What was not given back before.
+    pub(crate) left: u64,
+    /// What is given back now: at most `left`.
+    pub(crate) units: u64,
 }
 
 /// What shape of state a step works on.
@@ -152,8 +155,8 @@ pub(crate) trait Step {
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64;
     /// Gives back what still counts of a charge.
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge);
-    /// When a charge can no longer be given back, in microseconds since the epoch.
-    fn spent_until_us(&self, charge: Charge) -> u64;
+    /// When a charge of `cost` can no longer be given back, in microseconds since the epoch.
+    fn spent_until_us(&self, at_us: u64, cost: u64) -> u64;
     /// Gives back `units` without a receipt, the oldest first.
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
     /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
@@ -335,8 +338,8 @@ macro_rules! strategies {
             fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
                 match self { $(Self::$variant(step) => step.give_back(cell, now, charge),)+ }
             }
-            fn spent_until_us(&self, charge: Charge) -> u64 {
-                match self { $(Self::$variant(step) => step.spent_until_us(charge),)+ }
+            fn spent_until_us(&self, at_us: u64, cost: u64) -> u64 {
+                match self { $(Self::$variant(step) => step.spent_until_us(at_us, cost),)+ }
             }
             fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
                 match self { $(Self::$variant(step) => step.grant(cell, now, units),)+ }

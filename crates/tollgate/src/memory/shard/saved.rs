@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{KEY_BITS, Key, LONG, Shard, Shared, Slab, State};
 use crate::engine;
 use crate::limit::LimitSet;
-use crate::memory::marks::Reset;
+use crate::memory::marks::{Reset, Spent};
 use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
 use crate::memory::state::{Budget, Large};
 use crate::strategy::{Entry, MAX_EXACT};
@@ -162,9 +162,10 @@ impl Shard {
         for held in [self.table.len(), self.rest.long_keys.len(), self.rest.large.len()] {
             out.put(&count(held))?;
         }
-        for (charge, until_us) in marks.spent() {
-            out.put(&[tag::SPENT])?;
-            for number in [charge, until_us] {
+        for (charge, Spent { units, until_us }) in marks.spent() {
+            let whole = units == Spent::WHOLE;
+            out.put(&[if whole { tag::SPENT } else { tag::SPENT_PART }])?;
+            for number in [charge, until_us].into_iter().chain((!whole).then_some(units)) {
                 out.put(&number.to_le_bytes())?;
             }
         }

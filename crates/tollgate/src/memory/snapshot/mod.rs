@@ -34,6 +34,8 @@ pub(super) mod tag {
     pub(in crate::memory) const SHARD: u8 = b'S';
     /// A charge that was given back.
     pub(in crate::memory) const SPENT: u8 = b'G';
+    /// A charge of which a part was given back.
+    pub(in crate::memory) const SPENT_PART: u8 = b'P';
     /// A subject that was reset.
     pub(in crate::memory) const RESET: u8 = b'R';
     /// A state that subjects share for which there was no room.

@@ -8,7 +8,7 @@ use super::error::{SnapshotError, SnapshotFault};
 use super::tag;
 use crate::limit::LimitSet;
 use crate::memory::hash::{HashText, KeyHash};
-use crate::memory::marks::Reset;
+use crate::memory::marks::{Reset, Spent};
 use crate::memory::shard::{Kept, Sizes};
 use crate::memory::slot::{Key, MAX_SETS};
 use crate::memory::{Ancestor, MemoryStore, MemoryStoreBuilder, SHARDS};
@@ -222,7 +222,8 @@ impl Restoring {
         match part {
             tag::SET => self.set(from),
             tag::SHARD => self.shard(from),
-            tag::SPENT => self.spent(from),
+            tag::SPENT => self.spent(from, true),
+            tag::SPENT_PART => self.spent(from, false),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
             tag::ENTRY => self.entry(from),
@@ -312,16 +313,21 @@ impl Restoring {
         until_us + SKEW_US > self.now.as_micros()
     }
 
-    fn spent<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+    fn spent<R: Read>(
+        &mut self,
+        from: &mut ChunkReader<R>,
+        whole: bool,
+    ) -> Result<(), SnapshotError> {
         let home = self.home(from)?;
         let at = from.at();
         let (charge, until_us) = (from.u64()?, from.u64()?);
+        let units = if whole { Spent::WHOLE } else { from.u64()? };
         if charge > self.file.charges || until_us > MAX_EXACT {
             return Err(SnapshotError::damaged(at, "a refund of what was never charged"));
         }
         if let (Some(index), true) = (home, self.matters(until_us)) {
             let mut shard = self.store.lock(index);
-            shard.marks().0.restore_spent(charge, until_us);
+            shard.marks().0.restore_spent(charge, Spent { units, until_us });
             shard.settle();
         }
         self.check(at, 0)

@@ -170,6 +170,7 @@ fn nothing_is_believed() {
         (join([store(), vec![Tag(tag::SPENT), Long(1), Long(1)]]), "before the first shard"),
         (join([alike(), vec![Tag(tag::SPENT), Long(101), Long(1)]]), "never charged"),
         (join([alike(), vec![Tag(tag::SPENT), Long(1), Long(u64::MAX)]]), "never charged"),
+        (join([alike(), vec![Tag(tag::SPENT_PART), Long(101), Long(1), Long(1)]]), "never charged"),
         (
             join([alike(), vec![Tag(tag::RESET), Long(1), Long(101), Long(1), Long(1)]]),
             "a reset that cannot have been",
@@ -299,7 +300,7 @@ fn real() -> (Vec<u8>, Vec<u8>) {
             let receipt = decision.receipt().unwrap();
             clock.advance(Duration::from_micros(7));
             if subject == "eve" {
-                limiter.store().refund_now(&receipt).unwrap();
+                limiter.store().refund_now(&receipt, receipt.cost).unwrap();
                 let subject = crate::Subject::literal(subject).unwrap();
                 limiter.store().reset_now(crate::Counted::new(&subject, limits));
             }
@@ -333,7 +334,7 @@ fn work_on(store: &MemoryStore) {
             let _ = limiter.peek_now(Ask::new(subject).under(&limits).cost(2)).unwrap();
             let decision = limiter.check_now(Ask::new(subject).under(&limits)).unwrap();
             if let Some(receipt) = decision.receipt() {
-                store.refund_now(&receipt).unwrap();
+                store.refund_now(&receipt, receipt.cost).unwrap();
             }
             let subject = crate::Subject::literal(subject).unwrap();
             store.inspect_now(&subject, &limits);

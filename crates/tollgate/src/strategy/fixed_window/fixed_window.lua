@@ -49,11 +49,11 @@ local function fixed_numbers(...)
   return ...
 end
 
-local function fixed_give_back(start, count, at, now, charged_at, cost, units, period)
+local function fixed_give_back(start, count, at, now, charged_at, left, given, units, period)
   if charged_at < start or charged_at >= start + period then
     return start, count
   end
-  return start, math.max(0, count - cost)
+  return start, math.max(0, count - given)
 end
 
 local function fixed_grant(start, count, at, now, units)

@@ -132,12 +132,12 @@ impl super::Step for Step {
     fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
         if (view.start_us..view.start_us + self.period_us).contains(&charge.at_us) {
-            Self::store(cell, view.start_us, view.count.saturating_sub(charge.cost));
+            Self::store(cell, view.start_us, view.count.saturating_sub(charge.units));
         }
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
-        self.start(charge.at_us) + self.period_us
+    fn spent_until_us(&self, at_us: u64, _: u64) -> u64 {
+        self.start(at_us) + self.period_us
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {

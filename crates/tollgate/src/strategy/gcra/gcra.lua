@@ -90,14 +90,21 @@ local function greedy_less(tat, num, now, us, us_num, d)
   return tat, num
 end
 
-local function greedy_give_back(tat, num, at, now, charged_at, cost, n, d, burst, whole, part)
+local function greedy_give_back(tat, num, at, now, charged_at, left, units, n, d, burst, whole,
+  part)
   if charged_at > now + 1000000 then
     return tat, num
   end
-  local us, us_num = greedy_times(math.min(cost, burst), d, whole, part)
+  local most = math.min(left, burst)
+  local us, us_num = greedy_times(most, d, whole, part)
+  -- What came back meanwhile came back of the units that are given back last.
   us = us - math.max(0, now - charged_at)
   if us < 0 then
     return tat, num
+  end
+  local part_us, part_num = greedy_times(most - math.min(left - units, burst), d, whole, part)
+  if part_us < us or part_us == us and part_num < us_num then
+    us, us_num = part_us, part_num
   end
   return greedy_less(tat, num, now, us, us_num, d)
 end

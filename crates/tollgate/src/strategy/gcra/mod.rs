@@ -144,13 +144,17 @@ impl super::Step for Step {
             // The clock stepped back since: what was refilled for this charge is not known.
             return;
         }
+        // What came back meanwhile came back of the units that are given back last.
         let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
-        let left = self.emission.minus(self.emission.times(charge.cost.min(self.burst)), drained);
-        self.owe(cell, now, self.emission.minus(debt, left));
+        let most = charge.left.min(self.burst);
+        let left = self.emission.minus(self.emission.times(most), drained);
+        let kept = (charge.left - charge.units).min(self.burst);
+        let given = left.min(self.emission.times(most - kept));
+        self.owe(cell, now, self.emission.minus(debt, given));
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
-        charge.at_us + self.emission.times(charge.cost).ceil_us()
+    fn spent_until_us(&self, at_us: u64, cost: u64) -> u64 {
+        at_us + self.emission.times(cost).ceil_us()
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {

@@ -219,14 +219,14 @@ impl super::Step for Step {
         self.repair(cell, now);
         let log = cell.log();
         self.rewrite(log, now, |event| {
-            if event.at_us == charge.at_us && event.cost >= charge.cost {
-                event.cost -= charge.cost;
+            if event.at_us == charge.at_us && event.cost >= charge.units {
+                event.cost -= charge.units;
             }
         });
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
-        charge.at_us + self.period_us
+    fn spent_until_us(&self, at_us: u64, _: u64) -> u64 {
+        at_us + self.period_us
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {

@@ -294,14 +294,14 @@ impl super::Step for Step {
         if bucket <= words[0] && bucket + self.lifetime() > current {
             let slot = self.slot(bucket);
             if self.count(words, bucket) > 0 {
-                words[slot] = words[slot].saturating_sub(charge.cost);
+                words[slot] = words[slot].saturating_sub(charge.units);
                 self.settle(words);
             }
         }
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
-        (charge.at_us / self.precision_us + self.lifetime()) * self.precision_us
+    fn spent_until_us(&self, at_us: u64, _: u64) -> u64 {
+        (at_us / self.precision_us + self.lifetime()) * self.precision_us
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {

@@ -47,11 +47,11 @@ local function interval_numbers(...)
   return ...
 end
 
-local function interval_give_back(refilled, missing, at, now, charged_at, cost, units, period)
+local function interval_give_back(refilled, missing, at, now, charged_at, left, given, units, period)
   if charged_at - charged_at % period ~= refilled then
     return refilled, missing
   end
-  return refilled, math.max(0, missing - cost)
+  return refilled, math.max(0, missing - given)
 end
 
 local function interval_grant(refilled, missing, at, now, units)

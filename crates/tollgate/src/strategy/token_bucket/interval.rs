@@ -128,12 +128,12 @@ impl Interval {
     pub(super) fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
         if charge.at_us - charge.at_us % self.period_us == view.refilled_us {
-            Self::store(cell, view.refilled_us, view.missing.saturating_sub(charge.cost));
+            Self::store(cell, view.refilled_us, view.missing.saturating_sub(charge.units));
         }
     }
 
-    pub(super) fn spent_until_us(&self, charge: Charge) -> u64 {
-        charge.at_us - charge.at_us % self.period_us + self.period_us
+    pub(super) fn spent_until_us(&self, at_us: u64) -> u64 {
+        at_us - at_us % self.period_us + self.period_us
     }
 
     pub(super) fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {

@@ -85,10 +85,10 @@ impl super::Step for Step {
         }
     }
 
-    fn spent_until_us(&self, charge: Charge) -> u64 {
+    fn spent_until_us(&self, at_us: u64, cost: u64) -> u64 {
         match self {
-            Self::Greedy(step) => step.spent_until_us(charge),
-            Self::Interval(step) => step.spent_until_us(charge),
+            Self::Greedy(step) => step.spent_until_us(at_us, cost),
+            Self::Interval(step) => step.spent_until_us(at_us),
         }
     }
 
