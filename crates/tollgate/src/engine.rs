@@ -421,7 +421,13 @@ pub fn give_back(
         };
         let mut cell = states.cell(*place);
         held.step().repair(&mut cell, now);
-        let before = held.step().judge(&mut cell, now, 1).remaining;
+        let Judgement { remaining: before, reset_after_us, .. } =
+            held.step().judge(&mut cell, now, 1);
+        // What is free by itself keeps its times: under a clock that is behind it counts again.
+        if reset_after_us == 0 {
+            given.push(0);
+            continue;
+        }
         // As long as its mark is kept, which nobody makes longer when the numbers change: so no
         // charge is given back twice, whatever they are later.
         if now.as_micros() < spent_until_us(limit, *at_us, cost) {
@@ -477,7 +483,11 @@ pub fn adjust(
         let mut cell = states.cell(*place);
         let step = limit.step();
         step.repair(&mut cell, now);
-        let before = step.judge(&mut cell, now, 1).remaining;
+        let Judgement { remaining: before, reset_after_us, .. } = step.judge(&mut cell, now, 1);
+        if delta > 0 && reset_after_us == 0 {
+            changes.push(0);
+            continue;
+        }
         if delta > 0 {
             step.grant(&mut cell, now, delta.unsigned_abs());
         } else {

@@ -199,6 +199,34 @@ pub(super) fn a_refund_gives_only_what_still_counts<M: StoreMaker>(maker: &M) {
     }
 }
 
+/// A refund and an adjustment leave what is free by itself as it is: it forgets its times no
+/// sooner, and under a clock that is behind by less than a second nobody is admitted twice.
+pub(super) fn what_is_free_by_itself_is_not_forgotten_sooner<M: StoreMaker>(maker: &M) {
+    for (limit, until_us) in [
+        ("5/10s via gcra", 10_000_000),
+        ("5/10s via fixed_window", 10_000_000),
+        ("5/10s anchor first-hit via fixed_window", 10_000_000),
+        ("5/10s via sliding_log", 10_000_000),
+        ("5/10s precision 1s via sliding_window", 11_000_000),
+        ("5/10s refill interval via token_bucket", 10_000_000),
+    ] {
+        for by in 0..3 {
+            let world = World::new(maker, limit, NOW_US - NOW_US % 10_000_000);
+            let start_us = world.now_us();
+            let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
+            world.at(start_us + until_us);
+            assert_eq!(world.peek("ann").reset_after(), Duration::ZERO, "{limit}");
+            match by {
+                0 => {}
+                1 => assert_eq!(world.refund(&receipt).given, [0], "{limit}"),
+                _ => assert_eq!(world.adjust("ann", 5), [0], "{limit}"),
+            }
+            world.at(start_us + until_us - 500_000);
+            assert!(!world.check(Ask::new("ann").cost(5)).is_allowed(), "{limit}, by {by}");
+        }
+    }
+}
+
 /// A receipt is good for the store that wrote it.
 pub(super) fn receipts_of_another_store_are_refused<M: StoreMaker>(maker: &M) {
     let (here, there) = (World::new(maker, "5/10s", NOW_US), World::new(maker, "5/10s", NOW_US));

@@ -152,6 +152,9 @@ impl Oracle {
     /// Gives back `units` of a charge of which `left` were not given back before.
     pub fn refund_part(&mut self, now_us: u64, at_us: u64, left: u64, units: u64) -> u64 {
         let now = self.count_mut().settle(i128::from(now_us));
+        if self.is_free(now) {
+            return 0;
+        }
         let before = self.remaining(now);
         self.count_mut().refund(now, i128::from(at_us), i128::from(left), i128::from(units));
         // Under skew the newest event may have gone, and with it the time that counts.
@@ -166,6 +169,9 @@ impl Oracle {
     pub fn adjust(&mut self, now_us: u64, delta: i64) {
         let now = self.count_mut().settle(i128::from(now_us));
         let units = delta.unsigned_abs();
+        if delta > 0 && self.is_free(now) {
+            return;
+        }
         if delta > 0 {
             self.count_mut().give_back(now, i128::from(units));
         } else {
@@ -180,9 +186,13 @@ impl Oracle {
     /// "When all of a state has been given back, it is fresh."
     fn forget_if_free(&mut self, now_us: u64) {
         let judged = self.count().judged(i128::from(now_us));
-        if self.count().used(judged).parts == 0 {
+        if self.is_free(judged) {
             self.held = Held::fresh(self.rule, self.grouped);
         }
+    }
+
+    fn is_free(&self, at: i128) -> bool {
+        self.count().used(at).parts == 0
     }
 
     fn count(&self) -> &dyn Count {

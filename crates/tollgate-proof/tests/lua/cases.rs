@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rand::RngExt;
 use tollgate::engine::Mode;
-use tollgate::{LimitSet, Strategy, Subject};
+use tollgate::{LimitSet, Strategy, Subject, Time};
 use tollgate_redis::compose::{self, Answer, Check, Clock};
 use tollgate_redis::{Keys, Script};
 
@@ -15,7 +15,7 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 22] = [
+pub(crate) const CASES: [(&str, Case); 23] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
@@ -36,6 +36,7 @@ pub(crate) const CASES: [(&str, Case); 22] = [
     ("a part of a unit that is scaled with a rest of one", scaled),
     ("a refund that lets older counts count again", uncovered),
     ("a window from the future", stepped_back),
+    ("the end of time", end_of_time),
     ("a given clock, long logs and many limits", long),
     ("several questions in one call", together),
 ];
@@ -848,6 +849,20 @@ fn in_parts(texts: &Texts) -> Result<(), Difference> {
                     pair.check(&asked, 1, Mode::Whole, NOW_US + i * step_us)?;
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// A clock beyond the last time counts as that one.
+fn end_of_time(texts: &Texts) -> Result<(), Difference> {
+    let last_us = Time::MAX.as_micros();
+    for limits in LIMITS.map(set) {
+        let mut pair = Pair::new(texts.clone());
+        pair.fake = Fake::new().bounded();
+        let asked = [("somebody".to_owned(), limits.clone())];
+        for now_us in [last_us - 1, last_us, last_us + 1, last_us + 30_000_000] {
+            pair.check(&asked, 1, Mode::Whole, now_us)?;
         }
     }
     Ok(())

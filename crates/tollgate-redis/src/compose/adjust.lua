@@ -28,14 +28,14 @@ for i, limit in ipairs(is) do
   end
   ready(limit)
   repair(limit)
-  local before = judge(limit)
-  if delta > 0 then
-    grant(limit, delta)
-  elseif before > 0 then
+  local before, reset = judge(limit)
+  if delta < 0 and before > 0 then
     charge(limit, math.min(-delta, before))
+  elseif delta > 0 and reset > 0 then
+    grant(limit, delta)
+    settle(limit)
   end
   reply[1 + i] = judge(limit) - before
-  settle(limit)
   limit.changed = true
 end
 write(KEYS[1], logs, is, #is, ARGV[4] == '1')

@@ -52,14 +52,18 @@ for _, subject in ipairs(subjects) do
     if limit and (limit.words or limit.log) and limit.strategy == charged.letter
         and not subject.forgotten then
       repair(limit)
-      local before = judge(limit)
-      -- As long as the mark lies, which nobody makes longer when the numbers change.
-      if now < charged.till then
-        give_back(limit, charged.at, left, units)
+      local before, reset = judge(limit)
+      -- What is free by itself keeps its times: under a clock that is behind it counts again.
+      if reset > 0 then
+        -- As long as the mark lies, which nobody makes longer when the numbers change.
+        if now < charged.till then
+          give_back(limit, charged.at, left, units)
+        end
+        -- Without its newest count a window may look at an earlier time, where older ones count
+        -- again.
+        given = math.max(0, judge(limit) - before)
+        settle(limit)
       end
-      -- Without its newest count a window may look at an earlier time, where older ones count again.
-      given = math.max(0, judge(limit) - before)
-      settle(limit)
       limit.changed, subject.changed = true, true
     end
     reply[#reply + 1] = given

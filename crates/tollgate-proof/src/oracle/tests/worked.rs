@@ -218,7 +218,7 @@ fn a_refund_of_a_log_takes_its_own_event() {
     assert_eq!(log.refund(2 * S, S, 5), 5);
     assert_eq!(log.check(2 * S, 7), not_yet(6, 8 * S, 8 * S)); // the event of 0 s is still there
     assert_eq!(log.refund(10 * S, 0, 4), 0); // gone by itself,
-    assert_eq!(log.peek(9 * S, 1).fields.remaining, 10); // and then nothing counts: fresh
+    assert_eq!(log.peek(9 * S, 1).fields.remaining, 6); // and not by the refund: it is no fresh one
 
     let mut log = fresh(Rule::Log { n: 10, d_us: 10 * S });
     log.check(0, 5);
