@@ -53,7 +53,7 @@ pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
-pub use redis::{Form, RedisQueues};
+pub use redis::{Form, OfferCall, RedisQueues};
 pub use settings::{Counts, MAX_BOUND, Offering, Settings, Working};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;

@@ -150,7 +150,7 @@ From the environment, so that no process list shows them:
     /// `--store` names. What is promised: `tollgate help page queue`.
     #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     Queue(Queue),
-    /// Print the Lua script for limits, for any Redis client
+    /// Print the Lua script for limits or for a queue, for any Redis client
     ///
     /// Several limits are one set on one subject, all or nothing in one call. The script carries
     /// its limits, reads the server's clock, and counts under the same keys as every other command:
@@ -163,6 +163,7 @@ From the environment, so that no process list shows them:
   tollgate scripts 10/s --format lua > limit.lua
   tollgate scripts --on resource:12=\"5/10s via sliding_log\" \\
                    --on consumer:1=\"3/10s via sliding_log\" --shard 12 --answer boolean
+  tollgate scripts --queue mail --bound 10
   redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0")]
     Scripts(Scripts),
     /// Look whether a Redis or Valkey server is fit to hold counts
@@ -366,8 +367,17 @@ pub(crate) struct Replay {
 #[derive(Debug, Args)]
 pub(crate) struct Scripts {
     /// A limit, as `10/s`; several as arguments or joined by `,` are one set
-    #[arg(value_name = "LIMIT", required_unless_present = "on")]
+    #[arg(value_name = "LIMIT", required_unless_present_any = ["on", "queue"])]
     pub(crate) limits: Vec<String>,
+
+    /// Print the call that offers a job to this queue instead, which is a stream
+    #[arg(long, value_name = "NAME", requires = "bound")]
+    #[arg(conflicts_with_all = ["limits", "on", "subject", "literal", "strategy", "shard"])]
+    #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer"])]
+    pub(crate) queue: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) offering: OfferingArgs,
 
     /// The subject of the printed calls; any other is asked with the same script
     #[arg(long, value_name = "SUBJECT", default_value = "user:42")]

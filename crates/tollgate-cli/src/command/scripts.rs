@@ -1,6 +1,7 @@
-//! `scripts`: the Lua for these limits, for any Redis client.
+//! `scripts`: the Lua for these limits, or for an offer to a queue, for any Redis client.
 
 use std::fmt::Write as _;
+use std::iter;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -9,12 +10,17 @@ use tollgate::{LimitSet, MAX_PARTS, Subject};
 use tollgate_redis::Keys;
 use tollgate_redis::compose::{Answer, Check, Parts};
 
+use tollgate_queue::{Job, OfferCall};
+
 use crate::args::{Reply, ScriptFormat, Scripts};
 use crate::input;
 use crate::show::Output;
 
 /// What ends the script in a here-document: no line of a script is this word.
 const END: &str = "TOLLGATE";
+
+/// What the word is for that a script answers first.
+const WORD: &str = "any word of yours: it comes back first, so that answers cannot be mixed up";
 
 /// The width of an explanation.
 const COLUMNS: usize = 96;
@@ -23,8 +29,9 @@ const COLUMNS: usize = 96;
 #[derive(Debug, Serialize)]
 struct Call {
     sha1: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<LimitsJson>,
-    does: &'static str,
+    does: String,
     keys: Vec<Key>,
     argv: Vec<Argument>,
     reply: Vec<Field>,
@@ -59,7 +66,11 @@ struct Field {
 }
 
 pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
-    let call = Call::of(args)?;
+    let call = match &args.queue {
+        Some(queue) => Call::of_queue(queue, args)?,
+        None if args.offering.is_nothing() => Call::of(args)?,
+        None => bail!("--bound, --count and --remember are of a queue: name it with --queue NAME"),
+    };
     match args.format {
         ScriptFormat::Lua => out.text(&call.script)?,
         ScriptFormat::Json => out.json(&call)?,
@@ -134,18 +145,60 @@ impl Call {
             means: "the cost: a whole number, 1 to 2^40",
         }];
         if verbose {
-            let means =
-                "any word of yours: it comes back first, so that answers cannot be mixed up";
-            argv.push(Argument { value: "0".to_owned(), means });
+            argv.push(Argument { value: "0".to_owned(), means: WORD });
         }
         Ok(Self {
             sha1: script.sha().to_owned(),
             limits: parts.iter().map(LimitsJson::of).collect(),
-            does,
+            does: does.to_owned(),
             keys,
             argv,
             reply: if verbose { verbose_reply(&parts, args.peek) } else { boolean_reply(args) },
             script: script.text().to_owned(),
+        })
+    }
+
+    /// An offer of a job to a queue.
+    fn of_queue(queue: &str, args: &Scripts) -> Result<Self> {
+        let job = Job::new().field("to", "ann").field("text", "hello");
+        let OfferCall { script, sha1, keys, words, .. } =
+            OfferCall::new(queue, &args.offering.over(queue, None)?, &job)?;
+        let with = |key: &String| Key {
+            pattern: key.replace(&format!(":{queue}}}"), ":NAME}"),
+            key: key.clone(),
+        };
+        let means = [
+            "how the queue is offered to, which is kept with it: the same for all who offer",
+            "how many jobs may wait",
+            "1 when the bound counts the jobs in hand, too",
+            "how long ids are remembered, in microseconds",
+            "how many words the job has; for a job that is accepted once or has a deadline, \
+             `WORDS KEY US`: 1 where KEYS[5] is `tgq1:{queue:NAME}:once:ID`, else 0; and the \
+             deadline in microseconds, or nothing",
+            "a field's name",
+            "and its value; more fields follow, and more jobs after them, each from its number of \
+             words on",
+        ];
+        let mut argv = vec![Argument { value: "0".to_owned(), means: WORD }];
+        let each = words.into_iter().zip(means.into_iter().chain(iter::repeat("")));
+        argv.extend(each.map(|(value, means)| Argument { value, means }));
+        Ok(Self {
+            sha1,
+            limits: Vec::new(),
+            does: format!("offers a job to the queue `{queue}`"),
+            keys: keys.iter().map(with).collect(),
+            argv,
+            reply: vec![
+                field("ARGV[1] again"),
+                field(
+                    "where it is full, how long until a job will have left at the rate of the last \
+                     seconds, in microseconds; -1 where none has left or it is not full; \
+                     `settings` or `form` where the queue was made with others, which follow",
+                ),
+                field("how many jobs were counted before"),
+                field("the job's id: accepted; `=` and its id: known; nothing: the queue is full"),
+            ],
+            script,
         })
     }
 
@@ -155,13 +208,15 @@ impl Call {
         for LimitsJson { subject, limits } in &self.limits {
             comment(&mut text, "limits", &format!("{subject}: {}", limits.join(", ")));
         }
-        comment(&mut text, "does", self.does);
+        comment(&mut text, "does", &self.does);
         comment(&mut text, "SHA1", &self.sha1);
         for (number, Key { pattern, .. }) in (1..).zip(&self.keys) {
             comment(&mut text, &format!("KEYS[{number}]"), pattern);
         }
         for (number, Argument { means, .. }) in (1..).zip(&self.argv) {
-            comment(&mut text, &format!("ARGV[{number}]"), means);
+            if !means.is_empty() {
+                comment(&mut text, &format!("ARGV[{number}]"), means);
+            }
         }
         for (number, Field { means }) in (1..).zip(&self.reply) {
             let name = if self.reply.len() == 1 {
@@ -179,7 +234,7 @@ impl Call {
         let _ = write!(text, "\n# Load it; again after a restart of the server.\n");
         let _ = write!(text, "redis-cli -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
         let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
-        let argv: Vec<&str> = self.argv.iter().map(|argument| argument.value.as_str()).collect();
+        let argv: Vec<String> = self.argv.iter().map(Argument::shell_word).collect();
         let (keys, argv) = (keys.join(" "), argv.join(" "));
         let _ = write!(text, "\n# Ask, as often as you like.\n");
         let (sha, count) = (&self.sha1, self.keys.len());
@@ -190,6 +245,14 @@ impl Call {
              redis-cli --eval limit.lua {keys} , {argv}\n"
         );
         Ok(text)
+    }
+}
+
+impl Argument {
+    /// Numbers and names as they are.
+    fn shell_word(&self) -> String {
+        let plain = !self.value.is_empty() && self.value.bytes().all(|b| b.is_ascii_alphanumeric());
+        if plain { self.value.clone() } else { shell_word(&self.value) }
     }
 }
 

@@ -177,3 +177,42 @@ fn bad_input_says_what_would_be_right() {
         assert!(err.starts_with("error: ") && err.contains(says), "{args:?}: {err}");
     }
 }
+
+/// A client that is not ours offers within the bound, and a worker of ours takes what it offered.
+#[test]
+fn a_pasted_offer_is_accepted_until_the_queue_is_full_and_worked_on() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let text = printed(&place, &["--queue", "mail", "--bound", "2"]);
+    for (depth, is_full) in [("0", false), ("1", false), ("2", true)] {
+        let answer = pasted(&place, &text);
+        let [_, word, wait, was, id] = &answer[..] else { panic!("{answer:?}") };
+        assert_eq!((word.as_str(), was.as_str(), id.is_empty()), ("0", depth, is_full));
+        // No job has left yet: nothing says how long it takes.
+        assert_eq!(wait, "-1", "{answer:?}");
+    }
+    // With another bound it is told with which it was made.
+    let other = pasted(&place, &printed(&place, &["--queue", "mail", "--bound", "3"]));
+    assert_eq!(other[2], "settings", "{other:?}");
+    assert!(other[3].contains("\"bound\":2"), "{other:?}");
+    let work = ["--store", &url, "--until-empty", "--exec", "cat"];
+    let (code, out, err) = place.run(&[&["queue", "work", "mail"], &work[..]].concat());
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(out.matches("hello").count() + err.matches("hello").count(), 2, "{out}{err}");
+}
+
+#[test]
+fn an_offer_is_of_a_queue_and_a_check_of_limits() {
+    let place = Place::new();
+    for (args, says) in [
+        (&["--queue", "mail"][..], "--bound"),
+        (&["10/s", "--bound", "3"], "name it with --queue NAME"),
+        (&["10/s", "--queue", "mail", "--bound", "3"], "cannot be used with"),
+        (&["--queue", "a b", "--bound", "3"], "a b"),
+        (&["--queue", "mail", "--bound", "0"], "the bound is 1 to"),
+    ] {
+        let (code, out, err) = place.run(&[&["scripts"], args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}");
+        assert!(err.contains(says), "{args:?}: {err}");
+    }
+}

@@ -13,6 +13,7 @@
 
 mod answer;
 mod body;
+mod offer;
 
 use core::fmt;
 use core::time::Duration;
@@ -24,6 +25,8 @@ use tollgate::engine::Mode;
 use tollgate::{Clock, LimitSet, Subject};
 use tollgate_redis::compose::{self, Check, Parts};
 use tollgate_redis::{Bell, Caller, Keys, Options, Script, Word};
+
+pub use self::offer::OfferCall;
 
 use self::answer::{
     Question, Said, agreed, dead, done_job, garbled, int, text, wait, whole, with_form,
@@ -159,7 +162,7 @@ impl RedisQueues {
     ) -> Result<Self, Error> {
         let caller = Caller::connect(options).await?;
         let script = |flags: &str, body: &str| script(form, flags, "", body, given.is_some());
-        let offer = script("", include_str!("offer.lua"));
+        let offer = script("", offer::SCRIPT);
         let done = script(ALWAYS, include_str!("done.lua"));
         let held = script(ALWAYS, include_str!("held.lua"));
         let look = script(ALWAYS, include_str!("look.lua"));
@@ -317,7 +320,7 @@ impl Backend for RedisQueues {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let question = self.to_offer(queue, offering, jobs);
+        let question = offer::question(self.0.form, queue, offering, jobs);
         let answer = self.call(&self.0.offer, question).await?;
         let [after, depth, ids @ ..] = &answer[..] else { return Err(garbled()) };
         let (retry_after, mut depth) = (wait(after)?, whole(depth)?);
@@ -551,7 +554,7 @@ impl RedisQueues {
         offering: &Offering,
         jobs: &[Job],
     ) -> (String, Vec<Vec<u8>>) {
-        spoken(&self.0.offer, self.to_offer(queue, offering, jobs))
+        spoken(&self.0.offer, offer::question(self.0.form, queue, offering, jobs))
     }
 
     #[must_use]
@@ -591,36 +594,6 @@ fn spoken(script: &Script, ask: Question<'_>) -> (String, Vec<Vec<u8>>) {
 
 /// What each operation asks.
 impl RedisQueues {
-    fn to_offer<'s>(&self, queue: &'s str, offering: &'s Offering, jobs: &[Job]) -> Question<'s> {
-        let form = self.0.form;
-        let mut keys = keys(form, queue, OFFER_KEYS);
-        let all = if offering.counts_all() { "1" } else { "0" };
-        let mut words = words([
-            with_form(offering, form),
-            offering.bound().to_string(),
-            all.to_owned(),
-            offering.remember_us().to_string(),
-        ]);
-        for job in jobs {
-            let head = words.len();
-            words.push(Vec::new());
-            let mut says = body::say(form, job.body(), &mut words).to_string();
-            if job.once_id().is_some() || job.deadline_us().is_some() {
-                let mut key = 0;
-                if let Some(once) = job.once_id() {
-                    keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
-                    key = keys.len() - OFFER_KEYS;
-                }
-                let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
-                says = format!("{says} {key} {deadline}");
-            }
-            if let Some(word) = words.get_mut(head) {
-                *word = says.into_bytes();
-            }
-        }
-        Question { queue, said: Said::Offering(offering), keys, words }
-    }
-
     fn to_take<'s>(
         &self,
         queue: &'s str,

@@ -57,13 +57,13 @@ async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
 }
 
 impl OfferingArgs {
-    fn is_nothing(&self) -> bool {
+    pub(crate) fn is_nothing(&self) -> bool {
         let Self { bound, count, remember } = self;
         bound.is_none() && count.is_none() && remember.is_none()
     }
 
     /// What is said, and for the rest what the queue was made with.
-    fn over(&self, name: &str, made: Option<Offering>) -> Result<Offering> {
+    pub(crate) fn over(&self, name: &str, made: Option<Offering>) -> Result<Offering> {
         let mut offering = match (self.bound, made) {
             (Some(bound), Some(made)) => made.bounded(bound),
             (Some(bound), None) => Offering::new(bound),
