@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, WaitingJob};
 use crate::memory::MemoryQueues;
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
@@ -105,6 +105,14 @@ impl Backend for AnyQueues {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         of!(self, it => it.stats(queue).await)
+    }
+
+    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        of!(self, it => it.waiting(queue, most).await)
+    }
+
+    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
+        of!(self, it => it.in_hand(queue, most).await)
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {

@@ -4,7 +4,7 @@ use core::future::Future;
 use core::time::Duration;
 
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, WaitingJob};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 
@@ -93,6 +93,20 @@ pub trait Backend: Send + Sync {
 
     /// What there is and what there was.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
+
+    /// The first of those that wait.
+    fn waiting(
+        &self,
+        queue: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<WaitingJob>, Error>> + Send;
+
+    /// Those that were delivered and are not done, by when they come back.
+    fn in_hand(
+        &self,
+        queue: &str,
+        most: usize,
+    ) -> impl Future<Output = Result<Vec<OutJob>, Error>> + Send;
 
     /// The oldest jobs that were done and are kept.
     fn done_jobs(

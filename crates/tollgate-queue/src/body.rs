@@ -10,7 +10,9 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, MAX_FIELDS, MAX_JOB_BYTES, MAX_NAME_BYTES, TakenJob};
+use crate::job::{
+    Dead, DoneJob, MAX_FIELDS, MAX_JOB_BYTES, MAX_NAME_BYTES, OutJob, TakenJob, WaitingJob,
+};
 use crate::model::{Offered, Stats};
 use crate::settings::micros;
 
@@ -154,6 +156,33 @@ impl Serialize for Dead {
         let mut map = to.serialize_map(Some(4))?;
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("deliveries", &self.deliveries)?;
+        map.serialize_entry("why", &self.why)?;
+        entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// `id`, `age_us`, and what is in it as for [`TakenJob`].
+impl Serialize for WaitingJob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(3))?;
+        map.serialize_entry("id", &self.id.to_string())?;
+        map.serialize_entry("age_us", &micros(self.age))?;
+        entry(&self.body, &mut map)?;
+        map.end()
+    }
+}
+
+/// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), and what is in it as for
+/// [`TakenJob`].
+impl Serialize for OutJob {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(7))?;
+        map.serialize_entry("id", &self.id.to_string())?;
+        map.serialize_entry("deliveries", &self.deliveries)?;
+        map.serialize_entry("held", &self.is_held)?;
+        map.serialize_entry("age_us", &micros(self.age))?;
+        map.serialize_entry("back_us", &micros(self.back))?;
         map.serialize_entry("why", &self.why)?;
         entry(&self.body, &mut map)?;
         map.end()

@@ -152,6 +152,12 @@ impl JobId {
         self.ms
     }
 
+    /// How long ago that was; not at all when the clock has gone back since, or for no time.
+    pub(crate) fn age(self, now_us: u64) -> Duration {
+        let since_us = if self.ms == 0 { now_us } else { self.ms.saturating_mul(1_000) };
+        Duration::from_micros(now_us.saturating_sub(since_us))
+    }
+
     pub(crate) fn number(self) -> u64 {
         self.number
     }
@@ -237,6 +243,65 @@ impl TakenJob {
     #[must_use]
     pub fn text(&self, field: &str) -> Option<&str> {
         self.fields().iter().find(|(name, _)| name == field).map(|(_, value)| value.as_str())
+    }
+
+    /// Its bytes, where it is of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.body.bytes()
+    }
+}
+
+/// A job that waits: it was never delivered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WaitingJob {
+    /// Its id; `0-0` for what something else has put there without one.
+    pub id: JobId,
+    /// How long ago it was accepted.
+    pub age: Duration,
+    pub(crate) body: Body,
+}
+
+impl WaitingJob {
+    /// Its fields; none where it is of bytes.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        self.body.fields()
+    }
+
+    /// Its bytes, where it is of bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.body.bytes()
+    }
+}
+
+/// A job that was delivered and is not done: somebody has it in hand, or it is to come back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct OutJob {
+    /// Its id.
+    pub id: JobId,
+    /// How often it was delivered; one that was given back does not count this.
+    pub deliveries: u32,
+    /// Whether somebody has it in hand, as far as is known; else it is put off.
+    pub is_held: bool,
+    /// How long ago it was accepted.
+    pub age: Duration,
+    /// After how long it comes back, unless it is done or extended before: zero when it may be
+    /// delivered again now.
+    pub back: Duration,
+    /// What was said last of why it failed; none when nobody said anything.
+    pub why: Option<String>,
+    pub(crate) body: Body,
+}
+
+impl OutJob {
+    /// Its fields; none where it is of bytes.
+    #[must_use]
+    pub fn fields(&self) -> &[(String, String)] {
+        self.body.fields()
     }
 
     /// Its bytes, where it is of bytes.

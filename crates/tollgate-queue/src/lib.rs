@@ -48,7 +48,9 @@ mod worker;
 pub use any::AnyQueues;
 pub use backend::Backend;
 pub use error::Error;
-pub use job::{Dead, DoneJob, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, Taken, TakenJob};
+pub use job::{
+    Dead, DoneJob, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, OutJob, Taken, TakenJob, WaitingJob,
+};
 pub use memory::MemoryQueues;
 pub use model::{Afterwards, Model, Offered, Stats};
 pub use queue::{Consumer, Producer, Queue};

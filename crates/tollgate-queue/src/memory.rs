@@ -10,7 +10,7 @@ use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, OutJob, Taken, WaitingJob};
 use crate::model::{Afterwards, Granted, Model, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 
@@ -169,6 +169,14 @@ impl Backend for MemoryQueues {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         Ok(self.one(queue).model.lock().stats(self.now_us()))
+    }
+
+    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        Ok(self.one(queue).model.lock().waiting(self.now_us(), most.min(MAX_BATCH)))
+    }
+
+    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
+        Ok(self.one(queue).model.lock().in_hand(self.now_us(), most.min(MAX_BATCH)))
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {

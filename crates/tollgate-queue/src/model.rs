@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
 use crate::settings::{Offering, Settings, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
@@ -479,6 +479,28 @@ impl Model {
             out.due_us = due_us;
             self.due.insert((due_us, id));
         }
+    }
+
+    /// The jobs that wait, the first first.
+    #[must_use]
+    pub fn waiting(&self, now_us: u64, most: usize) -> Vec<WaitingJob> {
+        let look = |job: &Waiting| {
+            let Waiting { id, body, .. } = job.clone();
+            WaitingJob { id, age: id.age(now_us), body }
+        };
+        self.waiting.iter().take(most).map(look).collect()
+    }
+
+    /// The jobs that were delivered and are not done, by when they come back.
+    #[must_use]
+    pub fn in_hand(&self, now_us: u64, most: usize) -> Vec<OutJob> {
+        let look = |(due_us, id): &(u64, JobId)| {
+            let Out { job, deliveries, is_held, why, .. } = self.out.get(id)?.clone();
+            let back = Duration::from_micros(due_us.saturating_sub(now_us));
+            let age = id.age(now_us);
+            Some(OutJob { id: *id, deliveries, is_held, age, back, why, body: job.body })
+        };
+        self.due.iter().take(most).filter_map(look).collect()
     }
 
     /// The jobs that were done and are kept, the oldest first.

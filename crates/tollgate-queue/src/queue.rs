@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, Taken};
+use crate::job::{
+    Dead, DoneJob, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, OutJob, Taken, WaitingJob,
+};
 use crate::model::{Afterwards, Offered, Stats, agree};
 use crate::settings::{Offering, Settings, Working};
 
@@ -165,6 +167,23 @@ impl<B: Backend> Queue<B> {
     /// Where it lies could not answer.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.0.backend.stats(&self.0.name).await
+    }
+
+    /// The jobs that wait, the first first, at most 1,000: looked at, and not taken.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn waiting(&self, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        self.0.backend.waiting(&self.0.name, most).await
+    }
+
+    /// The jobs that were delivered and are not done, in hand or to come back, at most 1,000: first
+    /// that which comes back first. They are looked at, and not taken.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn in_hand(&self, most: usize) -> Result<Vec<OutJob>, Error> {
+        self.0.backend.in_hand(&self.0.name, most).await
     }
 
     /// The jobs that were done and are kept, as many as [`Working::keep_done`] says, the oldest

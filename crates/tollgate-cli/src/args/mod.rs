@@ -20,8 +20,8 @@ pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
-    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueuePush,
-    QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
+    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueueLook,
+    QueuePush, QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
 };
 pub(crate) use serve::{Family, LogDenials, LogForm, Serve};
 

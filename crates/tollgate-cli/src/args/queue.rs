@@ -39,6 +39,12 @@ pub(crate) enum Queue {
   tollgate queue work mail --exec 'jq -r .fields.to' --until-empty
   tollgate queue work mail --exec ./send-mail --visibility 5m --timeout 4m --deliveries 3")]
     Work(Box<QueueWork>),
+    /// Look at jobs that wait or are in hand, without taking them
+    ///
+    /// First the jobs that wait, in the order in which they will be delivered; then those that were
+    /// delivered and are not done, in the order in which they come back.
+    #[command(after_help = "Example: tollgate queue look mail --in-hand --first 5")]
+    Look(QueueLook),
     /// What waits, what is in hand, and what there was
     #[command(after_help = "Example: tollgate queue stats mail --watch")]
     #[command(after_long_help = "Examples:
@@ -251,6 +257,25 @@ pub(crate) struct QueueWork {
     /// Say on stderr what becomes of each job, also when it is done
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct QueueLook {
+    #[command(flatten)]
+    pub(crate) which: WhichQueue,
+
+    /// Only those that wait
+    #[arg(long)]
+    pub(crate) waiting: bool,
+
+    /// Only those that were delivered and are not done
+    #[arg(long, conflicts_with = "waiting")]
+    pub(crate) in_hand: bool,
+
+    /// How many of each to show
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) first: u16,
 }
 
 #[derive(Debug, Args)]

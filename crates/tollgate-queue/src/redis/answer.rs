@@ -5,9 +5,10 @@ use core::time::Duration;
 use tollgate::StoreError;
 use tollgate_redis::Word;
 
-use super::{Form, body};
+use super::Form;
+use super::body::body;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob};
+use crate::job::{Dead, DoneJob, JobId, OutJob, WaitingJob};
 use crate::settings::{Offering, Working, other_settings};
 
 /// An answer that no script of ours gives.
@@ -97,7 +98,7 @@ pub(super) fn dead(word: &Word) -> Result<Dead, Error> {
         id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
         why: (!why.is_empty()).then_some(why),
-        body: body::body(fields)?,
+        body: body(fields)?,
     })
 }
 
@@ -107,6 +108,52 @@ pub(super) fn done_job(word: &Word) -> Result<DoneJob, Error> {
     Ok(DoneJob {
         id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
-        body: body::body(fields)?,
+        body: body(fields)?,
     })
+}
+
+/// A list, with what time it is before.
+fn listed(answer: &[Word]) -> Result<(u64, impl Iterator<Item = Result<&[Word], Error>>), Error> {
+    let [now, list @ ..] = answer else { return Err(garbled()) };
+    Ok((text(now)?.parse().map_err(|_| garbled())?, list.iter().map(within)))
+}
+
+fn within(word: &Word) -> Result<&[Word], Error> {
+    match word {
+        Word::List(words) => Ok(words),
+        _ => Err(garbled()),
+    }
+}
+
+fn job_id(word: &Word) -> Result<JobId, Error> {
+    text(word)?.parse().map_err(|_| garbled())
+}
+
+pub(super) fn waiting(answer: &[Word]) -> Result<Vec<WaitingJob>, Error> {
+    let (now_us, list) = listed(answer)?;
+    let look = |words: Result<&[Word], Error>| {
+        let [id, fields] = words? else { return Err(garbled()) };
+        let (id, body) = (job_id(id)?, body(fields)?);
+        Ok(WaitingJob { id, age: id.age(now_us), body })
+    };
+    list.map(look).collect()
+}
+
+pub(super) fn in_hand(answer: &[Word]) -> Result<Vec<OutJob>, Error> {
+    let (now_us, list) = listed(answer)?;
+    let look = |words: Result<&[Word], Error>| {
+        let [id, deliveries, is_held, due, why, fields] = words? else { return Err(garbled()) };
+        let (id, why) = (job_id(id)?, text(why)?);
+        let due_us: u64 = text(due)?.parse().map_err(|_| garbled())?;
+        Ok(OutJob {
+            id,
+            deliveries: u32::try_from(whole(deliveries)?).map_err(|_| garbled())?,
+            is_held: whole(is_held)? == 1,
+            age: id.age(now_us),
+            back: Duration::from_micros(due_us.saturating_sub(now_us)),
+            why: (!why.is_empty()).then_some(why),
+            body: body(fields)?,
+        })
+    };
+    list.map(look).collect()
 }

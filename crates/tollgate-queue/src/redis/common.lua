@@ -71,6 +71,42 @@ local function try(id)
   return tonumber(number), mark == 'h', why
 end
 
+-- Those that come back by `last`, as many as are asked for: of each its id and when, in this order
+-- and then in that of the ids; and whether there may be more.
+local function by_due(many, last)
+  local due = call('ZRANGE', out, '-inf', last, 'BYSCORE', 'LIMIT', 0, many, 'WITHSCORES')
+  local is_cut = #due == 2 * many
+  if is_cut then
+    -- Those of the last time are cut in the order of their text, which is not that of their ids:
+    -- all of them are looked at.
+    local time = due[#due]
+    while due[#due] == time do
+      due[#due] = nil
+      due[#due] = nil
+    end
+    for _, word in ipairs(call('ZRANGE', out, time, time, 'BYSCORE', 'WITHSCORES')) do
+      due[#due + 1] = word
+    end
+  end
+  local order = {}
+  for place = 1, #due, 2 do
+    local ms, number = string.match(due[place], '^(%d+)-(%d+)$')
+    order[#order + 1] = {due[place], tonumber(due[place + 1]), tonumber(ms), tonumber(number)}
+  end
+  table.sort(order, function(a, b)
+    for place = 2, 4 do
+      if a[place] ~= b[place] then
+        return a[place] < b[place]
+      end
+    end
+    return false
+  end)
+  for place = #order, many + 1, -1 do
+    order[place] = nil
+  end
+  return order, is_cut
+end
+
 -- Forgets what is known of jobs that were out, beside where they lie.
 local function forget(ids)
   call('ZREM', out, unpack(ids))

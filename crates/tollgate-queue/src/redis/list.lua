@@ -53,6 +53,14 @@ local function first()
   return is and string.match(is, '^%d+%-%d+ ')
 end
 
+-- Adds the first so many of those that were never delivered to an answer.
+local function show(many, answer)
+  for _, is in ipairs(call('LRANGE', waiting, 0, many - 1)) do
+    local id, fields = string.match(is, '^(%d+%-%d+) (.*)$')
+    answer[#answer + 1] = {id or '0-0', fields or is}
+  end
+end
+
 -- Looks at so many more of those that were never delivered, from `place` on, and drops those that
 -- are too old. How many it looked at and how many it left, and where to go on.
 local function sift(many, place, is_too_old)

@@ -1,4 +1,5 @@
--- Looks: nonce, 'settings'; 'stats'; 'done' or 'dead' and how many; 'take' and the id of a dead job.
+-- Looks: nonce, 'settings'; 'stats'; 'waiting', 'out', 'done' or 'dead' and how many; 'take' and the
+-- id of a dead job.
 local was = call('HMGET', meta, 'form', 'refused', 'known', 'delivered', 'redelivered', 'done',
   'too_old', 'died', 'paused')
 local other = other_form(was[1])
@@ -21,6 +22,21 @@ if ARGV[2] == 'stats' then
     answer[#answer + 1] = tonumber(was[place] or 0)
   end
   answer[#answer + 1] = was[9] and 1 or 0
+  return answer
+end
+if ARGV[2] == 'waiting' or ARGV[2] == 'out' then
+  local many, answer = tonumber(ARGV[3]), {nonce, string.format('%.0f', clock())}
+  if many > 0 and ARGV[2] == 'waiting' then
+    show(many, answer)
+  elseif many > 0 then
+    for _, found in ipairs(by_due(many, '+inf')) do
+      local number, is_held, why = try(found[1])
+      local fields, due = body(found[1]), string.format('%.0f', found[2])
+      if fields then
+        answer[#answer + 1] = {found[1], number, is_held and 1 or 0, due, why, fields}
+      end
+    end
+  end
   return answer
 end
 if ARGV[2] == 'done' then

@@ -34,7 +34,7 @@ use self::answer::{
 };
 use crate::backend::{Backend, poll};
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, OutJob, Taken, WaitingJob};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, micros};
 
@@ -517,6 +517,16 @@ impl Backend for RedisQueues {
             died: whole(died)?,
             paused: whole(paused)? == 1,
         })
+    }
+
+    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        let words = words(["waiting".to_owned(), most.min(MAX_BATCH).to_string()]);
+        answer::waiting(&self.look(queue, words).await?)
+    }
+
+    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
+        let words = words(["out".to_owned(), most.min(MAX_BATCH).to_string()]);
+        answer::in_hand(&self.look(queue, words).await?)
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {

@@ -53,6 +53,14 @@ local function first()
   return entry and entry[1]
 end
 
+-- Adds the first so many of those that were never delivered to an answer.
+local function show(many, answer)
+  local from = '(' .. (call('HGET', meta, 'last') or '0-0')
+  for _, entry in ipairs(call('XRANGE', jobs, from, '+', 'COUNT', many)) do
+    answer[#answer + 1] = entry
+  end
+end
+
 -- Looks at so many more of those that were never delivered, from `place` on, and drops those that
 -- are too old. How many it looked at and how many it left, and where to go on.
 local function sift(many, place, is_too_old)

@@ -46,36 +46,8 @@ end
 local back, is_cut = {}, false
 local soonest = tonumber(call('ZRANGE', out, '0', '0', 'WITHSCORES')[2])
 if soonest and soonest <= now then
-  local due = call('ZRANGE', out, '-inf', now, 'BYSCORE', 'LIMIT', 0, most + LOOK, 'WITHSCORES')
-  is_cut = #due == 2 * (most + LOOK)
-  if is_cut then
-    -- Those of the last time are cut in the order of their text, which is not that of their ids:
-    -- all of them are looked at.
-    local time = due[#due]
-    while due[#due] == time do
-      due[#due] = nil
-      due[#due] = nil
-    end
-    for _, word in ipairs(call('ZRANGE', out, time, time, 'BYSCORE', 'WITHSCORES')) do
-      due[#due + 1] = word
-    end
-  end
-  local order = {}
-  for place = 1, #due, 2 do
-    local ms, number = string.match(due[place], '^(%d+)-(%d+)$')
-    order[#order + 1] = {due[place], tonumber(due[place + 1]), tonumber(ms), tonumber(number)}
-  end
-  table.sort(order, function(a, b)
-    for place = 2, 4 do
-      if a[place] ~= b[place] then
-        return a[place] < b[place]
-      end
-    end
-    return false
-  end)
-  for place = #order, most + LOOK + 1, -1 do
-    order[place] = nil
-  end
+  local order
+  order, is_cut = by_due(most + LOOK, now)
   local enough, keep = tonumber(ARGV[4]), tonumber(ARGV[5])
   for _, found in ipairs(order) do
     if #back == most then

@@ -13,7 +13,7 @@ use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
 use crate::backend::{Backend, poll};
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, Taken};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, OutJob, Taken, WaitingJob};
 use crate::model::{Afterwards, Offered, Stats};
 use crate::settings::{Offering, Settings, Working};
 use rows::{At, STEPS};
@@ -204,6 +204,16 @@ impl Backend for SqliteQueues {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.where_it_is(Access::Read, queue, |at| at.stats()).await
+    }
+
+    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        let most = most.min(MAX_BATCH);
+        self.where_it_is(Access::Read, queue, move |at| at.waiting(most)).await
+    }
+
+    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
+        let most = most.min(MAX_BATCH);
+        self.where_it_is(Access::Read, queue, move |at| at.in_hand(most)).await
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {

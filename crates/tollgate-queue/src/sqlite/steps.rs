@@ -9,7 +9,7 @@ use tollgate_sqlite::rusqlite;
 use super::rows::{At, Known, Out, body, id, maybe, number, read_out};
 use crate::body::{Body, Fields};
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, Taken, TakenJob};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
 use crate::model::{Afterwards, Granted, LOOK, Offered, Stats};
 use crate::settings::{Offering, Settings, Working, micros, other_settings};
 
@@ -377,6 +377,36 @@ impl At<'_, '_> {
         let oldest = self.tx.first(sql, [self.is.id], |row| number(row, 0))?;
         let oldest = oldest.map(|ms| self.now_us.saturating_sub(ms.saturating_mul(1_000)));
         Ok(Stats { oldest: oldest.map(Duration::from_micros), ..self.is.totals })
+    }
+
+    pub(super) fn waiting(&self, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        let sql = "SELECT ms, number, body FROM queue_jobs
+                   WHERE queue = ?1 AND due_us IS NULL ORDER BY ms, number LIMIT ?2";
+        let rows =
+            self.tx.rows(sql, (self.is.id, most as i64), |row| Ok((id(row, 0)?, body(row, 2)?)))?;
+        let look = |(id, body): (JobId, Result<Body, _>)| {
+            let body = body.unwrap_or_else(|(body, _)| body);
+            WaitingJob { id, age: id.age(self.now_us), body }
+        };
+        Ok(rows.into_iter().map(look).collect())
+    }
+
+    pub(super) fn in_hand(&self, most: usize) -> Result<Vec<OutJob>, Error> {
+        let sql = "SELECT ms, number, deliveries, held, due_us, why, body FROM queue_jobs
+                   WHERE queue = ?1 AND due_us IS NOT NULL ORDER BY due_us, ms, number LIMIT ?2";
+        Ok(self.tx.rows(sql, (self.is.id, most as i64), |row| {
+            let id = id(row, 0)?;
+            let back = number(row, 4)?.saturating_sub(self.now_us);
+            Ok(OutJob {
+                id,
+                deliveries: row.get(2)?,
+                is_held: row.get(3)?,
+                age: id.age(self.now_us),
+                back: Duration::from_micros(back),
+                why: row.get(5)?,
+                body: body(row, 6)?.unwrap_or_else(|(body, _)| body),
+            })
+        })?)
     }
 
     pub(super) fn done_jobs(&self, most: usize) -> Result<Vec<DoneJob>, Error> {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tollgate::{Clock, StoreError, Time};
 
 use super::*;
-use crate::job::{Dead, DoneJob, Job, Taken};
+use crate::job::{Dead, DoneJob, Job, OutJob, Taken, WaitingJob};
 use crate::memory::MemoryQueues;
 use crate::model::{Offered, Stats};
 use crate::queue::Queue;
@@ -287,6 +287,14 @@ impl Backend for Failing {
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
         self.queues.stats(queue).await
+    }
+
+    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
+        self.queues.waiting(queue, most).await
+    }
+
+    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
+        self.queues.in_hand(queue, most).await
     }
 
     async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {

@@ -211,6 +211,10 @@ pub(crate) async fn both(
         same!(on => on.stats(queue));
         same!(on => on.settings(queue));
         same!(on => on.done_jobs(queue, 2));
+        for most in [0, 2, 9] {
+            same!(on => on.waiting(queue, most));
+            same!(on => on.in_hand(queue, most));
+        }
     }
     // Others may lie there too.
     let is_named = |names: Vec<String>| {

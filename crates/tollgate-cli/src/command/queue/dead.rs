@@ -161,7 +161,7 @@ pub(super) async fn done(args: &QueueDone, out: &mut Output) -> Result<u8> {
 }
 
 /// What is in a job, in short.
-fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String {
+pub(super) fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String {
     match bytes {
         Some(bytes) => count(bytes.len() as u64, "byte"),
         None => {

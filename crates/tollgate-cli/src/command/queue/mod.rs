@@ -11,6 +11,7 @@ use crate::store;
 
 mod dead;
 mod list;
+mod look;
 mod push;
 mod stats;
 mod work;
@@ -21,6 +22,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
         match args {
             args::Queue::Push(args) => push::push(args, out).await,
             args::Queue::Work(args) => work::work(args, out).await,
+            args::Queue::Look(args) => look::look(args, out).await,
             args::Queue::Stats(args) => stats::stats(args, out).await,
             args::Queue::List(args) => list::list(args, out).await,
             args::Queue::Dead(args) => dead::dead(args, out).await,

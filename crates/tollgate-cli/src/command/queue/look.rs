@@ -1,0 +1,65 @@
+//! `queue look`: jobs that wait or are in hand, without taking them.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+use tollgate_queue::{OutJob, Settings, WaitingJob};
+
+use super::dead::what;
+use super::open;
+use super::stats::rounded;
+use crate::args::QueueLook;
+use crate::show::{self, Output, duration};
+
+/// Nothing of what was not asked for.
+#[derive(Serialize)]
+struct LookJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waiting: Option<Vec<WaitingJob>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_hand: Option<Vec<OutJob>>,
+}
+
+pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
+    let QueueLook { which, first, .. } = args;
+    let queue = open(which).await?;
+    if queue.settings().await? == Settings::default() {
+        bail!("there is no queue `{}` there", queue.name());
+    }
+    let first = usize::from(*first);
+    let waiting = if args.in_hand { None } else { Some(queue.waiting(first).await?) };
+    let in_hand = if args.waiting { None } else { Some(queue.in_hand(first).await?) };
+    if which.json {
+        out.json(&LookJson { waiting, in_hand })?;
+        return Ok(0);
+    }
+    let (waiting, in_hand) = (waiting.unwrap_or_default(), in_hand.unwrap_or_default());
+    if waiting.is_empty() && in_hand.is_empty() {
+        out.line("there are no such jobs")?;
+        return Ok(0);
+    }
+    let mut table = show::table(["job", "is", "deliveries", "age", "comes back", "what"]);
+    for job in &waiting {
+        let what = what(job.bytes(), job.fields());
+        let age = duration(rounded(job.age));
+        table.add_row([job.id.to_string(), "waiting".into(), "0".into(), age, "-".into(), what]);
+    }
+    for job in &in_hand {
+        let is = if job.is_held { "in hand" } else { "put off" };
+        table.add_row([
+            job.id.to_string(),
+            is.to_owned(),
+            job.deliveries.to_string(),
+            duration(rounded(job.age)),
+            comes_back(job.back),
+            what(job.bytes(), job.fields()),
+        ]);
+    }
+    out.line(table.to_string())?;
+    Ok(0)
+}
+
+fn comes_back(back: Duration) -> String {
+    if back.is_zero() { "now".to_owned() } else { format!("in {}", duration(rounded(back))) }
+}
