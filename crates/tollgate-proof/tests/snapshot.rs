@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
     Ask, Counted, Decision, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
-    MemoryStoreBuilder, Question, Receipt, Refund, SKEW_US, Store, StoreError, Time,
+    MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Store, StoreError,
+    Time,
 };
 use tollgate_proof::conformance::{self, block_on};
 
@@ -83,6 +84,18 @@ impl Store for Restarting {
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         block_on(self.next().0.inspect(counted))
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        block_on(self.next().0.notices(seen))
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        block_on(self.next().0.post(notice))
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        block_on(self.next().0.withdraw(name))
     }
 }
 

@@ -61,6 +61,12 @@ impl Keys {
         &self.prefix
     }
 
+    /// The key of the notices ([`tollgate::Store::notices`]).
+    #[must_use]
+    pub fn notices(&self) -> String {
+        format!("{}:notices", self.prefix)
+    }
+
     /// The key of a subject's state under a set of limits.
     #[must_use]
     pub fn state(&self, subject: &Subject, limits: &LimitSet) -> String {

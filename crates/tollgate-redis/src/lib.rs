@@ -9,6 +9,7 @@ pub mod compose;
 pub mod doctor;
 pub mod fault;
 mod key;
+mod notices;
 pub mod options;
 mod script;
 mod state;

@@ -209,7 +209,7 @@ impl Server {
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
-        let reader = Reader { gate, path: options.config, metrics: options.metrics };
+        let reader = Reader { gate: gate.clone(), path: options.config, metrics: options.metrics };
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
         for address in &options.listen {
@@ -224,10 +224,13 @@ impl Server {
             bound.iter().zip(&options.listen).map(|(bound, asked)| said(bound, asked)).collect();
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
+        // So that they hold from the first request on; what fails is told by who follows them.
+        let _ = gate.read_rulings().await;
         let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
+        tasks.spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {

@@ -3,7 +3,9 @@
 use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
-use tollgate::{Counted, Inspection, MemoryStore, Question, Receipt, Refund, Store, StoreError};
+use tollgate::{
+    Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+};
 use tollgate_policy::DEFAULT_DEADLINE;
 use tollgate_redis::RedisStore;
 use tollgate_sqlite::SqliteStore;
@@ -91,5 +93,17 @@ impl Store for AnyStore {
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         each!(self, store => store.inspect(counted).await)
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        each!(self, store => store.notices(seen).await)
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        each!(self, store => store.post(notice).await)
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        each!(self, store => store.withdraw(name).await)
     }
 }

@@ -14,6 +14,7 @@ mod context;
 mod fault;
 mod guest;
 mod log;
+mod notices;
 mod open;
 mod options;
 mod session;

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome, Part, Portion, decide, give_back};
-use tollgate::{Charges, Clock, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
+use tollgate::{
+    Charges, Clock, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, StoreError,
+    Time,
+};
 
 use crate::context::{Cache, Context};
 use crate::fault::{Place, damaged, explain, impossible};
@@ -17,7 +20,7 @@ use crate::guest::{self, Transaction};
 use crate::open;
 use crate::options::Options;
 use crate::state::{self, Found};
-use crate::{sweep, wait};
+use crate::{notices, sweep, wait};
 
 /// One connection to the file.
 #[derive(Debug)]
@@ -174,6 +177,18 @@ impl Session {
 
     pub(crate) fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         self.run(Access::Read, &[counted], |cx| inspect(cx, counted))
+    }
+
+    pub(crate) fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        self.run(Access::Read, &[], |cx| notices::read(cx, seen))
+    }
+
+    pub(crate) fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        self.run(Access::Write, &[], |cx| notices::post(cx, notice))
+    }
+
+    pub(crate) fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        self.run(Access::Write, &[], |cx| notices::withdraw(cx, name))
     }
 
     /// Runs a guest's work in one transaction.

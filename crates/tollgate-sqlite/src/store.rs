@@ -11,7 +11,8 @@ use std::time::Instant;
 use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Counted, Inspection, LimitSet, Question, Receipt, Refund, Store, StoreError, Subject,
+    Counted, Inspection, LimitSet, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+    Subject,
 };
 
 use crate::guest::Transaction;
@@ -314,6 +315,20 @@ impl Store for SqliteStore {
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
         self.hand_over(move |session| session.inspect(borrowed(&owned))).await
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        self.hand_over(move |session| session.notices(seen)).await
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        let notice = notice.clone();
+        self.hand_over(move |session| session.post(&notice)).await
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        let name = name.to_owned();
+        self.hand_over(move |session| session.withdraw(&name)).await
     }
 }
 

@@ -98,7 +98,7 @@ fn transcript(profile: Profile) -> String {
     show(&mut out, "never", &answers.refused(Wire::Http, &[&card], &denied).unwrap());
     let wait = Duration::from_millis(1_500);
     show(&mut out, "no store", &answers.unavailable(Wire::Http, &["api"], wait));
-    show(&mut out, "banned", &answers.banned(Wire::Http, "api"));
+    show(&mut out, "banned", &answers.banned(Wire::Http, Some("api")));
     out
 }
 
@@ -207,7 +207,7 @@ fn names_are_escaped_so_that_two_stay_two() {
         }
         let body: serde_json::Value = serde_json::from_slice(response.body()).unwrap();
         assert_eq!(body["violated-policies"], serde_json::json!([read]));
-        let body = Answers::default().banned(Wire::Http, name).into_body();
+        let body = Answers::default().banned(Wire::Http, Some(name)).into_body();
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["violated-policies"], serde_json::json!([read]));
     }
@@ -336,7 +336,7 @@ fn grpc_clients_get_a_status_and_when_to_retry() {
             tonic::Code::Unavailable,
             Some(Duration::ZERO),
         ),
-        (answers.banned(Wire::Grpc, "api"), tonic::Code::PermissionDenied, None),
+        (answers.banned(Wire::Grpc, Some("api")), tonic::Code::PermissionDenied, None),
     ] {
         assert_eq!((response.status().as_u16(), response.body().len()), (200, 0));
         let status = tonic::Status::from_header_map(response.headers()).unwrap();
@@ -367,7 +367,7 @@ fn the_protocol_is_that_of_the_request() {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", content_type.parse().unwrap());
         assert_eq!(Wire::of(&headers), wire, "{content_type}");
-        let response = Answers::default().expose(true).banned(wire, "api");
+        let response = Answers::default().expose(true).banned(wire, Some("api"));
         assert_eq!(response.headers()["content-type"], answered);
         let exposes = response.headers().contains_key("access-control-expose-headers");
         assert_eq!(exposes, matches!(wire, Wire::GrpcWeb | Wire::GrpcWebText));

@@ -25,6 +25,7 @@ mod limit;
 mod limiter;
 mod memory;
 mod notation;
+mod notice;
 mod receipt;
 #[cfg(feature = "serde")]
 mod serde;
@@ -47,6 +48,7 @@ pub use limiter::{Limiter, Waiting};
 pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };
+pub use notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES, Notice, Notices};
 pub use store::{Counted, Inspection, Question, Store};
 pub use strategy::{Strategy, Traits};
 pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};

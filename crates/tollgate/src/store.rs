@@ -9,6 +9,7 @@ use crate::decision::{Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
+use crate::notice::{Notice, Notices};
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -191,4 +192,25 @@ pub trait Store: Send + Sync {
         &self,
         counted: Counted<'_>,
     ) -> impl Future<Output = Result<Option<Inspection>, StoreError>> + Send;
+
+    /// The notices that lie in the store; none where they are those of version `seen` still. A
+    /// store that does not write this keeps none.
+    fn notices(
+        &self,
+        seen: Option<u64>,
+    ) -> impl Future<Output = Result<Option<Notices>, StoreError>> + Send {
+        core::future::ready(Ok((seen != Some(0)).then(Notices::default)))
+    }
+
+    /// Posts a notice, in place of one of its name.
+    fn post(&self, notice: &Notice) -> impl Future<Output = Result<(), StoreError>> + Send {
+        let _ = notice;
+        core::future::ready(Err(StoreError::permanent("this store keeps no notices")))
+    }
+
+    /// Takes a notice away before its end. True when there was one.
+    fn withdraw(&self, name: &str) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = name;
+        core::future::ready(Ok(false))
+    }
 }

@@ -144,7 +144,7 @@ fn what_is_no_snapshot_says_so() {
             [&file[..8], &7_u32.to_le_bytes(), &file[12..]].concat(),
             SnapshotFault::Version,
             8,
-            "has version 7, and this build reads 1, at byte 8: read it with the version of",
+            "has version 7, and this build reads 1 to 2, at byte 8: read it with the version of",
         ),
     ] {
         let error = refusal(&text[..]);

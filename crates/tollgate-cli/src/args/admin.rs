@@ -38,6 +38,18 @@ pub(crate) enum Act {
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
         by: i64,
     },
+    /// Deny requests of some clients, for a time
+    #[command(after_help = "Example: tollgate admin ban ip=203.0.113.0/24 --for 1h")]
+    Ban(Ruled),
+    /// Free requests of some clients of their limits, for a time
+    #[command(after_help = "Example: tollgate admin exempt user=ann --policy login --for 1d")]
+    Exempt(Ruled),
+    /// Take a ban or an exemption back
+    #[command(after_help = "Example: tollgate admin lift ip=203.0.113.0/24")]
+    Lift(About),
+    /// Show the bans and exemptions that hold
+    #[command(after_help = "Example: tollgate admin rulings")]
+    Rulings,
     /// Read the policies again
     #[command(after_help = "Example: tollgate admin reload")]
     Reload,
@@ -63,4 +75,32 @@ pub(crate) struct Counted {
     /// The limits that it is kept under, where callers bring them or a policy has several
     #[arg(long, value_name = "LIMIT")]
     pub(crate) limit: Option<String>,
+}
+
+/// A ruling.
+#[derive(Debug, Args)]
+pub(crate) struct Ruled {
+    #[command(flatten)]
+    pub(crate) about: About,
+
+    /// For how long
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) lasts: String,
+
+    /// Why: shown with the ruling, and to nobody who asks
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+}
+
+/// Which requests.
+#[derive(Debug, Args)]
+pub(crate) struct About {
+    /// What must hold, as in `when` of a policy: `ip=203.0.113.0/24`, `user=ann`. Of several on one
+    /// field any may hold, of several fields each must
+    #[arg(value_name = "FIELD=VALUE", required = true)]
+    pub(crate) when: Vec<String>,
+
+    /// The policy that it is about, in place of all of them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) policy: Option<String>,
 }

@@ -15,7 +15,7 @@ mod lab;
 mod queue;
 mod serve;
 
-pub(crate) use admin::{Act, Admin, Counted};
+pub(crate) use admin::{About, Act, Admin, Counted, Ruled};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};

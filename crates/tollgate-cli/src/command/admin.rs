@@ -1,5 +1,8 @@
 //! `admin`: counts of a running service, looked at and corrected over its admin listener.
 
+use core::time::Duration;
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use http::Request;
@@ -8,7 +11,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate_server::Address;
 
-use crate::args::{Act, Admin, Counted};
+use crate::args::{About, Act, Admin, Counted, Ruled};
 use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
@@ -25,6 +28,10 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
             body["by"] = (*by).into();
             ("/v1/admin/adjust".to_owned(), Some(body))
         }
+        Act::Ban(ruled) => ("/v1/admin/ban".to_owned(), Some(ruling(ruled)?)),
+        Act::Exempt(ruled) => ("/v1/admin/exempt".to_owned(), Some(ruling(ruled)?)),
+        Act::Lift(about) => ("/v1/admin/lift".to_owned(), Some(of_requests(about)?)),
+        Act::Rulings => ("/v1/admin/rulings".to_owned(), None),
         Act::Reload => ("/v1/admin/reload".to_owned(), Some(json!({}))),
         Act::Series { last } => {
             let last = wait(last).context("--last")?;
@@ -49,6 +56,33 @@ fn of(counted: &Counted) -> Value {
         }
     }
     body
+}
+
+fn ruling(ruled: &Ruled) -> Result<Value> {
+    let mut body = of_requests(&ruled.about)?;
+    body["for"] = ruled.lasts.as_str().into();
+    if let Some(reason) = &ruled.reason {
+        body["reason"] = reason.as_str().into();
+    }
+    Ok(body)
+}
+
+fn of_requests(About { when, policy }: &About) -> Result<Value> {
+    let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for condition in when {
+        let (field, value) = condition.split_once('=').ok_or_else(|| {
+            anyhow!(
+                "`{}` is no condition: write FIELD=VALUE, as `ip=203.0.113.0/24` or `user=ann`",
+                shown(condition)
+            )
+        })?;
+        fields.entry(field).or_default().push(value);
+    }
+    let mut body = json!({ "when": fields });
+    if let Some(policy) = policy {
+        body["policy"] = policy.as_str().into();
+    }
+    Ok(body)
 }
 
 /// What the service answers; what it refuses is an error in its words.
@@ -107,11 +141,69 @@ fn text(act: &Act, answer: &Value) -> String {
             let changed: Vec<String> = changed.iter().map(said).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
+        Act::Ban(_) | Act::Exempt(_) => ruled(answer),
+        Act::Lift(about) if answer["was_there"] == true => {
+            format!("lifted {}\n", shown(&about.when.join(", ")))
+        }
+        Act::Lift(about) => {
+            format!("nothing was ruled about {}\n", shown(&about.when.join(", ")))
+        }
+        Act::Rulings => rulings(answer),
         Act::Reload => {
             format!("policies of revision {}\n", said(&answer["revision"]))
         }
         Act::Series { .. } => series(answer),
     }
+}
+
+/// One line for a ruling, and what is odd about it.
+fn ruled(answer: &Value) -> String {
+    let ruled = &answer["ruled"];
+    let policy = ruled["policy"].as_str();
+    let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
+    let mut text = format!(
+        "{} {}{policy} for {}\n",
+        said(&ruled["effect"]),
+        conditions(&ruled["when"]),
+        left(&ruled["left_ms"])
+    );
+    for warning in answer["warnings"].as_array().into_iter().flatten() {
+        text.push_str(&format!("  warning: {}\n", said(warning)));
+    }
+    text
+}
+
+fn rulings(answer: &Value) -> String {
+    let all = answer["rulings"].as_array().map_or(&[][..], Vec::as_slice);
+    if all.is_empty() {
+        return "nothing is ruled\n".to_owned();
+    }
+    let mut table = show::table(["ruling", "requests", "policy", "left", "reason"]);
+    for one in all {
+        table.add_row([
+            said(&one["effect"]),
+            conditions(&one["when"]),
+            one["policy"].as_str().map_or_else(|| "all".to_owned(), shown),
+            left(&one["left_ms"]),
+            one["reason"].as_str().map_or_else(String::new, shown),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+fn conditions(when: &Value) -> String {
+    let each = when.as_object().into_iter().flatten().map(|(field, any_of)| {
+        let any_of: Vec<String> = any_of.as_array().into_iter().flatten().map(said).collect();
+        format!("{} = {}", shown(field), any_of.join(" | "))
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// How long a ruling holds still, in whole seconds where it is more than one.
+fn left(left_ms: &Value) -> String {
+    let left = Duration::from_millis(left_ms.as_u64().unwrap_or(0));
+    let left = if left.as_secs() > 0 { Duration::from_secs(left.as_secs()) } else { left };
+    show::duration(left)
 }
 
 fn held(subject: &str, held: &Value) -> String {

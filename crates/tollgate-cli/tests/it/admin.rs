@@ -41,6 +41,39 @@ fn counts_of_a_service_are_looked_at_and_corrected() {
 }
 
 #[test]
+fn clients_are_banned_and_exempted() {
+    let place = Place::new();
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let at = serving.admin_address();
+    let admin = |words: &[&str]| {
+        let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
+        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+        out
+    };
+    let ask = r#"{"policy": "login", "fields": {"ip": "203.0.113.7"}}"#;
+    let outcome = || serving.client().check(ask).unwrap()["outcome"].clone();
+    assert_eq!(admin(&["rulings"]), "nothing is ruled\n");
+    let ban = ["ban", "ip=203.0.113.0/24", "ip=10.0.0.0/8", "--for", "1h", "--reason", "a scan"];
+    assert_eq!(admin(&ban), "ban ip = 10.0.0.0/8 | 203.0.113.0/24 for 1h\n");
+    assert_eq!(outcome(), "banned");
+    let exempt = ["exempt", "ip=203.0.113.7", "--policy", "login", "--for", "1d"];
+    assert_eq!(admin(&exempt), "exempt ip = 203.0.113.7 in login for 1d\n");
+    assert_eq!(outcome(), "banned", "it is banned from everything");
+    let list = admin(&["rulings"]);
+    assert!(list.contains("59m59s") && list.contains("a scan") && list.contains("login"), "{list}");
+    let lift = ["lift", "ip=10.0.0.0/8", "ip=203.0.113.0/24"];
+    assert_eq!(admin(&lift), "lifted ip=10.0.0.0/8, ip=203.0.113.0/24\n");
+    assert_eq!(outcome(), "unlimited");
+    assert_eq!(admin(&lift), "nothing was ruled about ip=10.0.0.0/8, ip=203.0.113.0/24\n");
+    let narrow = admin(&["ban", "ip=2001:db8::1", "--for", "1s"]);
+    assert!(narrow.contains("warning: ") && narrow.contains("2001:db8::/64"), "{narrow}");
+    let (code, _, error) = place.run(&["admin", "--at", &at, "ban", "mallory", "--for", "1h"]);
+    assert!(code == 2 && error.contains("`mallory` is no condition"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let place = Place::new();
     let mut command = Serving::command(&place, &[]);

@@ -19,7 +19,8 @@ use crate::resolve::{Part, Parts, Plan, Refused};
 pub enum Outcome {
     /// No policy applies: admitted, nothing counted.
     NoPolicy,
-    /// A policy applies, and no limit does: each entry was skipped or is unlimited.
+    /// A policy applies, and no limit does: each entry was skipped or is unlimited, or an
+    /// administrator has exempted the request.
     Unlimited,
     /// Every limit admitted, and was charged.
     Allowed,
@@ -30,7 +31,7 @@ pub enum Outcome {
     Denied,
     /// The cost is above what can ever pass.
     Never,
-    /// An override says `banned`.
+    /// An override says `banned`, or an administrator has.
     Banned,
     /// A dimension is absent without which there is no answer but no.
     Missing,
@@ -108,11 +109,14 @@ pub enum Authority {
     Shadow,
     /// The failure rule, in place of the store.
     FailureRule,
+    /// A ban or an exemption of an administrator.
+    Ruling,
 }
 
 impl Authority {
     /// Every authority.
-    pub const ALL: [Self; 4] = [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule];
+    pub const ALL: [Self; 5] =
+        [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule, Self::Ruling];
 
     /// In small letters, for labels.
     #[must_use]
@@ -122,6 +126,7 @@ impl Authority {
             Self::Store => "store",
             Self::Shadow => "shadow",
             Self::FailureRule => "failure_rule",
+            Self::Ruling => "ruling",
         }
     }
 }

@@ -23,6 +23,7 @@ mod loss;
 mod near;
 mod observe;
 mod replace;
+mod rulings;
 mod short;
 mod stamp;
 
@@ -36,6 +37,7 @@ use beside::Beside;
 use loss::Loss;
 use near::Near;
 use observe::Registry;
+use rulings::{Following, Rulings};
 
 use crate::field::{Field, Fields};
 use crate::policies::{Matched, Policies};
@@ -79,6 +81,7 @@ struct Inner<S> {
     /// Of limits that callers brought.
     brought: Counters,
     loss: Loss,
+    following: Following,
     observer: Option<Box<dyn Observer>>,
 }
 
@@ -90,6 +93,8 @@ pub(crate) struct Live {
     counters: Vec<Arc<Counters>>,
     /// What fronts have made of these policies.
     beside: Beside,
+    /// What administrators have ruled; none while nothing is.
+    rulings: Option<Arc<Rulings>>,
 }
 
 impl fmt::Debug for Live {
@@ -166,6 +171,7 @@ impl<S: Store> Gate<S> {
             unmatched: Counters::default(),
             brought: Counters::default(),
             loss: Loss::default(),
+            following: Following::default(),
             observer,
         })))
     }
@@ -507,6 +513,9 @@ impl Looked {
     /// Makes the questions of the policies that it meets.
     #[inline(always)]
     fn prepare(&mut self, fields: &dyn Fields) {
+        if let Some(rulings) = self.live.rulings.clone() {
+            return self.prepare_ruled(&rulings, fields);
+        }
         let Self { live, matched, asked, shadows, .. } = self;
         asked.prepare(live, &matched.enforced, fields);
         for &place in &matched.shadows {
@@ -525,11 +534,12 @@ impl Looked {
     }
 
     /// True when a field decides about this request: a policy that is not in shadow has a condition
-    /// on it, or applies and looks at it. What only shadows look at has no effect.
+    /// on it, or applies and looks at it, or a ruling does. What only shadows look at has no effect.
     #[must_use]
     pub fn enforces(&self, field: &Field) -> bool {
-        let policies = &self.live.policies;
+        let Live { policies, rulings, .. } = &**self.live;
         policies.is_condition(field)
+            || rulings.as_ref().is_some_and(|rulings| rulings.looks_at(field))
             || self.matched.enforced.iter().any(|place| policies.looks_at(*place, field))
     }
 }
@@ -610,7 +620,15 @@ impl Live {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        Self { policies, revision, stamp, counters, beside: Beside::default() }
+        Self { policies, revision, stamp, counters, beside: Beside::default(), rulings: None }
+    }
+
+    /// The same under other rulings.
+    fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
+        let Self { policies, revision, stamp, counters, .. } = self;
+        let (policies, revision) = (policies.clone(), revision.clone());
+        let (stamp, counters, beside) = (*stamp, counters.clone(), Beside::default());
+        Self { policies, revision, stamp, counters, beside, rulings }
     }
 
     #[inline]

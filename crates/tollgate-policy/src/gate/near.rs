@@ -30,7 +30,7 @@ struct Alone(RefCell<Cache<Arc<ArcSwap<Live>>, Arc<Live>>>);
 
 impl Near {
     pub(super) fn new(live: Live) -> Self {
-        let is_short = AtomicBool::new(live.policies.only().is_some());
+        let is_short = AtomicBool::new(live.is_short());
         Self { live: Arc::new(ArcSwap::from_pointee(live)), is_short, seen: ThreadLocal::new() }
     }
 
@@ -61,7 +61,7 @@ impl Near {
 
     /// Others take their place.
     pub(super) fn store(&self, live: Live) {
-        let is_short = live.policies.only().is_some();
+        let is_short = live.is_short();
         self.live.store(Arc::new(live));
         self.is_short.store(is_short, Ordering::Relaxed);
     }

@@ -18,7 +18,8 @@ impl<S: Store> Gate<S> {
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
         let stamp = self.stamp().with(&policies);
-        let live = Live::new(policies, *newest, stamp, &self.0.registry);
+        let rulings = self.0.live.load().rulings.clone();
+        let live = Live::new(policies, *newest, stamp, &self.0.registry).with_rulings(rulings);
         let revision = live.revision.clone();
         self.0.live.store(live);
         revision

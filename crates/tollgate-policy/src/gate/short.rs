@@ -27,7 +27,7 @@ impl<S: Store> Gate<S> {
             return None;
         }
         self.0.live.short(|live| {
-            let only = live.policies.only()?;
+            let only = live.only()?;
             let Only { part, field, prefix, limits, cost } = only;
             let subject = subject(field, prefix)?;
             let at_hand = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
@@ -50,6 +50,21 @@ impl<S: Store> Gate<S> {
             };
             Some((live.stamp, view(answer)))
         })
+    }
+}
+
+impl Live {
+    /// What every request is asked, where that is so; none while administrators rule about some.
+    #[inline]
+    fn only(&self) -> Option<&Only> {
+        if self.rulings.is_some() {
+            return None;
+        }
+        self.policies.only()
+    }
+
+    pub(super) fn is_short(&self) -> bool {
+        self.only().is_some()
     }
 }
 

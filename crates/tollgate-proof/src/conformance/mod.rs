@@ -23,6 +23,7 @@
 
 mod histories;
 mod migration;
+mod notices;
 mod promises;
 mod receipts;
 mod threads;
@@ -105,6 +106,7 @@ cases! {
     migration::a_refund_after_a_change_forgets_nothing_else,
     receipts::a_receipt_counts_once_after_its_limit_was_slowed,
     receipts::a_receipt_counts_once_in_any_history_of_changes,
+    notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
@@ -153,6 +155,7 @@ macro_rules! conformance_tests {
             a_refund_after_a_change_forgets_nothing_else,
             a_receipt_counts_once_after_its_limit_was_slowed,
             a_receipt_counts_once_in_any_history_of_changes,
+            notices_are_kept_until_their_end,
             a_shared_subject_keeps_its_count_while_others_come_in,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
-use tollgate::{Counted, Inspection, Question, Receipt, Refund, Store, StoreError};
+use tollgate::{
+    Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+};
 use tollgate_proof::redis::RedisServer;
 use tollgate_redis::RedisStore;
 
@@ -88,5 +90,17 @@ impl Store for Blocking {
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         wait(self.0.inspect(counted))
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        wait(self.0.notices(seen))
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        wait(self.0.post(notice))
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        wait(self.0.withdraw(name))
     }
 }

@@ -13,6 +13,7 @@ use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
 pub use check::{Answer, Check, unpacked};
+pub(crate) use rare::with_clock;
 pub use rare::{adjust, inspect, refund, reset, swap};
 
 /// Whose clock counts.

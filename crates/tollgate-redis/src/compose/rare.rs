@@ -19,9 +19,7 @@ pub fn adjust(clock: Clock, parts: &Parts) -> Script {
 /// Forgets a count.
 #[must_use]
 pub fn reset(clock: Clock, parts: &Parts) -> Script {
-    let lifetime = lifetime(clock, parts);
-    let (now, body) = (parts.clock(clock), parts.driver("reset.lua"));
-    Script::new(format!("#!lua\n-- Tollgate: reset\n{now}{lifetime}{body}"))
+    with_clock("#!lua\n-- Tollgate: reset", parts.driver("reset.lua"), clock, parts)
 }
 
 /// Shows what is held.
@@ -36,6 +34,13 @@ pub fn inspect(clock: Clock, parts: &Parts) -> Script {
 pub fn swap(parts: &Parts) -> Script {
     let body = parts.driver("swap.lua");
     Script::new(format!("#!lua\n-- Tollgate: compare and swap\n{body}"))
+}
+
+/// A script that needs the time, and how long what it writes lives.
+#[must_use]
+pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) -> Script {
+    let (now, lifetime) = (parts.clock(clock), lifetime(clock, parts));
+    Script::new(format!("{head}\n{now}{lifetime}{body}"))
 }
 
 /// The function that says how long what is written lives.

@@ -18,7 +18,7 @@ pub const KEYS: &str = "tg1:*";
 /// What a user needs the right to: each as an ACL names it, and a call of it as the server is
 /// asked about, in which `KEY` stands for a key. The one list of it: the remedy and the trial are
 /// made from it. Other clients, which may call the same scripts, begin with `hello` and `client`.
-pub const COMMANDS: [(&str, &str); 24] = [
+pub const COMMANDS: [(&str, &str); 28] = [
     ("evalsha", "evalsha 0 1 KEY"),
     ("eval", "eval 0 1 KEY"),
     ("script|load", "script load 0"),
@@ -36,6 +36,10 @@ pub const COMMANDS: [(&str, &str); 24] = [
     ("lset", "lset KEY 0 0"),
     ("ltrim", "ltrim KEY 0 0"),
     ("rpush", "rpush KEY 0"),
+    ("hget", "hget KEY 0"),
+    ("hgetall", "hgetall KEY"),
+    ("hset", "hset KEY 0 0"),
+    ("hdel", "hdel KEY 0"),
     ("ping", "ping"),
     ("hello", "hello"),
     ("client|setinfo", "client setinfo lib-name 0"),

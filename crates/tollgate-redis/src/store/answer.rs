@@ -5,11 +5,11 @@ use smallvec::SmallVec;
 use tollgate::engine::{Fields, Outcome};
 use tollgate::{Carried, Question, StoreError, Time};
 
-pub(super) fn unread() -> StoreError {
+pub(crate) fn unread() -> StoreError {
     StoreError::permanent("the server answered what no script of ours answers")
 }
 
-pub(super) fn natural(value: &Value) -> Result<u64, StoreError> {
+pub(crate) fn natural(value: &Value) -> Result<u64, StoreError> {
     match value {
         Value::Int(number) => u64::try_from(*number).map_err(|_| unread()),
         Value::BulkString(digits) => {

@@ -14,16 +14,18 @@ use redis::Value;
 use tollgate::engine::{self, Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{
-    Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Question, Receipt, Refund, Store,
-    StoreError, Subject, Time,
+    Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Notice, Notices, Question, Receipt,
+    Refund, Store, StoreError, Subject, Time,
 };
 
-use self::answer::{Found, damaged, natural, read_outcome, read_states, unread};
+use self::answer::{Found, damaged, read_outcome, read_states};
+pub(crate) use self::answer::{natural, unread};
 pub use self::builder::Builder;
 use self::plan::{Plans, fingerprint};
 use crate::client::{BreakerState, Call, Client};
 use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
 use crate::key::Keys;
+use crate::notices;
 use crate::options::Options;
 use crate::script::Script;
 use crate::state;
@@ -73,6 +75,7 @@ struct Rare {
     reset: Script,
     inspect: Script,
     swap: Script,
+    notices: notices::Scripts,
 }
 
 impl Rare {
@@ -83,6 +86,7 @@ impl Rare {
             reset: compose::reset(clock, parts),
             inspect: compose::inspect(clock, parts),
             swap: compose::swap(parts),
+            notices: notices::Scripts::new(clock, parts),
         }
     }
 }
@@ -237,6 +241,18 @@ impl RedisStore {
         let mut call = Call::new(script, nonce, keys.len());
         call.word(keys).word(args);
         self.send(call, deadline).await
+    }
+
+    /// Calls a script over the notices.
+    async fn call_notices<const N: usize>(
+        &self,
+        script: &Script,
+        words: [String; N],
+    ) -> Result<Vec<Value>, StoreError> {
+        let nonce = self.next_nonce();
+        let mut args = vec![nonce.to_string()];
+        args.extend(words);
+        self.call(script, &[self.0.keys.notices()], args, nonce, self.0.deadline).await
     }
 
     /// Calls, with the time at last when it is given.
@@ -469,5 +485,27 @@ impl Store for RedisStore {
         });
         let logs = events.collect();
         Ok(Some(Inspection::new(was.full_text().to_owned(), held.words, logs, fresh_at, false)))
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        let script = &self.0.rare.notices.read;
+        notices::read(&self.call_notices(script, [notices::seen(seen)]).await?)
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        let script = &self.0.rare.notices.post;
+        match self.call_notices(script, notices::posted(notice)).await?[..] {
+            [Value::Int(1)] => Ok(()),
+            [Value::Int(0)] => Err(Notices::too_many()),
+            _ => Err(unread()),
+        }
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        let script = &self.0.rare.notices.withdraw;
+        match self.call_notices(script, [name.to_owned()]).await?[..] {
+            [Value::Int(was_there)] => Ok(was_there == 1),
+            _ => Err(unread()),
+        }
     }
 }

@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::Sha256;
 use tollgate::{LimitSet, ParseError, Subject};
-use tollgate_policy::SubjectCounts;
+use tollgate_policy::{Effect, SubjectCounts};
 
 use super::check::{ask, json, no_policy, nobody, of_ask};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Limits, Text, read_one, said};
 use super::whose::{Whose, subject_of};
-use super::{Api, Reply, body_of, is_look, not_found, one_host, text};
+use super::{Api, Reply, body_of, is_look, not_found, one_host, rulings, text};
 use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
@@ -83,6 +83,8 @@ struct Of {
     /// As the log of denials writes them.
     subjects: String,
     by: Option<i64>,
+    /// What was ruled, or about whom it was lifted.
+    about: String,
 }
 
 type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send + 'a>>;
@@ -138,7 +140,7 @@ impl Admin {
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
         one_host(&request)?;
         let path = request.uri().path().to_owned();
-        let known = ["inspect", "reset", "adjust", "reload"];
+        let known = ["inspect", "reset", "adjust", "reload", "ban", "exempt", "lift"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
@@ -148,7 +150,10 @@ impl Admin {
                 "/v1/admin/series" if request.method() == Method::GET => {
                     self.series(Query::of(request.uri()))
                 }
-                "/v1/admin/series" => Ok(Problem::method("GET")),
+                "/v1/admin/rulings" if request.method() == Method::GET => {
+                    rulings::list(&self.api.checks.gate).await
+                }
+                "/v1/admin/series" | "/v1/admin/rulings" => Ok(Problem::method("GET")),
                 _ => Err(not_found(&path)),
             };
         };
@@ -159,14 +164,20 @@ impl Admin {
         let mut of = Of::default();
         let answered = match act {
             "reload" => self.reload().await,
+            "ban" => self.rule(Effect::Ban, &body, &mut of).await,
+            "exempt" => self.rule(Effect::Exempt, &body, &mut of).await,
+            "lift" => {
+                let about = read_one(&body)?;
+                rulings::lift(&self.api.checks.gate, about, &mut of.about).await
+            }
             _ => self.correct(act, &body, &mut of).await,
         };
         // What was done to whom, whether it worked or not: a corrected count must be explicable.
-        let Of { subjects, by } = of;
-        let subjects = (!subjects.is_empty()).then_some(subjects);
+        let Of { subjects, by, about } = of;
+        let [subjects, about] = [subjects, about].map(|text| (!text.is_empty()).then_some(text));
         match &answered {
             Ok(_) => tracing::info!(
-                target: "tollgate", act, %peer, subjects, by, "an administrator has asked"
+                target: "tollgate", act, %peer, subjects, by, about, "an administrator has asked"
             ),
             // Not the detail: it may quote the subject.
             Err(problem) => tracing::warn!(
@@ -175,11 +186,16 @@ impl Admin {
                 %peer,
                 subjects,
                 by,
+                about,
                 status = problem.status().as_u16(),
                 "an administrator was refused"
             ),
         }
         answered
+    }
+
+    async fn rule(&self, effect: Effect, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+        rulings::rule(&self.api.checks.gate, effect, read_one(body)?, &mut of.about).await
     }
 
     /// Looks at a count or changes it.

@@ -9,6 +9,7 @@ mod query;
 mod question;
 mod queues;
 mod receipts;
+mod rulings;
 mod whose;
 
 use core::sync::atomic::{AtomicBool, Ordering};

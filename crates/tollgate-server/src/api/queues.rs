@@ -91,7 +91,7 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
 }
 
 /// The notation of limits reads durations: borrow its reader.
-fn duration(text: &str) -> Result<Duration, Problem> {
+pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
     let is_plain = text.starts_with(|first: char| first.is_ascii_digit())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     let limit = format!("1/{text} via fixed_window").parse::<Limit>().ok().filter(|_| is_plain);

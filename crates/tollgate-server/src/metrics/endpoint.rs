@@ -27,11 +27,15 @@ pub(crate) enum Endpoint {
     Adjust,
     Reload,
     Series,
+    Ban,
+    Exempt,
+    Lift,
+    Rulings,
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 22] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
@@ -49,6 +53,10 @@ impl Endpoint {
         Self::Adjust,
         Self::Reload,
         Self::Series,
+        Self::Ban,
+        Self::Exempt,
+        Self::Lift,
+        Self::Rulings,
         Self::Other,
     ];
 
@@ -72,6 +80,10 @@ impl Endpoint {
             Self::Adjust => "/v1/admin/adjust",
             Self::Reload => "/v1/admin/reload",
             Self::Series => "/v1/admin/series",
+            Self::Ban => "/v1/admin/ban",
+            Self::Exempt => "/v1/admin/exempt",
+            Self::Lift => "/v1/admin/lift",
+            Self::Rulings => "/v1/admin/rulings",
             Self::Other => super::OTHER,
         }
     }
@@ -135,6 +147,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 19);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 23);
     }
 }

@@ -9,6 +9,7 @@ mod checks;
 mod client;
 mod ending;
 mod faults;
+mod rulings;
 mod secured;
 
 use std::net::SocketAddr;

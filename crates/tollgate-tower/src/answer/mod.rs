@@ -314,9 +314,10 @@ impl Answers {
         response
     }
 
-    /// The answer to a client that a policy bans: 403. Waiting does not help.
+    /// The answer to a client that a policy bans, or an administrator: 403. Waiting does not help.
+    /// No policy where none applies to the request.
     #[must_use]
-    pub fn banned(&self, wire: Wire, policy: &str) -> Response<Bytes> {
+    pub fn banned(&self, wire: Wire, policy: Option<&str>) -> Response<Bytes> {
         let problem = problem::banned();
         if wire != Wire::Http {
             return grpc::refusal(
@@ -327,7 +328,7 @@ impl Answers {
                 self.expose,
             );
         }
-        problem.response([card::quoted(policy).as_str()].into_iter())
+        problem.response(policy.map(card::quoted).iter().map(String::as_str))
     }
 
     /// The answer to a request without the identity that its policy demands: the status is

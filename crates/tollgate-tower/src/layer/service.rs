@@ -314,7 +314,7 @@ impl<S: Store + 'static> Shared<S> {
                 };
                 self.answers.too_costly(wire, policy.unwrap_or_default(), most)
             }
-            (Outcome::Banned, ..) => self.answers.banned(wire, policy.unwrap_or_default()),
+            (Outcome::Banned, ..) => self.answers.banned(wire, policy),
             (Outcome::Missing, _, Some(field)) => {
                 let why = |fields: &RequestFields<'_>| fields.why_missing(field);
                 let why = self.front.tell(request, &self.mistakes, false, why);

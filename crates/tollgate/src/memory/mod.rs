@@ -13,6 +13,7 @@ use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Mode, Outcome, Part, Portion, Single, decide, decide_pair};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
+use crate::notice::{Board, Notice, Notices};
 use crate::store::{Counted, Inspection, Question, Store};
 use crate::strategy::Step;
 use crate::subject::Subject;
@@ -99,6 +100,7 @@ struct Inner {
     /// The stores whose counts this one took over, the oldest first.
     ancestors: Vec<Ancestor>,
     sweep_next: AtomicUsize,
+    board: Mutex<Board>,
 }
 
 /// A store that was saved, and from which this one was restored.
@@ -168,6 +170,7 @@ impl MemoryStoreBuilder {
             identity: std::hash::RandomState::new().hash_one(0),
             ancestors,
             sweep_next: AtomicUsize::new(0),
+            board: Mutex::default(),
         }))
     }
 }
@@ -573,5 +576,17 @@ impl Store for MemoryStore {
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         Ok(self.inspect_now(counted.subject, counted.limits))
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        Ok(self.0.board.lock().all(seen, self.now()))
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        self.0.board.lock().post(notice, self.now())
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(self.0.board.lock().withdraw(name, self.now()))
     }
 }

@@ -12,8 +12,8 @@ use super::error::{SnapshotError, SnapshotFault};
 /// at the end-of-file mark of DOS, or drops the eighth bit is noticed here.
 const MAGIC: [u8; 8] = *b"\x89TGS\r\n\x1a\n";
 
-/// The version of the format that this build writes, and the only one that it reads.
-const VERSION: u32 = 1;
+/// The version of the format that this build writes; it reads those before it, too.
+const VERSION: u32 = 2;
 
 /// The most bytes in a chunk: what is held of a snapshot at a time, whatever it says of itself.
 pub(super) const CHUNK_BYTES: usize = 1 << 16;
@@ -124,8 +124,9 @@ impl<R: Read> ChunkReader<R> {
             return Err(reader.truncated());
         }
         let said = u32::from_le_bytes(version);
-        if said != VERSION {
-            let what = format!("the snapshot has version {said}, and this build reads {VERSION}");
+        if !(1..=VERSION).contains(&said) {
+            let what =
+                format!("the snapshot has version {said}, and this build reads 1 to {VERSION}");
             let remedy = "read it with the version of Tollgate that wrote it";
             return Err(SnapshotError::new(SnapshotFault::Version, version_at, what, remedy));
         }

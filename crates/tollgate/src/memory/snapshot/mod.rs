@@ -9,6 +9,7 @@ use std::io::Write;
 use parking_lot::MutexGuard;
 
 use super::{MemoryStore, SHARDS, Shard};
+use crate::notice::Board;
 use crate::time::Time;
 
 mod chunks;
@@ -42,6 +43,10 @@ pub(super) mod tag {
     pub(in crate::memory) const SHARED: u8 = b'C';
     /// A subject and its state.
     pub(in crate::memory) const ENTRY: u8 = b'E';
+    /// The version of the notices.
+    pub(in crate::memory) const NOTICES: u8 = b'V';
+    /// A notice.
+    pub(in crate::memory) const NOTICE: u8 = b'N';
     /// The end, with the number of entries.
     pub(in crate::memory) const END: u8 = b'Z';
 }
@@ -105,6 +110,7 @@ impl MemoryStore {
         }
         let mut out = ChunkWriter::begin(to)?;
         self.write_store(at, charges, &mut out)?;
+        write_notices(&self.0.board.lock(), at, &mut out)?;
         let numbers = write_sets(&shards, &mut out)?;
         let (mut subjects, mut shared) = (0, 0);
         for (index, shard) in (0..).zip(&mut shards) {
@@ -152,6 +158,25 @@ impl MemoryStore {
     }
 }
 
+fn write_notices<W: Write>(
+    board: &Board,
+    at: Time,
+    out: &mut ChunkWriter<W>,
+) -> Result<(), SnapshotError> {
+    if board.version() == 0 {
+        return Ok(());
+    }
+    out.put(&[tag::NOTICES])?;
+    out.put(&board.version().to_le_bytes())?;
+    for (name, text, until) in board.lasting(at) {
+        out.put(&[tag::NOTICE])?;
+        put_text(out, name)?;
+        put_text(out, text)?;
+        out.put(&until.as_micros().to_le_bytes())?;
+    }
+    Ok(())
+}
+
 /// Writes each set of limits once. Answers their numbers by their serials.
 fn write_sets<W: Write>(
     shards: &[MutexGuard<'_, Shard>],
@@ -173,11 +198,14 @@ fn write_sets<W: Write>(
             continue;
         }
         out.put(&[tag::SET])?;
-        for text in [texts.0, texts.1] {
-            let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
-            out.put(&length.to_le_bytes())?;
-            out.put(text.as_bytes())?;
-        }
+        put_text(out, texts.0)?;
+        put_text(out, texts.1)?;
     }
     Ok(numbers)
+}
+
+fn put_text<W: Write>(out: &mut ChunkWriter<W>, text: &str) -> Result<(), SnapshotError> {
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    out.put(&length.to_le_bytes())?;
+    out.put(text.as_bytes())
 }

@@ -12,6 +12,7 @@ use crate::memory::marks::{Reset, Spent};
 use crate::memory::shard::{Kept, Sizes};
 use crate::memory::slot::{Key, MAX_SETS};
 use crate::memory::{Ancestor, MemoryStore, MemoryStoreBuilder, SHARDS};
+use crate::notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES};
 use crate::strategy::MAX_EXACT;
 use crate::subject::{self, MAX_SUBJECT_BYTES, Subject};
 use crate::time::{SKEW_US, Time};
@@ -145,6 +146,7 @@ impl MemoryStoreBuilder {
             now,
             sets: Vec::new(),
             shard: None,
+            notices: 0,
             entries: 0,
             restored,
             text: Vec::new(),
@@ -211,6 +213,7 @@ struct Restoring {
     sets: Vec<LimitSet>,
     /// The shard that is read.
     shard: Option<usize>,
+    notices: usize,
     entries: u64,
     restored: Restored,
     /// The text that is read, kept for the next one.
@@ -220,6 +223,8 @@ struct Restoring {
 impl Restoring {
     fn part<R: Read>(&mut self, part: u8, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
         match part {
+            tag::NOTICES => self.notices(from),
+            tag::NOTICE => self.notice(from),
             tag::SET => self.set(from),
             tag::SHARD => self.shard(from),
             tag::SPENT => self.spent(from, true),
@@ -229,6 +234,26 @@ impl Restoring {
             tag::ENTRY => self.entry(from),
             _ => Err(SnapshotError::damaged(from.at() - 1, "a part that is none")),
         }
+    }
+
+    fn notices<R: Read>(&self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        self.store.0.board.lock().restore_version(from.u64()?);
+        Ok(())
+    }
+
+    fn notice<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+        let at = from.at();
+        let name = self.text(from, most(MAX_NOTICE_NAME_BYTES))?.to_owned();
+        let text = self.text(from, most(MAX_NOTICE_BYTES))?.to_owned();
+        let until_us = from.u64()?;
+        self.notices += 1;
+        if self.notices > MAX_NOTICES || until_us > MAX_EXACT {
+            return Err(SnapshotError::damaged(at, "a notice that cannot be"));
+        }
+        if until_us > self.now.as_micros() {
+            self.store.0.board.lock().restore(name, text, Time::from_micros(until_us));
+        }
+        Ok(())
     }
 
     fn set<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
@@ -385,9 +410,7 @@ impl Restoring {
         self.home(from)?;
         let at = from.at() - 1;
         let limits = self.limits(from)?;
-        // MAX_SUBJECT_BYTES is 64 KiB.
-        let most = u32::try_from(MAX_SUBJECT_BYTES).unwrap_or(u32::MAX);
-        if !is_written_form(self.text(from, most)?) {
+        if !is_written_form(self.text(from, most(MAX_SUBJECT_BYTES))?) {
             return Err(SnapshotError::damaged(at, "a subject that is not as one is written"));
         }
         let hash = self.store.hash(&self.text, &limits);
@@ -443,6 +466,11 @@ impl Restoring {
         let bytes = from.end()?;
         Ok((self.store, Restored { bytes, ..self.restored }))
     }
+}
+
+/// A bound of a text, which is far below 4 GiB.
+fn most(bytes: usize) -> u32 {
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 /// True for a subject's own written form: what was saved, and what can be asked for.

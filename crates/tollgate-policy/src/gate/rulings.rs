@@ -1,0 +1,266 @@
+//! Rulings of administrators at a gate: read from the store now and then, so that no request waits
+//! for them, and looked at before the policies.
+
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tollgate::{Error, Notice, Notices, Store};
+
+use super::answer::{Asked, Authority, Outcome, Said};
+use super::{Gate, Live, Looked};
+use crate::field::{Field, Fields};
+use crate::index::{Found, Index};
+use crate::pattern::Condition;
+use crate::resolve::Plan;
+use crate::ruling::{Effect, Ruling};
+
+/// How often [`Gate::follow_rulings`] looks: with the time of a question to the store, what one
+/// process rules holds in every other within a second.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// What is known of the rulings in the store.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    seen: Mutex<Option<u64>>,
+    is_failing: AtomicBool,
+}
+
+/// The rulings that hold, found by what a request is.
+#[derive(Debug)]
+pub(super) struct Rulings {
+    index: Index,
+    /// By their numbers in the index.
+    all: Vec<Lasting>,
+    fields: BTreeSet<Field>,
+}
+
+#[derive(Debug)]
+struct Lasting {
+    ruling: Ruling,
+    /// By this process's clock, so that it ends in time while the store is away, too.
+    until: Instant,
+}
+
+/// What rulings make of a request.
+#[derive(Default)]
+struct Held<'r> {
+    banned: bool,
+    exempt: bool,
+    banned_in: SmallVec<[&'r str; 2]>,
+    exempt_in: SmallVec<[&'r str; 2]>,
+}
+
+impl Rulings {
+    /// Those that were asked for at `asked`; none where there is none that can be read.
+    fn new(notices: Vec<Notice>, asked: Instant) -> Option<Arc<Self>> {
+        let lasting = |notice: Notice| {
+            let ruling = Ruling::read(&notice.text)?;
+            Some(Lasting { ruling, until: asked + notice.left })
+        };
+        let all: Vec<Lasting> = notices.into_iter().filter_map(lasting).collect();
+        let conditions = || all.iter().flat_map(|lasting| &lasting.ruling.when);
+        let fields = conditions().map(|condition| condition.field.clone()).collect();
+        let index = Index::new(all.iter().map(|lasting| lasting.ruling.when.clone()).collect());
+        (!all.is_empty()).then(|| Arc::new(Self { index, all, fields }))
+    }
+
+    /// True when one of them has a condition on this field.
+    pub(super) fn looks_at(&self, field: &Field) -> bool {
+        self.fields.contains(field)
+    }
+
+    fn have_ended(&self) -> bool {
+        let now = Instant::now();
+        self.all.iter().all(|lasting| lasting.until <= now)
+    }
+
+    fn held(&self, fields: &dyn Fields) -> Held<'_> {
+        let mut held = Held::default();
+        let mut found = Found::new();
+        let candidates = self.index.candidates(fields, &mut found).iter();
+        let mut now = None;
+        for number in candidates.filter(|number| self.index.holds(**number, fields)) {
+            let lasting = usize::try_from(*number).ok().and_then(|at| self.all.get(at));
+            let Some(Lasting { ruling, until }) = lasting else { continue };
+            if *until <= *now.get_or_insert_with(Instant::now) {
+                continue;
+            }
+            match (ruling.effect, &ruling.policy) {
+                (Effect::Ban, None) => held.banned = true,
+                (Effect::Exempt, None) => held.exempt = true,
+                (Effect::Ban, Some(policy)) => held.banned_in.push(policy),
+                (Effect::Exempt, Some(policy)) => held.exempt_in.push(policy),
+            }
+        }
+        held
+    }
+}
+
+impl Held<'_> {
+    fn is_exempt(&self, live: &Live, place: usize) -> bool {
+        self.exempt || is_among(&self.exempt_in, live, place)
+    }
+}
+
+fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
+    !names.is_empty()
+        && live.policies.policy(place).is_some_and(|policy| names.contains(&policy.name.as_str()))
+}
+
+impl Looked {
+    /// Makes the questions of the policies that it meets and that no ruling speaks for.
+    #[cold]
+    pub(super) fn prepare_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
+        let Self { live, matched, asked, shadows, .. } = self;
+        let held = rulings.held(fields);
+        let places = &matched.enforced;
+        let left: SmallVec<[usize; 4]> =
+            places.iter().copied().filter(|place| !held.is_exempt(live, *place)).collect();
+        let banned = if held.banned && !held.exempt {
+            Some(left.first().or(places.first()).copied())
+        } else {
+            left.iter().find(|place| is_among(&held.banned_in, live, **place)).copied().map(Some)
+        };
+        let early = match (banned, places.first()) {
+            (Some(policy), _) => Some((Outcome::Banned, policy)),
+            (None, Some(first)) if left.is_empty() => Some((Outcome::Unlimited, Some(*first))),
+            _ => None,
+        };
+        if let Some((outcome, policy)) = early {
+            let authority = Authority::Ruling;
+            asked.early = Some(Box::new(Said { outcome, authority, policy, ..Said::default() }));
+            if outcome == Outcome::Banned {
+                return;
+            }
+        } else {
+            asked.prepare(live, &left, fields);
+        }
+        for &place in matched.shadows.iter().filter(|place| !held.is_exempt(live, **place)) {
+            let mut asked = Asked { plan: Plan::new(), early: None };
+            asked.prepare(live, &[place], fields);
+            shadows.push((place, asked));
+        }
+    }
+}
+
+impl<S: Store> Gate<S> {
+    /// Rules about some requests for so long, here and in every process that follows the rulings in
+    /// this store ([`Gate::follow_rulings`]). A ruling about the same requests of the same policy
+    /// takes its place.
+    ///
+    /// An exemption goes before a ban, and both before what the policies say: one for all policies
+    /// before every ban, one for a policy before the bans of that policy. A request that is banned
+    /// for all policies is denied also where no policy applies.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::MemoryStore;
+    /// use tollgate_policy::{Condition, Effect, Format, Gate, Outcome, Policies, Ruling};
+    ///
+    /// let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+    ///             limits = [{ subject = \"ip\", limit = \"5/h\" }]";
+    /// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
+    /// # futures_executor::block_on(async {
+    /// let from = Condition::parse("ip", ["203.0.113.0/24"])?;
+    /// gate.rule(&Ruling::new(Effect::Ban, vec![from.clone()])?, Duration::from_secs(60)).await?;
+    /// let request = [("ip", "203.0.113.7")];
+    /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Banned);
+    /// assert!(gate.lift(&[from], None).await?);
+    /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Allowed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Less than 1 ms or more than 366 days; 10,000 rulings already; a store that keeps none; or it
+    /// could not answer.
+    pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
+        let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
+        self.store().post(&notice).await?;
+        self.read_rulings().await.map(drop)
+    }
+
+    /// Takes back what was ruled about these requests of this policy, or of all policies, before
+    /// its end. True when there was something.
+    ///
+    /// # Errors
+    /// Conditions that no ruling has; or the store could not answer.
+    pub async fn lift(&self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
+        let ruling = Ruling::new(Effect::Ban, when.to_vec())?;
+        let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
+        let was_there = self.store().withdraw(&ruling.name()).await?;
+        self.read_rulings().await?;
+        Ok(was_there)
+    }
+
+    /// The rulings that hold here, and for how long still.
+    #[must_use]
+    pub fn rulings(&self) -> Vec<(Ruling, Duration)> {
+        let live = self.0.live.load();
+        let now = Instant::now();
+        let all = live.rulings.iter().flat_map(|rulings| &rulings.all);
+        all.filter(|lasting| lasting.until > now)
+            .map(|lasting| (lasting.ruling.clone(), lasting.until - now))
+            .collect()
+    }
+
+    /// Reads the rulings that lie in the store. True when they are others than before.
+    ///
+    /// # Errors
+    /// The store could not answer: those that were known hold on, each until its end.
+    pub async fn read_rulings(&self) -> Result<bool, Error> {
+        let Following { seen, .. } = &self.0.following;
+        let known = *seen.lock();
+        let asked = Instant::now();
+        let Some(Notices { version, all, .. }) = self.store().notices(known).await? else {
+            // So that requests are answered as fast again as before.
+            if self.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended()) {
+                self.take_rulings(None);
+            }
+            return Ok(false);
+        };
+        self.take_rulings(Rulings::new(all, asked));
+        *seen.lock() = Some(version);
+        Ok(true)
+    }
+
+    fn take_rulings(&self, rulings: Option<Arc<Rulings>>) {
+        // Nobody replaces the policies meanwhile.
+        let _newest = self.0.newest.lock();
+        let live = self.0.live.load().with_rulings(rulings);
+        self.0.live.store(live);
+    }
+
+    /// Follows the rulings in the store, so that what another process rules holds here within a
+    /// second: never ends. `wait` is a timer, as `tokio::time::sleep`. No request waits for it.
+    ///
+    /// ```no_run
+    /// # async fn example<S: tollgate::Store + 'static>(gate: tollgate_policy::Gate<S>) {
+    /// # mod tokio {
+    /// #     pub fn spawn<F: Future>(_: F) {}
+    /// #     pub mod time { pub async fn sleep(_: std::time::Duration) {} }
+    /// # }
+    /// tokio::spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
+    /// # }
+    /// ```
+    pub async fn follow_rulings<W: Future<Output = ()>>(&self, wait: impl Fn(Duration) -> W) {
+        loop {
+            let failed = self.read_rulings().await.err();
+            let was_failing = self.0.following.is_failing.swap(failed.is_some(), Ordering::Relaxed);
+            if let (Some(error), false) = (failed, was_failing) {
+                tracing::warn!(
+                    target: "tollgate",
+                    "bans and exemptions cannot be read, and those that are known hold until their \
+                     ends: {error}"
+                );
+            }
+            wait(EVERY).await;
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Bans and exemptions that are set while a gate is asked, each with an end.
+
+use core::fmt;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use tollgate::{MAX_NOTICE_NAME_BYTES, ParseError};
+
+use crate::field::Field;
+use crate::pattern::{Condition, Pattern};
+
+/// The longest reason of a ruling, in bytes.
+pub const MAX_REASON_BYTES: usize = 512;
+
+/// What a ruling does with the requests that it is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Effect {
+    /// They are denied.
+    Ban,
+    /// No limit holds for them.
+    Exempt,
+}
+
+impl Effect {
+    /// `ban` or `exempt`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ban => "ban",
+            Self::Exempt => "exempt",
+        }
+    }
+}
+
+/// What an administrator ruled about some requests, for one policy or for all.
+///
+/// ```
+/// use tollgate_policy::{Condition, Effect, Field, Ruling};
+/// let from = Condition::parse("ip", ["203.0.113.0/24"])?;
+/// let ban = Ruling::new(Effect::Ban, vec![from])?.in_policy("login").because("a scan")?;
+/// assert_eq!(ban.to_string(), "ban ip = 203.0.113.0/24 in login");
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Ruling {
+    /// What becomes of them.
+    pub effect: Effect,
+    /// Which requests: those for which each of these holds. At least one, one for each field.
+    pub when: Vec<Condition>,
+    /// The policy that it is about; none for all of them.
+    pub policy: Option<String>,
+    /// Why, for people.
+    pub reason: Option<String>,
+}
+
+/// A ruling as it lies in a store.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    effect: Effect,
+    when: BTreeMap<String, Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl Condition {
+    /// Reads a condition by the words of a policy file: `ip` with `203.0.113.0/24`.
+    ///
+    /// # Errors
+    /// A field that is none, no pattern at all, or one that is none of this field.
+    pub fn parse<'t>(
+        field: &str,
+        any_of: impl IntoIterator<Item = &'t str>,
+    ) -> Result<Self, ParseError> {
+        let field = Field::parse(field)?;
+        let any_of = any_of.into_iter().map(|text| Pattern::parse(&field, text));
+        let any_of = any_of.collect::<Result<Vec<_>, _>>()?;
+        if any_of.is_empty() {
+            let what = format!("the condition on `{field}` has no value");
+            return Err(ParseError::whole("", what, "say what it must be, or `*` for any value"));
+        }
+        Ok(Self::new(field, any_of))
+    }
+}
+
+impl Ruling {
+    /// A ruling for all policies about the requests for which these hold.
+    ///
+    /// # Errors
+    /// No condition, two on one field, or more than a name of 1 KiB holds.
+    pub fn new(effect: Effect, mut when: Vec<Condition>) -> Result<Self, ParseError> {
+        // One order for one meaning.
+        when.sort_by(|a, b| a.field.cmp(&b.field));
+        for condition in &mut when {
+            condition.any_of.sort();
+            condition.any_of.dedup();
+        }
+        let refuse = |what: String, remedy: String| Err(ParseError::whole("", what, remedy));
+        if when.is_empty() {
+            return refuse(
+                "a ruling has no condition, and would hold for every request".to_owned(),
+                "say for whom, as `ip=203.0.113.0/24` or `user=mallory`".to_owned(),
+            );
+        }
+        if let Some(twice) = when.windows(2).find(|pair| pair[0].field == pair[1].field) {
+            return refuse(
+                format!("`{}` is given twice", twice[0].field),
+                "give it once, with a list of what it may be".to_owned(),
+            );
+        }
+        let ruling = Self { effect, when, policy: None, reason: None };
+        let bytes = ruling.name().len();
+        if bytes > MAX_NOTICE_NAME_BYTES / 2 {
+            return refuse(
+                format!("the conditions of this ruling take {bytes} bytes"),
+                format!("{} is the most: make several rulings of it", MAX_NOTICE_NAME_BYTES / 2),
+            );
+        }
+        Ok(ruling)
+    }
+
+    /// The same for one policy.
+    #[must_use]
+    pub fn in_policy(self, policy: impl Into<String>) -> Self {
+        Self { policy: Some(policy.into()), ..self }
+    }
+
+    /// The same, with why.
+    ///
+    /// # Errors
+    /// More than [`MAX_REASON_BYTES`].
+    pub fn because(self, reason: impl Into<String>) -> Result<Self, ParseError> {
+        let reason = reason.into();
+        if reason.len() > MAX_REASON_BYTES {
+            let what = format!("the reason has {} bytes", reason.len());
+            return Err(ParseError::whole("", what, format!("at most {MAX_REASON_BYTES}")));
+        }
+        Ok(Self { reason: Some(reason), ..self })
+    }
+
+    /// What it is known by: another about the same requests takes its place, whatever it does.
+    pub(crate) fn name(&self) -> String {
+        // Texts can always be written.
+        serde_json::to_string(&(&self.policy, conditions(&self.when))).unwrap_or_default()
+    }
+
+    /// As it lies in a store.
+    pub(crate) fn written(&self) -> String {
+        let Self { effect, when, policy, reason } = self.clone();
+        let written = Written { effect, when: conditions(&when), policy, reason };
+        serde_json::to_string(&written).unwrap_or_default()
+    }
+
+    /// Reads what lies in a store; none for what a newer version wrote.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let Written { effect, when, policy, reason } = serde_json::from_str(text).ok()?;
+        let when = when
+            .iter()
+            .map(|(field, any_of)| Condition::parse(field, any_of.iter().map(String::as_str)).ok());
+        let ruling = Self::new(effect, when.collect::<Option<Vec<_>>>()?).ok()?;
+        Some(Self { policy, reason, ..ruling })
+    }
+}
+
+/// Conditions as texts.
+fn conditions(when: &[Condition]) -> BTreeMap<String, Vec<String>> {
+    let texts = |condition: &Condition| condition.any_of.iter().map(Pattern::to_string).collect();
+    when.iter().map(|condition| (condition.field.to_string(), texts(condition))).collect()
+}
+
+impl fmt::Display for Ruling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.effect.name())?;
+        for (i, condition) in self.when.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{condition}")?;
+        }
+        match &self.policy {
+            Some(policy) => write!(f, " in {policy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ruling(effect: Effect, when: &[(&str, &[&str])]) -> Ruling {
+        let when = when.iter().map(|(field, any_of)| {
+            Condition::parse(field, any_of.iter().copied()).expect("a condition")
+        });
+        Ruling::new(effect, when.collect()).expect("a ruling")
+    }
+
+    #[test]
+    fn a_ruling_is_read_back_as_it_was_written() {
+        let many = ruling(
+            Effect::Exempt,
+            &[("path", &["/api/*"]), ("ip", &["10.0.0.0/8", "::1"]), ("header.x-a", &["\"b\"*"])],
+        );
+        let many = many.in_policy("login").because("tests \u{1f980}").expect("short");
+        for ruling in [many, ruling(Effect::Ban, &[("user", &["*"])])] {
+            assert_eq!(Ruling::read(&ruling.written()), Some(ruling));
+        }
+    }
+
+    #[test]
+    fn the_same_requests_have_one_name() {
+        let ban = ruling(Effect::Ban, &[("ip", &["10.0.0.0/8", "::1"]), ("user", &["a"])]);
+        let exempt = ruling(Effect::Exempt, &[("user", &["a"]), ("ip", &["::1", "10.0.0.0/8"])]);
+        assert_eq!(ban.name(), exempt.name());
+        assert_ne!(ban.name(), ban.clone().in_policy("a").name());
+        assert_ne!(ban.name(), ruling(Effect::Ban, &[("ip", &["10.0.0.0/8"])]).name());
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_is_left_out_whole() {
+        for text in [
+            r#"{"effect":"slow","when":{"ip":["::1"]}}"#,
+            r#"{"effect":"ban","when":{"asn":["AS1"]}}"#,
+            r#"{"effect":"ban","when":{"ip":["::1"]},"unless":{"user":["a"]}}"#,
+            r#"{"effect":"ban","when":{}}"#,
+            r#"{"effect":"ban","when":{"ip":[]}}"#,
+            "ban",
+        ] {
+            assert_eq!(Ruling::read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert!(Ruling::new(Effect::Ban, vec![]).is_err());
+        let twice = || Condition::parse("user", ["a"]).expect("a condition");
+        assert!(Ruling::new(Effect::Ban, vec![twice(), twice()]).is_err());
+        let long = "a".repeat(MAX_NOTICE_NAME_BYTES / 2);
+        let long = Condition::parse("user", [long.as_str()]).expect("a condition");
+        assert!(Ruling::new(Effect::Ban, vec![long]).is_err());
+        assert!(Condition::parse("ip", ["10.0.0.1/8"]).is_err());
+        assert!(Condition::parse("user", []).is_err());
+        let ban = ruling(Effect::Ban, &[("user", &["a"])]);
+        assert!(ban.because("a".repeat(MAX_REASON_BYTES + 1)).is_err());
+    }
+}

@@ -1,0 +1,185 @@
+//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: what administrators rule while the service runs.
+
+use core::fmt;
+use core::time::Duration;
+use std::net::IpAddr;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize as Read, Serialize};
+use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling};
+
+use super::Reply;
+use super::check::{json, no_policy, of_ask};
+use super::problem::Problem;
+use super::question::{Text, said};
+use super::queues::duration;
+use crate::store::AnyStore;
+
+/// The shortest time that a ruling lasts.
+const MIN_LASTS: Duration = Duration::from_millis(1);
+
+/// How many bits of an IPv6 address tell clients apart, unless a front is told otherwise.
+const CLIENT_BITS: u8 = 64;
+
+/// About which requests, and for how long.
+#[derive(Read)]
+#[serde(deny_unknown_fields)]
+pub(super) struct About<'a> {
+    #[serde(default, deserialize_with = "said")]
+    when: Option<When>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    policy: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "for", deserialize_with = "said")]
+    lasts: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    reason: Option<Text<'a>>,
+}
+
+/// Conditions, in the words of a policy file.
+struct When(Vec<Condition>);
+
+/// What one field may be.
+#[derive(Read)]
+#[serde(untagged, expecting = "a text, or a list of texts")]
+enum Words {
+    One(String),
+    Many(Vec<String>),
+}
+
+/// One ruling, as it is told.
+#[derive(Serialize)]
+struct Told {
+    effect: &'static str,
+    when: serde_json::Map<String, serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    left_ms: u64,
+}
+
+/// The rulings that hold, by what lies in the store now.
+pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
+    gate.read_rulings().await.map_err(|error| of_ask(&error))?;
+    let rulings: Vec<Told> = gate.rulings().into_iter().map(told).collect();
+    Ok(json(&serde_json::json!({ "rulings": rulings })))
+}
+
+fn told((ruling, left): (Ruling, Duration)) -> Told {
+    let when = ruling.when.iter().map(|condition| {
+        let any_of: Vec<String> = condition.any_of.iter().map(Pattern::to_string).collect();
+        (condition.field.to_string(), any_of.into())
+    });
+    let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+    let effect = ruling.effect.name();
+    Told { effect, when: when.collect(), policy: ruling.policy, reason: ruling.reason, left_ms }
+}
+
+/// Bans or exempts. `of` is what the log tells of it.
+pub(super) async fn rule(
+    gate: &Gate<AnyStore>,
+    effect: Effect,
+    about: About<'_>,
+    of: &mut String,
+) -> Result<Reply, Problem> {
+    let lasts = about.lasts.as_ref().ok_or_else(|| {
+        Problem::bad("for how long? `for` is missing, as \"1h\": a ruling has an end").at("for")
+    })?;
+    let lasts = duration(&lasts.0).map_err(|problem| problem.at("for"))?;
+    if lasts < MIN_LASTS {
+        return Err(Problem::bad("a ruling lasts 1ms at least, and 366d at most").at("for"));
+    }
+    if let Some(Text(policy)) = &about.policy
+        && gate.policies().policies().iter().all(|known| known.name != **policy)
+    {
+        return Err(no_policy(policy));
+    }
+    let ruling = about.ruling(effect)?;
+    *of = ruling.to_string();
+    gate.rule(&ruling, lasts).await.map_err(|error| of_ask(&error))?;
+    let narrow = ruling.when.iter().filter(|condition| condition.field == Field::Ip);
+    let narrow = narrow.flat_map(|condition| condition.any_of.iter().filter_map(within_a_client));
+    let warnings: Vec<String> = narrow.collect();
+    let ruled = told((ruling, lasts));
+    Ok(json(&serde_json::json!({ "ruled": ruled, "warnings": warnings })))
+}
+
+/// Takes back what was ruled about these requests.
+pub(super) async fn lift(
+    gate: &Gate<AnyStore>,
+    about: About<'_>,
+    of: &mut String,
+) -> Result<Reply, Problem> {
+    for (field, is_there) in [("for", about.lasts.is_some()), ("reason", about.reason.is_some())] {
+        if is_there {
+            return Err(Problem::bad(format!("what is lifted has no `{field}`")).at(field));
+        }
+    }
+    let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
+    of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
+    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(|error| of_ask(&error))?;
+    Ok(json(&serde_json::json!({ "was_there": was_there })))
+}
+
+impl About<'_> {
+    fn ruling(self, effect: Effect) -> Result<Ruling, Problem> {
+        let Some(When(when)) = self.when else {
+            let detail = "about whom? `when` is missing, as {\"ip\": \"203.0.113.0/24\"}";
+            return Err(Problem::bad(detail).at("when"));
+        };
+        let wrong = |error: tollgate::ParseError| Problem::bad(error.to_string());
+        let mut ruling = Ruling::new(effect, when).map_err(|error| wrong(error).at("when"))?;
+        if let Some(Text(policy)) = self.policy {
+            ruling = ruling.in_policy(policy);
+        }
+        if let Some(Text(reason)) = self.reason {
+            ruling = ruling.because(reason).map_err(|error| wrong(error).at("reason"))?;
+        }
+        Ok(ruling)
+    }
+}
+
+/// What to say of a network that is only a part of what fronts take for one client.
+fn within_a_client(pattern: &Pattern) -> Option<String> {
+    let (address, bits) = match pattern {
+        Pattern::Exact(text) => (text.parse().ok()?, 128),
+        Pattern::Network(net) => (net.addr(), net.prefix_len()),
+        _ => return None,
+    };
+    let IpAddr::V6(address) = address else { return None };
+    (bits > CLIENT_BITS).then(|| {
+        let mask = u128::MAX << (128 - CLIENT_BITS);
+        let network = core::net::Ipv6Addr::from_bits(address.to_bits() & mask);
+        format!(
+            "fronts count IPv6 clients by their /{CLIENT_BITS} unless told otherwise, and then \
+             this holds for nobody: write `{network}/{CLIENT_BITS}`"
+        )
+    })
+}
+
+impl<'de> Deserialize<'de> for When {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+        impl<'de> Visitor<'de> for All {
+            type Value = When;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("conditions, as {\"ip\": \"203.0.113.0/24\"}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<When, A::Error> {
+                let mut all = Vec::new();
+                while let Some(Text(field)) = map.next_key()? {
+                    let any_of = match map.next_value()? {
+                        Words::One(text) => vec![text],
+                        Words::Many(texts) => texts,
+                    };
+                    let condition = Condition::parse(&field, any_of.iter().map(String::as_str));
+                    all.push(condition.map_err(de::Error::custom)?);
+                }
+                Ok(When(all))
+            }
+        }
+        deserializer.deserialize_map(All)
+    }
+}

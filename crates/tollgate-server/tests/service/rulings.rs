@@ -1,0 +1,158 @@
+//! Bans and exemptions by administrators, at one service and in every other.
+
+use std::time::{Duration, Instant};
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tollgate::MemoryStore;
+use tollgate_proof::redis::RedisServer;
+use tollgate_redis::RedisStore;
+use tollgate_server::AnyStore;
+use tollgate_sqlite::SqliteStore;
+
+use crate::client::Client;
+use crate::{FILE, Service, gate_of, here, tcp};
+
+const LOGIN: &str = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
+
+async fn admin(service: &Service) -> Client {
+    Client::connect(tcp(service.server.admin().unwrap())).await
+}
+
+async fn service(store: AnyStore) -> Service {
+    Service::of(gate_of(FILE, store), |options| options.admin = Some(here())).await
+}
+
+async fn ruled(admin: &mut Client, act: &str, body: &Value) -> Value {
+    let reply = admin.post(&format!("/v1/admin/{act}"), &body.to_string()).await;
+    assert_eq!(reply.status, StatusCode::OK, "{act} {body}: {}", reply.text);
+    reply.json()
+}
+
+#[tokio::test]
+async fn an_administrator_bans_and_exempts() {
+    let service = service(AnyStore::Memory(MemoryStore::new())).await;
+    let (mut client, mut admin) = (service.client().await, admin(&service).await);
+    for allowed in [true, true, false] {
+        assert_eq!(client.check(LOGIN).await["allowed"], allowed);
+    }
+    let exempt = json!({"when": {"ip": ["192.0.2.7"]}, "policy": "login", "for": "1h"});
+    let told = ruled(&mut admin, "exempt", &exempt).await;
+    assert_eq!(told["ruled"]["left_ms"], 3_600_000);
+    assert_eq!(told["warnings"], json!([]));
+    let free = client.check(LOGIN).await;
+    assert_eq!([&free["outcome"], &free["authority"]], ["unlimited", "ruling"]);
+    let ban =
+        json!({"when": {"ip": "192.0.2.0/24"}, "for": "1d", "reason": "a scan", "policy": "login"});
+    ruled(&mut admin, "ban", &ban).await;
+    assert_eq!(client.check(LOGIN).await["outcome"], "unlimited");
+    let list = admin.get("/v1/admin/rulings").await.json();
+    let [banned, freed] = &list["rulings"].as_array().unwrap()[..] else { panic!("{list}") };
+    assert_eq!(
+        [&banned["effect"], &banned["reason"], &freed["effect"]],
+        ["ban", "a scan", "exempt"]
+    );
+    assert_eq!(banned["when"], json!({"ip": ["192.0.2.0/24"]}));
+    let lift = json!({"when": {"ip": "192.0.2.7"}, "policy": "login"});
+    for was_there in [true, false] {
+        assert_eq!(ruled(&mut admin, "lift", &lift).await, json!({ "was_there": was_there }));
+    }
+    let denied = client.check(LOGIN).await;
+    assert_eq!([&denied["outcome"], &denied["authority"]], ["banned", "ruling"]);
+    assert_eq!(denied["policy"], "login");
+    // A proxy's request: this machine's address, and no policy that applies.
+    assert_eq!(client.get("/v1/auth").await.status, StatusCode::OK);
+    ruled(&mut admin, "ban", &json!({"when": {"ip": "127.0.0.1"}, "for": "1h"})).await;
+    let refused = client.get("/v1/auth").await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.text);
+    // Limits that callers bring are about no request.
+    let own = client.check(r#"{"subject": "ip:127.0.0.1", "limit": "9/h"}"#).await;
+    assert_eq!(own["outcome"], "allowed");
+    let told = ruled(&mut admin, "ban", &json!({"when": {"ip": "2001:db8::1"}, "for": "1s"})).await;
+    let warning = told["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("write `2001:db8::/64`"), "{warning}");
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let service = service(AnyStore::Memory(MemoryStore::new())).await;
+    let mut admin = admin(&service).await;
+    for (act, body, field, says) in [
+        ("ban", r#"{"for": "1h"}"#, "when", "`when` is missing"),
+        ("ban", r#"{"when": {}, "for": "1h"}"#, "when", "no condition"),
+        ("ban", r#"{"when": {"ip": []}, "for": "1h"}"#, "when", "has no value"),
+        ("ban", r#"{"when": {"ip": "10.1.2.3/8"}, "for": "1h"}"#, "when", "bits beyond"),
+        ("ban", r#"{"when": {"ipp": "10.1.2.3"}, "for": "1h"}"#, "when", "did you mean `ip`"),
+        ("ban", r#"{"when": {"ip": 7}, "for": "1h"}"#, "when.ip", "a text, or a list of texts"),
+        ("ban", r#"{"when": {"ip": "::1", "ip": "::2"}, "for": "1h"}"#, "when", "given twice"),
+        ("ban", r#"{"when": {"ip": "::1"}}"#, "for", "a ruling has an end"),
+        ("ban", r#"{"when": {"ip": "::1"}, "for": "ever"}"#, "for", "write a duration"),
+        ("ban", r#"{"when": {"ip": "::1"}, "for": "400d"}"#, "for", "write a duration"),
+        ("ban", r#"{"when": {"ip": "::1"}, "for": "10us"}"#, "for", "1ms at least"),
+        ("exempt", r#"{"when": {"ip": "::1"}, "until": "1h"}"#, "until", "unknown field"),
+        ("lift", r#"{"when": {"ip": "::1"}, "for": "1h"}"#, "for", "no `for`"),
+    ] {
+        let reply = admin.post(&format!("/v1/admin/{act}"), body).await;
+        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{body}: {}", reply.text);
+        let problem = reply.json();
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains(says), "{body}: {detail}");
+        let place = problem["field"].as_str().unwrap_or_default();
+        assert!(place.starts_with(field), "{body}: at {place}: {detail}");
+    }
+    let nobody = r#"{"when": {"ip": "::1"}, "policy": "nobody", "for": "1h"}"#;
+    assert_eq!(admin.post("/v1/admin/ban", nobody).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(admin.get("/v1/admin/ban").await.status, StatusCode::METHOD_NOT_ALLOWED);
+    let posted = admin.post("/v1/admin/rulings", "{}").await.status;
+    assert_eq!(posted, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(admin.get("/v1/admin/rulings").await.json(), json!({ "rulings": [] }));
+}
+
+/// Two services over what one store keeps: what the first rules holds at the second.
+async fn is_seen_within_a_second(first: AnyStore, second: AnyStore) {
+    let (first, second) = (service(first).await, service(second).await);
+    let (mut client, mut admin) = (second.client().await, admin(&first).await);
+    let about = json!({"when": {"ip": "192.0.2.7"}});
+    for (act, outcome) in [("ban", "banned"), ("lift", "allowed")] {
+        let mut body = about.clone();
+        if act == "ban" {
+            body["for"] = "1h".into();
+        }
+        ruled(&mut admin, act, &body).await;
+        let began = Instant::now();
+        while client.post("/v1/peek", LOGIN).await.json()["outcome"] != outcome {
+            assert!(began.elapsed() < Duration::from_secs(20), "{act} is not seen");
+        }
+        println!("{act} seen after {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn every_service_on_one_redis_sees_it() {
+    let server = RedisServer::start();
+    let store = async || AnyStore::Redis(RedisStore::connect(&server.url()).await.unwrap());
+    is_seen_within_a_second(store().await, store().await).await;
+}
+
+#[tokio::test]
+async fn every_service_on_one_file_sees_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counts.db");
+    let store = || AnyStore::Sqlite(SqliteStore::open(path.to_str().unwrap()).unwrap());
+    is_seen_within_a_second(store(), store()).await;
+}
+
+/// A service that begins knows them from its first answer on.
+#[tokio::test]
+async fn a_ban_outlasts_a_restart_where_counts_do() {
+    let store = MemoryStore::new();
+    let first = service(AnyStore::Memory(store.clone())).await;
+    let ban = json!({"when": {"ip": "192.0.2.7"}, "for": "1h"});
+    ruled(&mut admin(&first).await, "ban", &ban).await;
+    first.server.end().await;
+    let mut file = Vec::new();
+    store.save(&mut file).unwrap();
+    let (restored, _) = MemoryStore::builder().restore(&file[..]).unwrap();
+    let second = service(AnyStore::Memory(restored)).await;
+    assert_eq!(second.client().await.check(LOGIN).await["outcome"], "banned");
+}
