@@ -28,7 +28,7 @@ pub struct Notice {
     pub name: String,
     /// What it says, in at most [`MAX_NOTICE_BYTES`].
     pub text: String,
-    /// How long it lasts from now, by the store's clock: 1 ms to 366 days.
+    /// How long it lasts from now, by the store's clock: 1 us to 366 days.
     pub left: Duration,
 }
 
@@ -67,8 +67,8 @@ impl Notice {
             ));
         }
         let longest = Duration::from_micros(MAX_PERIOD_US);
-        if left < Duration::from_millis(1) || left > longest {
-            return refuse(format!("a notice lasts 1 ms to 366 days, and not {left:?}"));
+        if left < Duration::from_micros(1) || left > longest {
+            return refuse(format!("a notice lasts 1 us to 366 days, and not {left:?}"));
         }
         Ok(Self { name, text, left })
     }

@@ -178,7 +178,7 @@ impl<S: Store> Gate<S> {
     /// ```
     ///
     /// # Errors
-    /// Less than 1 ms or more than 366 days; 10,000 rulings already; a store that keeps none; or it
+    /// Less than 1 us or more than 366 days; 10,000 rulings already; a store that keeps none; or it
     /// could not answer.
     pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;

@@ -15,9 +15,6 @@ use super::question::{Text, said};
 use super::queues::duration;
 use crate::store::AnyStore;
 
-/// The shortest time that a ruling lasts.
-const MIN_LASTS: Duration = Duration::from_millis(1);
-
 /// How many bits of an IPv6 address tell clients apart, unless a front is told otherwise.
 const CLIENT_BITS: u8 = 64;
 
@@ -86,9 +83,6 @@ pub(super) async fn rule(
         Problem::bad("for how long? `for` is missing, as \"1h\": a ruling has an end").at("for")
     })?;
     let lasts = duration(&lasts.0).map_err(|problem| problem.at("for"))?;
-    if lasts < MIN_LASTS {
-        return Err(Problem::bad("a ruling lasts 1ms at least, and 366d at most").at("for"));
-    }
     if let Some(Text(policy)) = &about.policy
         && gate.policies().policies().iter().all(|known| known.name != **policy)
     {
