@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 use tollgate::{ParseError, Subject, SubjectPrefix};
 
@@ -58,11 +59,21 @@ pub enum Field {
 pub trait Fields {
     /// The value of a field, borrowed where that is possible: it is asked for on every request.
     fn field(&self, field: &Field) -> Option<Cow<'_, str>>;
+
+    /// The client's whole address, where `ip` is only the network that it counts by, as the `/64`
+    /// of an IPv6 client: conditions on `ip` are about the address.
+    fn address(&self) -> Option<IpAddr> {
+        None
+    }
 }
 
 impl<F: Fields + ?Sized> Fields for &F {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         (**self).field(field)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        (**self).address()
     }
 }
 

@@ -7,6 +7,8 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use prefix_trie::PrefixMap;
 use tollgate::ParseError;
 
+use crate::field::Fields;
+
 /// Reads a network as `203.0.113.0/24` or `2001:db8::/32`, or an address, which is a network of
 /// one. What is mapped into IPv6 is read as IPv4: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 ///
@@ -57,6 +59,15 @@ pub(crate) fn told(value: &str) -> Option<IpNet> {
         Err(_) if value.contains('/') => value.parse().ok().map(unmapped),
         Err(_) => None,
     }
+}
+
+/// The client's whole address, where `value` of its `ip` is only the network that it counts by.
+#[inline]
+pub(crate) fn whole<F: Fields + ?Sized>(fields: &F, value: &str) -> Option<IpAddr> {
+    if !value.contains('/') {
+        return None;
+    }
+    fields.address().map(|address| address.to_canonical())
 }
 
 /// What `10.1.*` begins with as a network, where it is one.

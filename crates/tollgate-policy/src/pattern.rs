@@ -10,7 +10,7 @@ use tollgate::ParseError;
 use crate::field::{Field, Fields, value};
 use crate::form;
 use crate::list::NetworkList;
-use crate::network::{of_prefix, parse_network, told};
+use crate::network::{of_prefix, parse_network, told, whole};
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
@@ -122,6 +122,11 @@ impl Pattern {
         }
     }
 
+    /// True for what a value begins or ends with: an address is told as a text of one form.
+    fn is_text(&self) -> bool {
+        matches!(self, Self::Prefix(_) | Self::Below(_))
+    }
+
     /// The network whose addresses are these, where that is one.
     fn network(&self) -> Option<IpNet> {
         match self {
@@ -212,7 +217,14 @@ impl Condition {
     pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         let Some(value) = value(fields, &self.field) else { return false };
         let value = normal(&self.field, value);
-        self.any_of.iter().any(|pattern| pattern.holds(&value))
+        if self.any_of.iter().any(|pattern| pattern.holds(&value)) {
+            return true;
+        }
+        let whole = if self.field == Field::Ip { whole(fields, &value) } else { None };
+        whole.is_some_and(|address| {
+            let text = address.to_string();
+            self.any_of.iter().any(|pattern| !pattern.is_text() && pattern.holds(&text))
+        })
     }
 
     /// True when every request for which `other` holds has this one hold.

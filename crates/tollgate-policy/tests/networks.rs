@@ -1,7 +1,10 @@
 //! Networks in conditions: what they hold, what is refused, and how many there may be.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
-use tollgate_policy::{Format, Policies, Problems};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv6Addr};
+
+use tollgate_policy::{Field, Fields, Format, Policies, Problems};
 
 fn file(when: &str) -> String {
     format!(
@@ -47,6 +50,65 @@ fn an_address_meets_a_condition_on_its_network_and_no_other() {
             assert!(applies(&policies, ip), "{when}: {ip}");
         }
         assert!(!applies(&policies, outside), "{when}: {outside}");
+    }
+}
+
+/// A client that counts by its `/64`, as fronts tell it.
+struct Client(&'static str);
+
+impl Fields for Client {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        let Field::Ip = field else { return None };
+        let IpAddr::V6(address) = self.0.parse().unwrap() else { return Some(self.0.into()) };
+        let bits = address.to_bits() >> 64 << 64;
+        Some(format!("{}/64", Ipv6Addr::from_bits(bits)).into())
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.0.parse().ok()
+    }
+}
+
+/// What is written about an address holds for it, and for none beside it, though both count as one.
+#[test]
+fn a_condition_is_about_the_whole_address() {
+    let many: Vec<String> = (0..100).map(|n| format!("\"2001:db8::f:{n:x}\"")).collect();
+    let many = format!("{{ ip = [{}, \"2001:db8::5\"] }}", many.join(", "));
+    for when in [
+        r#"{ ip = "2001:db8::5" }"#,
+        r#"{ ip = "2001:DB8:0::4/126" }"#,
+        r#"{ ip = ["2001:db8::5", "10.0.0.0/8"] }"#,
+        &many,
+        // The condition that it is not filed under.
+        r#"{ method = "GET", ip = "2001:db8::5" }"#,
+        r#"{ method = "GET", ip = "2001:db8::4/127" }"#,
+    ] {
+        let policies = read(when).unwrap_or_else(|problems| panic!("{problems}"));
+        let applies = |ip| {
+            let client = Client(ip);
+            let request = WithMethod(&client);
+            !policies.matching(&request).is_empty()
+        };
+        assert!(applies("2001:db8::5"), "{when}");
+        assert!(!applies("2001:db8::9"), "{when}");
+    }
+    // The network that it counts by is written as before.
+    let policies = read(r#"{ ip = "2001:db8::/64" }"#).unwrap();
+    assert!(!policies.matching(&Client("2001:db8::9")).is_empty());
+    let policies = read(r#"{ ip = "192.0.2.0/24" }"#).unwrap();
+    assert!(!policies.matching(&Client("192.0.2.9")).is_empty());
+}
+
+/// A client that asks with GET.
+struct WithMethod<'c>(&'c Client);
+
+impl Fields for WithMethod<'_> {
+    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
+        if *field == Field::Method { Some("GET".into()) } else { self.0.field(field) }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.0.address()
     }
 }
 

@@ -156,21 +156,16 @@ fn text(act: &Act, answer: &Value) -> String {
     }
 }
 
-/// One line for a ruling, and what is odd about it.
 fn ruled(answer: &Value) -> String {
     let ruled = &answer["ruled"];
     let policy = ruled["policy"].as_str();
     let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
-    let mut text = format!(
+    format!(
         "{} {}{policy} for {}\n",
         said(&ruled["effect"]),
         conditions(&ruled["when"]),
         left(&ruled["left_ms"])
-    );
-    for warning in answer["warnings"].as_array().into_iter().flatten() {
-        text.push_str(&format!("  warning: {}\n", said(warning)));
-    }
-    text
+    )
 }
 
 fn rulings(answer: &Value) -> String {

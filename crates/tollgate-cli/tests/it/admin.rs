@@ -67,8 +67,6 @@ fn clients_are_banned_and_exempted() {
     assert_eq!(admin(&lift), "lifted ip=10.0.0.0/8, ip=203.0.113.0/24\n");
     assert_eq!(outcome(), "unlimited");
     assert_eq!(admin(&lift), "nothing was ruled about ip=10.0.0.0/8, ip=203.0.113.0/24\n");
-    let narrow = admin(&["ban", "ip=2001:db8::1", "--for", "1s"]);
-    assert!(narrow.contains("warning: ") && narrow.contains("2001:db8::/64"), "{narrow}");
     let (code, _, error) = place.run(&["admin", "--at", &at, "ban", "mallory", "--for", "1h"]);
     assert!(code == 2 && error.contains("`mallory` is no condition"), "{error}");
 }

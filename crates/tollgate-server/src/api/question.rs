@@ -89,13 +89,21 @@ pub(crate) struct Limits<'a>(pub(crate) Cow<'a, str>);
 
 /// A request in the words of a policy file.
 #[derive(Debug, Default)]
-pub(crate) struct Described<'a>(Vec<(Field, Cow<'a, str>)>);
+pub(crate) struct Described<'a> {
+    fields: Vec<(Field, Cow<'a, str>)>,
+    /// The whole address of the client.
+    address: Option<IpAddr>,
+}
 
 impl Fields for Described<'_> {
     #[inline]
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
-        let found = self.0.iter().find(|(known, _)| known == field)?;
+        let found = self.fields.iter().find(|(known, _)| known == field)?;
         Some(Cow::Borrowed(&found.1))
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.address
     }
 }
 
@@ -103,10 +111,10 @@ impl<'a> Described<'a> {
     /// Adds a field, in the form in which every front gives it, so that the count is the same.
     pub(crate) fn add(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
         let field = Field::parse(name).map_err(|e| format!("{}: {}", e.what(), e.remedy()))?;
-        if self.0.iter().any(|(known, _)| *known == field) {
+        if self.fields.iter().any(|(known, _)| *known == field) {
             return Err(format!("`{field}` is told twice: which of them is it?"));
         }
-        if self.0.len() >= MAX_FIELDS {
+        if self.fields.len() >= MAX_FIELDS {
             return Err(format!("a request has at most {MAX_FIELDS} fields here"));
         }
         let value = match &field {
@@ -117,6 +125,7 @@ impl<'a> Described<'a> {
                     "`ip` is no address: write it without a port, as `192.0.2.7`".to_owned()
                 })?;
                 let client = ClientAddress::peer().client(ip, &HeaderMap::new());
+                self.address = Some(client.address());
                 Cow::Owned(client.value().as_str().to_owned())
             }
             Field::Path if value.contains(['?', '#']) => {
@@ -136,7 +145,7 @@ impl<'a> Described<'a> {
             Field::Host => Cow::Owned(host_name(&value).to_ascii_lowercase()),
             _ => value,
         };
-        self.0.push((field, value));
+        self.fields.push((field, value));
         Ok(())
     }
 }
@@ -334,7 +343,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Described<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described<'de>, A::Error> {
-                let mut described = Described(Vec::with_capacity(4));
+                let mut described = Described { fields: Vec::with_capacity(4), address: None };
                 while let Some(Text(name)) = map.next_key()? {
                     let Value(value) = map.next_value()?;
                     described.add(&name, value).map_err(de::Error::custom)?;

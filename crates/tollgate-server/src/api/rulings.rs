@@ -2,11 +2,10 @@
 
 use core::fmt;
 use core::time::Duration;
-use std::net::IpAddr;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
-use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling};
+use tollgate_policy::{Condition, Effect, Gate, Pattern, Ruling};
 
 use super::Reply;
 use super::check::{json, no_policy, of_ask};
@@ -14,9 +13,6 @@ use super::problem::Problem;
 use super::question::{Text, said};
 use super::queues::duration;
 use crate::store::AnyStore;
-
-/// How many bits of an IPv6 address tell clients apart, unless a front is told otherwise.
-const CLIENT_BITS: u8 = 64;
 
 /// About which requests, and for how long.
 #[derive(Read)]
@@ -91,11 +87,7 @@ pub(super) async fn rule(
     let ruling = about.ruling(effect)?;
     *of = ruling.to_string();
     gate.rule(&ruling, lasts).await.map_err(|error| of_ask(&error))?;
-    let narrow = ruling.when.iter().filter(|condition| condition.field == Field::Ip);
-    let narrow = narrow.flat_map(|condition| condition.any_of.iter().filter_map(within_a_client));
-    let warnings: Vec<String> = narrow.collect();
-    let ruled = told((ruling, lasts));
-    Ok(json(&serde_json::json!({ "ruled": ruled, "warnings": warnings })))
+    Ok(json(&serde_json::json!({ "ruled": told((ruling, lasts)) })))
 }
 
 /// Takes back what was ruled about these requests.
@@ -131,24 +123,6 @@ impl About<'_> {
         }
         Ok(ruling)
     }
-}
-
-/// What to say of a network that is only a part of what fronts take for one client.
-fn within_a_client(pattern: &Pattern) -> Option<String> {
-    let (address, bits) = match pattern {
-        Pattern::Exact(text) => (text.parse().ok()?, 128),
-        Pattern::Network(net) => (net.addr(), net.prefix_len()),
-        _ => return None,
-    };
-    let IpAddr::V6(address) = address else { return None };
-    (bits > CLIENT_BITS).then(|| {
-        let mask = u128::MAX << (128 - CLIENT_BITS);
-        let network = core::net::Ipv6Addr::from_bits(address.to_bits() & mask);
-        format!(
-            "fronts count IPv6 clients by their /{CLIENT_BITS} unless told otherwise, and then \
-             this holds for nobody: write `{network}/{CLIENT_BITS}`"
-        )
-    })
 }
 
 impl<'de> Deserialize<'de> for When {

@@ -144,7 +144,7 @@ pub(super) struct RequestFields<'r> {
     mistakes: &'r Mistakes,
     /// Whether to look for mistakes that cost time to find.
     closely: bool,
-    client: OnceCell<Option<Value<'static>>>,
+    client: OnceCell<Option<(Value<'static>, IpAddr)>>,
     /// Hashing it costs about a microsecond.
     api_key: OnceCell<Option<Value<'r>>>,
     /// A function of yours may verify a token for it.
@@ -222,7 +222,8 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    fn ip(&self) -> Option<Value<'static>> {
+    /// What the client counts by, and its whole address.
+    fn ip(&self) -> Option<(Value<'static>, IpAddr)> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
             self.mistakes.report(Mistake::NoPeer);
@@ -236,7 +237,7 @@ impl<'r> RequestFields<'r> {
         if let Some(remark) = client.remark() {
             self.mistakes.report(Mistake::Address(remark));
         }
-        Some(client.value())
+        Some((client.value(), client.address()))
     }
 
     fn of(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
@@ -294,8 +295,8 @@ impl Fields for RequestFields<'_> {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         match field {
             Field::Ip => {
-                let client = self.client.get_or_init(|| self.ip()).as_ref()?;
-                Some(Cow::Borrowed(client.as_str()))
+                let (value, _) = self.client.get_or_init(|| self.ip()).as_ref()?;
+                Some(Cow::Borrowed(value.as_str()))
             }
             Field::Host => self.host(),
             Field::Method => {
@@ -326,6 +327,10 @@ impl Fields for RequestFields<'_> {
             Field::User => self.once(field, &self.user),
             other => self.of(other, self.front.identity(other)).map(Value::into_cow),
         }
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.client.get_or_init(|| self.ip()).as_ref().map(|(_, address)| *address)
     }
 }
 
