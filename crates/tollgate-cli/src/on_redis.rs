@@ -31,14 +31,15 @@ pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
         Some((scheme, _)) if store::is_redis(scheme) => {
             Ok(Some(store::redis_options(url, PATIENCE)?))
         }
-        _ => bail!(
-            "`{}` is no store of {what}: leave `--store` out to count in memory, which is exact \
-             and leaves your counts alone, or name a Redis, as `redis://127.0.0.1:6379`",
-            // The scheme alone: what follows may hold a password.
-            shown(url.split("://").next().unwrap_or_default())
-        ),
+        // The scheme alone: what follows may hold a password.
+        Some((scheme, _)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
+        None => bail!("the store has no scheme: {STORES}"),
     }
 }
+
+/// What may be written.
+const STORES: &str = "leave `--store` out to count in memory, which is exact and leaves your counts \
+                      alone, or name a Redis, as `redis://127.0.0.1:6379`";
 
 /// A name for the keys of one run.
 pub(crate) fn run_name(of: &str) -> String {

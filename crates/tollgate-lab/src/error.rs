@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// Why a log could not be read or replayed to its end. A *line* that does not parse is no error:
 /// it is counted.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is nothing at this path.
@@ -120,6 +120,8 @@ pub enum Error {
     #[error("the replay was stopped before its end")]
     Stopped,
 }
+
+tollgate::debug_as_display!(Error);
 
 impl Error {
     /// Sorts the failure to open or read `path` into the variant that knows the remedy.

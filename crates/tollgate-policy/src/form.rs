@@ -17,11 +17,19 @@ pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(
             ("host", why, host(pattern))
         }
         Field::Ip => ("address", "it is what an address begins with", address(pattern)),
+        Field::Method => ("method", "it is one word (RFC 9110, section 5.6.2)", method(pattern)),
         Field::Header(_) | Field::Custom(_) => return None,
-        Field::Method | Field::Route | Field::User | Field::ApiKey => return None,
+        Field::Route | Field::User | Field::ApiKey => return None,
     };
     let right = right?;
     Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))
+}
+
+fn method(pattern: &Pattern) -> Option<String> {
+    let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let right = || "it alone, as `GET`, or a list, as `[\"GET\", \"HEAD\"]`".to_owned();
+    (!text.bytes().all(is_of_word)).then(right)
 }
 
 fn path(pattern: &Pattern) -> Option<String> {
@@ -256,6 +264,17 @@ mod tests {
             ("é.com", "its name in ASCII, each part of which begins with `xn--`"),
         ] {
             assert_eq!(right(&Field::Host, written), form, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_method_is_known_and_others_left_alone() {
+        for fine in ["GET", "get", "M-SEARCH", "PRO*", "*"] {
+            assert_eq!(right(&Field::Method, fine), "", "{fine}");
+        }
+        for written in ["get it", "GET,HEAD", "GET HEAD*", "é"] {
+            let form = "it alone, as `GET`, or a list, as `[\"GET\", \"HEAD\"]`";
+            assert_eq!(right(&Field::Method, written), form, "{written}");
         }
     }
 

@@ -22,7 +22,7 @@ mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Observer, Outcome, Reread,
+    Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Loss, Observer, Outcome, Reread,
     Revision, Shadow, Stamp, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};

@@ -73,8 +73,9 @@ pub struct Policy {
     pub entries: Vec<Entry>,
     /// The answer when the store cannot answer.
     pub on_failure: OnFailure,
-    /// How long the store may take: [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
-    pub deadline: Duration,
+    /// How long the store may take: [`MIN_DEADLINE`] to [`MAX_DEADLINE`]; none for as long as its
+    /// URL says, else [`DEFAULT_DEADLINE`].
+    pub deadline: Option<Duration>,
     /// What a request costs.
     pub cost: Cost,
     /// The dimension that all subjects share on a cluster.
@@ -93,7 +94,7 @@ impl Policy {
             when: Vec::new(),
             entries: Vec::new(),
             on_failure,
-            deadline: DEFAULT_DEADLINE,
+            deadline: None,
             cost: Cost::Fixed(1),
             shard: Shard::Unsaid,
             shadow: false,
@@ -126,7 +127,7 @@ impl Policy {
     /// How long the store may take.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+        Self { deadline: Some(deadline), ..self }
     }
 
     /// What a request costs.

@@ -195,12 +195,7 @@ pub struct Problems {
     more: usize,
 }
 
-/// As it displays: `main` prints what it returns with `Debug`.
-impl fmt::Debug for Problems {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+tollgate::debug_as_display!(Problems);
 
 impl std::error::Error for Problems {}
 

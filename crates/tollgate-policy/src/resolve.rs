@@ -17,7 +17,8 @@ pub(crate) struct Ready {
     pub(crate) entries: Vec<ReadyEntry>,
     pub(crate) cost: Cost,
     pub(crate) on_failure: OnFailure,
-    pub(crate) deadline: Duration,
+    /// None for the store's.
+    pub(crate) deadline: Option<Duration>,
     pub(crate) shadow: bool,
     /// The field by which counts lie together on a cluster.
     pub(crate) shard: Option<Field>,
@@ -130,18 +131,19 @@ impl Policies {
         }
     }
 
-    /// What these policies ask for a request.
+    /// What these policies ask for a request; `usual` is the deadline of those that say none.
     pub(crate) fn plan(
         &self,
         places: &[usize],
         fields: &dyn Fields,
+        usual: Duration,
         plan: &mut Plan,
     ) -> Result<(), Refused> {
         let mut refused: Option<Refused> = None;
         let mut priced = false;
         for &policy in places {
             let Some(ready) = self.ready(policy) else { continue };
-            plan.deadline = plan.deadline.min(ready.deadline);
+            plan.deadline = plan.deadline.min(ready.deadline.unwrap_or(usual));
             if ready.on_failure == OnFailure::Deny {
                 plan.on_failure = OnFailure::Deny;
                 plan.denier = plan.denier.or(Some(policy));

@@ -245,6 +245,20 @@ fn every_problem_is_told_with_its_place() {
             &["5:19 warning `get` is not `GET`: methods are compared exactly"],
         ),
         (
+            &policy(
+                "when = { method = \"get it\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]",
+            ),
+            &["5:19 error no method is ever like `get it`"],
+        ),
+        (
+            &policy(
+                "when = { method = \"POST\" }\n[[policies.limits]]\nsubject = \"ip\"\n\
+                 limit = \"1/s\"\n[[policies.limits.overrides]]\n\
+                 when = { method = [\"GET\", \"HEAD\"] }\nlimit = \"banned\"",
+            ),
+            &["9:1 error this override can never hold"],
+        ),
+        (
             &policy("deadline = \"2h\"\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]"),
             &["5:12 error `2h` is no deadline"],
         ),

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use futures_executor::block_on;
 use tollgate::engine::Outcome as Engine;
 use tollgate::{
-    Counted, Inspection, ManualClock, MemoryStore, Question, Receipt, Refund, Store, StoreError,
-    Subject, SubjectPrefix,
+    Ask, Counted, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt, Refund, Store,
+    StoreError, Subject, SubjectPrefix,
 };
 use tollgate_policy::{
-    Answer, AnswerView, Authority, Event, Field, Fields, Format, Gate, Outcome, Policies, Reload,
-    Watch, subject_of,
+    Answer, AnswerView, Authority, Event, Field, Fields, Format, Gate, OnFailure, Outcome,
+    Policies, Reload, Terms, Watch, subject_of,
 };
 
 fn parse(text: &str) -> Policies {
@@ -279,13 +279,25 @@ struct Failing {
     store: MemoryStore,
     answers_at_once: bool,
     fails: Arc<AtomicBool>,
+    /// What fails is one state, and not the store.
+    is_damage: bool,
+    /// What was said where it was opened.
+    said: Option<Duration>,
     deadlines: Arc<Mutex<Vec<Option<Duration>>>>,
 }
 
 impl Failing {
     fn new() -> Self {
         let (fails, deadlines) = (Arc::default(), Arc::default());
-        Self { store: MemoryStore::new(), answers_at_once: false, fails, deadlines }
+        let (is_damage, said) = (false, None);
+        Self {
+            store: MemoryStore::new(),
+            answers_at_once: false,
+            fails,
+            is_damage,
+            said,
+            deadlines,
+        }
     }
 }
 
@@ -294,16 +306,21 @@ impl Store for Failing {
         self.store.identity()
     }
 
+    fn deadline(&self) -> Option<Duration> {
+        self.said
+    }
+
     fn answers_at_once(&self) -> bool {
         self.answers_at_once
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
         self.deadlines.lock().unwrap().push(question.deadline);
-        if self.fails.load(Ordering::Relaxed) {
-            return Err(StoreError::transient("unplugged"));
+        match (self.fails.load(Ordering::Relaxed), self.is_damage) {
+            (true, true) => Err(StoreError::permanent("the state is damaged").alone()),
+            (true, false) => Err(StoreError::transient("unplugged")),
+            (false, _) => self.store.check(question).await,
         }
-        self.store.check(question).await
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
@@ -385,6 +402,50 @@ fn the_stores_loss_and_its_return_are_a_line_of_the_log_each() {
         assert!(told[1].ends_with(": failure rules let 5 pass and denied 0"), "{told:?}");
         assert_eq!(told.len(), 2);
     });
+}
+
+/// One damaged state, and a caller who gives the store less time than others, say nothing of it.
+#[test]
+fn what_is_no_loss_of_the_store_is_told_as_none() {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), || {
+        let store = Failing { is_damage: true, ..Failing::new() };
+        let gate = Gate::new(parse(&SEVERAL.replace("MATCH", "first")), store.clone()).unwrap();
+        store.fails.store(true, Ordering::Relaxed);
+        let answer = ask(&gate, &[("ip", "1.1.1.1"), ("path", "/api/x")]);
+        assert_eq!(answer.authority(), Authority::FailureRule);
+
+        let store = Failing::new();
+        let gate = Gate::new(parse(&SEVERAL.replace("MATCH", "first")), store.clone()).unwrap();
+        store.fails.store(true, Ordering::Relaxed);
+        let limits: LimitSet = "9/h".parse().unwrap();
+        let question = || Ask::new("a").under(&limits);
+        let hasty = Terms::new(OnFailure::Allow).deadline(Duration::from_millis(1));
+        let answer = block_on(gate.check_limits(question(), hasty)).unwrap();
+        assert_eq!(answer.outcome(), Outcome::FailedOpen);
+        assert_eq!(log.0.lock().unwrap().as_slice(), [""; 0]);
+        let patient = Terms::new(OnFailure::Allow);
+        let _ = block_on(gate.check_limits(question(), patient)).unwrap();
+        assert_eq!(log.0.lock().unwrap().len(), 1);
+    });
+}
+
+/// What the store's URL says holds for policies that say nothing, and for those alone.
+#[test]
+fn the_deadline_of_the_store_holds_for_policies_without_one() {
+    let said = Duration::from_secs(2);
+    let store = Failing { said: Some(said), ..Failing::new() };
+    let gate = Gate::new(parse(&SEVERAL.replace("MATCH", "first")), store.clone()).unwrap();
+    let asked = |request: &[(&str, &str)]| {
+        let _ = ask(&gate, request);
+        store.deadlines.lock().unwrap().pop().unwrap()
+    };
+    let wide = [("ip", "1.1.1.1"), ("path", "/")];
+    assert_eq!(asked(&wide), Some(said));
+    assert_eq!(asked(&[("ip", "1.1.1.1"), ("path", "/api/x")]), Some(Duration::from_millis(20)));
+    gate.replace(parse(&SEVERAL.replace("MATCH", "all")));
+    assert_eq!(asked(&wide), Some(said));
+    assert_eq!(gate.usual_deadline(), said);
 }
 
 #[test]

@@ -30,7 +30,7 @@ pub enum Outcome {
 ///
 /// A message holds addresses, names of settings and words of Redis, never a key, a subject or a
 /// password.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
     /// No connection could be made, or none is there now.
@@ -77,7 +77,8 @@ pub enum Fault {
     /// The deadline passed without an answer.
     #[error(
         "no answer from Redis within {after:?}: look for slow commands (`SLOWLOG GET`), a paused \
-         or overloaded server, or a slow network; a longer deadline is `?deadline=100ms`"
+         or overloaded server, or a slow network; how long it may take is said by the policy or \
+         the question with `deadline`, else by the store's URL, as `?deadline=100ms`"
     )]
     Deadline {
         /// How long the question could take.
@@ -257,6 +258,8 @@ pub enum Fault {
     },
 }
 
+tollgate::debug_as_display!(Fault);
+
 /// The most bytes of an error's code that are shown.
 const MAX_CODE_BYTES: usize = 32;
 
@@ -405,7 +408,10 @@ impl From<Fault> for StoreError {
             Outcome::NotCharged if fault.is_transient() => Self::transient(what),
             Outcome::NotCharged => Self::permanent(what),
         };
-        error.because(fault)
+        // What lies under one key: other questions are answered.
+        let is_alone = matches!(fault, Fault::WrongType | Fault::Refused { .. });
+        let error = error.because(fault);
+        if is_alone { error.alone() } else { error }
     }
 }
 

@@ -8,7 +8,7 @@ use crate::metrics::{Metrics, Reloaded};
 use crate::store::AnyStore;
 
 /// Why policies were not read again.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
     /// There is no file: the policies are those of a program.
@@ -21,6 +21,8 @@ pub enum ReloadError {
     #[error("the reading of the file has ended without an answer")]
     Ended,
 }
+
+tollgate::debug_as_display!(ReloadError);
 
 /// The one place where policies are read again, so that every reading is counted once.
 #[derive(Clone, Debug)]

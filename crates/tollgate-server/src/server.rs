@@ -109,7 +109,7 @@ impl Options {
 }
 
 /// Why a service does not start.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// An address that cannot be had.
@@ -127,6 +127,8 @@ pub enum StartError {
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
+
+tollgate::debug_as_display!(StartError);
 
 impl From<ParseError> for StartError {
     fn from(error: ParseError) -> Self {

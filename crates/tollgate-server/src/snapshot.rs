@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use tollgate::{MemoryStore, Restored, Saved, SnapshotError};
 
 /// A snapshot that could not be read or written.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("the snapshot {path}: {why}", path = path.display())]
 pub struct SnapshotFileError {
     path: PathBuf,
     #[source]
     why: Why,
 }
+
+tollgate::debug_as_display!(SnapshotFileError);
 
 /// What the file or the store says.
 #[derive(Debug, thiserror::Error)]

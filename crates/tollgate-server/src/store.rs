@@ -6,7 +6,6 @@ use tollgate::engine::{Mode, Outcome};
 use tollgate::{
     Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
-use tollgate_policy::DEFAULT_DEADLINE;
 use tollgate_redis::RedisStore;
 use tollgate_sqlite::SqliteStore;
 
@@ -43,22 +42,16 @@ impl AnyStore {
             Self::Redis(_) => "redis",
         }
     }
-
-    /// How long the store may take where neither a policy nor a question says so: what the URL of
-    /// a Redis says, else the usual 50 ms.
-    #[must_use]
-    pub fn deadline(&self) -> Duration {
-        match self {
-            Self::Redis(store) => store.deadline(),
-            Self::Memory(_) | Self::Sqlite(_) => DEFAULT_DEADLINE,
-        }
-    }
 }
 
 impl Store for AnyStore {
     #[inline]
     fn identity(&self) -> u64 {
         each!(self, store => store.identity())
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        each!(self, store => store.deadline())
     }
 
     fn issued(&self, receipt: &Receipt) -> bool {

@@ -20,13 +20,15 @@ pub struct Tls {
 }
 
 /// A certificate or a key that cannot be used.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[error("{path} {what}: {why}", path = path.display())]
 pub struct TlsError {
     path: PathBuf,
     what: &'static str,
     why: String,
 }
+
+tollgate::debug_as_display!(TlsError);
 
 impl Tls {
     /// These files.

@@ -11,7 +11,7 @@ use tollgate::StoreError;
 pub(crate) struct Place<'a> {
     /// The database file.
     pub(crate) path: &'a Path,
-    /// How long the store waits for the lock.
+    /// How long the operation waits for the lock.
     pub(crate) deadline: Duration,
 }
 
@@ -22,7 +22,8 @@ pub(crate) fn explain(error: rusqlite::Error, place: Place<'_>) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::transient(format!(
                 "{path} is busy: other processes held its lock for {:?}, the whole deadline; try \
-             again, or wait longer with `?deadline=30s`",
+                 again, or wait longer: the policy or the question says how long with `deadline`, \
+                 else the store's URL, as `?deadline=30s`",
                 place.deadline
             ))
         }
@@ -66,4 +67,5 @@ pub(crate) fn damaged(path: &Path, subject: &str, what: &str) -> StoreError {
          fresh",
         path.display()
     ))
+    .alone()
 }

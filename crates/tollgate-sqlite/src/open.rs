@@ -74,8 +74,8 @@ const FORMAT_2: Step = "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFA
 /// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.
 pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
     check_path(&options.path)?;
-    let place = Place { path: &options.path, deadline: options.deadline };
-    wait::within(options.deadline);
+    let place = Place { path: &options.path, deadline: options.patience() };
+    wait::within(options.patience());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -116,7 +116,7 @@ pub(crate) fn prepare(
     options: &Options,
     steps: &[Step],
 ) -> Result<Connection, StoreError> {
-    let place = Place { path: &options.path, deadline: options.deadline };
+    let place = Place { path: &options.path, deadline: options.patience() };
     let ready = |conn: &mut Connection| -> Result<Result<(), StoreError>, rusqlite::Error> {
         wait::install(conn)?;
         let version = match version(conn, options, steps)? {

@@ -36,7 +36,8 @@ pub enum Sync {
 pub struct Options {
     pub(crate) path: PathBuf,
     pub(crate) sync: Sync,
-    pub(crate) deadline: Duration,
+    /// What was said; none for [`DEFAULT_DEADLINE`].
+    pub(crate) deadline: Option<Duration>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -44,7 +45,7 @@ impl Options {
     /// A store in the file `path`, which is created when it does not exist; its directory must.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let clock = Arc::new(WallClock::default());
-        Self { path: path.into(), sync: Sync::Normal, deadline: DEFAULT_DEADLINE, clock }
+        Self { path: path.into(), sync: Sync::Normal, deadline: None, clock }
     }
 
     /// What survives a power loss.
@@ -56,7 +57,7 @@ impl Options {
     /// How long an operation waits for other processes, before it fails with a transient error.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+        Self { deadline: Some(deadline), ..self }
     }
 
     /// Takes the time from `clock` instead of the wall clock: for tests and simulations. All
@@ -64,6 +65,11 @@ impl Options {
     #[must_use]
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self { clock: Arc::new(clock), ..self }
+    }
+
+    /// How long an operation waits that does not say so itself.
+    pub(crate) fn patience(&self) -> Duration {
+        self.deadline.unwrap_or(DEFAULT_DEADLINE)
     }
 
     /// The database file.
@@ -121,12 +127,13 @@ impl Options {
                     )));
                 }
                 ("deadline", _) => {
-                    options.deadline = duration(value).ok_or_else(|| {
+                    let read = duration(value).ok_or_else(|| {
                         wrong(format!(
                             "`deadline={value}`: write a whole number and one of us, ms, s, m, h, \
                              as in `deadline=5s`"
                         ))
                     })?;
+                    options.deadline = Some(read);
                 }
                 _ => {
                     return Err(wrong(format!(

@@ -1,6 +1,6 @@
 //! A connection and its transactions: every operation of a store, in the thread that calls it.
 
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
@@ -30,6 +30,8 @@ pub(crate) struct Session {
     options: Options,
     clock: Arc<dyn Clock>,
     identity: u64,
+    /// How long the operation at work may wait for the lock.
+    waits: Cell<Duration>,
 }
 
 /// Whether a transaction may write.
@@ -63,7 +65,8 @@ impl Session {
     pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
         let conn = open::open(&options)?;
         let clock = Arc::clone(&options.clock);
-        let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0 };
+        let waits = Cell::new(options.patience());
+        let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0, waits };
         let identity: Option<i64> =
             session.run(Access::Read, &[], |cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
         session.identity = identity.map(i64::cast_unsigned).ok_or_else(|| {
@@ -81,7 +84,7 @@ impl Session {
     }
 
     fn place(&self) -> Place<'_> {
-        Place { path: &self.options.path, deadline: self.options.deadline }
+        Place { path: &self.options.path, deadline: self.waits.get() }
     }
 
     fn step(&self, sql: &str) -> Result<(), StoreError> {
@@ -97,7 +100,7 @@ impl Session {
         parts: &[Counted<'_>],
         work: impl FnOnce(&Context<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run_within(self.options.deadline, access, parts, work)
+        self.run_within(self.options.patience(), access, parts, work)
     }
 
     fn run_within<T, E: From<StoreError>>(
@@ -108,6 +111,7 @@ impl Session {
         work: impl FnOnce(&Context<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
         wait::within(deadline);
+        self.waits.set(deadline);
         self.step(access.begin())?;
         let all = || -> Result<T, E> {
             if access == Access::Read {
@@ -151,7 +155,7 @@ impl Session {
 
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
-        let deadline = question.deadline.unwrap_or(self.options.deadline);
+        let deadline = question.deadline.unwrap_or(self.options.patience());
         self.run_within(deadline, access, &question.parts, |cx| check(cx, question))
     }
 

@@ -197,7 +197,7 @@ impl SqliteStore {
     ) -> Result<T, E> {
         // The deadline is that of the caller, who waits for its turn too.
         let handed_over = Instant::now();
-        let deadline = self.0.options.deadline;
+        let deadline = self.0.options.patience();
         let work = move |session: &Session| {
             let left = deadline.saturating_sub(handed_over.elapsed());
             if left.is_zero() && !deadline.is_zero() {
@@ -289,6 +289,10 @@ impl Owned {
 impl Store for SqliteStore {
     fn identity(&self) -> u64 {
         self.0.identity
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.0.options.deadline
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {

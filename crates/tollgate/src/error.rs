@@ -77,14 +77,22 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// As it displays: `main` prints what it returns with `Debug`.
-impl fmt::Debug for ParseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_as_display!(ParseError);
 
 impl std::error::Error for ParseError {}
+
+/// An error whose `Debug` is what it displays: `main` prints what it returns with `Debug`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as_display {
+    ($($error:ty),+) => {$(
+        impl ::core::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(self, f)
+            }
+        }
+    )+};
+}
 
 /// Why a question got no decision. A denial is a [`crate::Decision`], not an error.
 #[derive(thiserror::Error)]
@@ -98,15 +106,16 @@ pub enum Error {
     Ask(String),
     /// The store could not answer.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
 }
 
-/// As it displays: `main` prints what it returns with `Debug`.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        if error.is_misuse { Self::Ask(error.what) } else { Self::Store(error) }
     }
 }
+
+crate::debug_as_display!(Error);
 
 impl Error {
     /// True when asking again later may succeed.
@@ -121,6 +130,8 @@ pub struct StoreError {
     what: String,
     transient: bool,
     ambiguous: bool,
+    is_alone: bool,
+    is_misuse: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -128,13 +139,32 @@ impl StoreError {
     /// A fault that asking again will not mend.
     #[must_use]
     pub fn permanent(what: impl Into<String>) -> Self {
-        Self { what: what.into(), transient: false, ambiguous: false, source: None }
+        Self::new(what, false, false)
+    }
+
+    fn new(what: impl Into<String>, transient: bool, ambiguous: bool) -> Self {
+        let (is_alone, is_misuse) = (false, false);
+        Self { what: what.into(), transient, ambiguous, is_alone, is_misuse, source: None }
+    }
+
+    /// A question that makes no sense to this store: the caller's mistake, which a limiter answers
+    /// with [`Error::Ask`].
+    #[must_use]
+    pub fn misuse(what: impl Into<String>) -> Self {
+        Self { is_misuse: true, is_alone: true, ..Self::permanent(what) }
+    }
+
+    /// The same fault, of what was asked alone: other questions are answered, as where the state
+    /// of one subject is damaged.
+    #[must_use]
+    pub fn alone(self) -> Self {
+        Self { is_alone: true, ..self }
     }
 
     /// A fault that may pass: busy, unreachable, timed out.
     #[must_use]
     pub fn transient(what: impl Into<String>) -> Self {
-        Self { what: what.into(), transient: true, ambiguous: false, source: None }
+        Self::new(what, true, false)
     }
 
     /// A fault that may pass, after which nobody knows whether the store has done what it was
@@ -142,7 +172,7 @@ impl StoreError {
     /// one behind a network can be.
     #[must_use]
     pub fn ambiguous(what: impl Into<String>) -> Self {
-        Self { what: what.into(), transient: true, ambiguous: true, source: None }
+        Self::new(what, true, true)
     }
 
     /// The same, with the error that caused it.
@@ -156,6 +186,12 @@ impl StoreError {
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
+    }
+
+    /// True when it is a fault of what was asked alone, and says nothing of the store as a whole.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     /// True when the question may have been charged all the same: asking again could charge it
@@ -180,12 +216,7 @@ impl fmt::Display for StoreError {
     }
 }
 
-/// As it displays: `main` prints what it returns with `Debug`.
-impl fmt::Debug for StoreError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+crate::debug_as_display!(StoreError);
 
 impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {

@@ -40,7 +40,7 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
             format!("at most {MAX_TEXT_BYTES} are read"),
         ));
     }
-    if let Some(remedy) = text.split([',', ';']).find_map(foreign::window) {
+    if let Some(remedy) = foreign::header(text) {
         return Err(ParseError::whole(text, "a window as in a header names no strategy", remedy));
     }
     let mut limits: Vec<Limit> = Vec::new();

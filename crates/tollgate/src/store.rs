@@ -91,7 +91,7 @@ impl<'a> Question<'a> {
     pub fn without_request(&self) -> Result<(), StoreError> {
         match self.request {
             None => Ok(()),
-            Some(_) => Err(StoreError::permanent(
+            Some(_) => Err(StoreError::misuse(
                 "this store remembers no request ids: ask without one, or use a store that does, \
                  as Redis",
             )),
@@ -141,6 +141,12 @@ pub trait Store: Send + Sync {
     /// memory store does that was restored from a snapshot. A store around another asks that one.
     fn issued(&self, receipt: &Receipt) -> bool {
         receipt.store == self.identity()
+    }
+
+    /// How long a question may take that does not say so itself: what was said where the store was
+    /// opened, as in its URL; none where nothing was.
+    fn deadline(&self) -> Option<Duration> {
+        None
     }
 
     /// True when the futures of [`Store::check`] and [`Store::refund`] are ready the first time

@@ -213,9 +213,10 @@ fn without(what: &Absent) -> String {
 
 /// As a file has it: what is shown can be written.
 fn deadline(policy: &Policy) -> String {
-    let micros = u64::try_from(policy.deadline.as_micros()).ok();
+    let Some(deadline) = policy.deadline else { return "the store's, else 50ms".to_owned() };
+    let micros = u64::try_from(deadline.as_micros()).ok();
     let period = micros.and_then(Period::from_micros);
-    period.map_or_else(|| format!("{:?}", policy.deadline), |period| period.to_string())
+    period.map_or_else(|| format!("{deadline:?}"), |period| period.to_string())
 }
 
 /// Values of a file may hold anything, and a terminal does what it is told.

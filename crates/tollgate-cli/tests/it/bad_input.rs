@@ -128,15 +128,32 @@ fn unknown_words_are_met_with_a_suggestion() {
 #[test]
 fn an_address_without_a_scheme_is_no_file() {
     let place = Place::new();
-    for address in ["redis.prod:6379", "localhost:6379", "counts"] {
-        for command in
-            [&["check", "a", "--limit", "1/h"][..], &["serve", "--listen", "127.0.0.1:0"]]
-        {
-            let args = [command, &["--store", address]].concat();
+    let log = place.path().join("access.log");
+    std::fs::write(&log, "").unwrap();
+    let log = log.to_str().unwrap();
+    let experiment = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/lab/storm.toml");
+    for address in ["redis.prod:6379", "localhost:6379", "counts", "ann:s3cret@redis.prod:6379"] {
+        for command in [
+            &["check", "a", "--limit", "1/h"][..],
+            &["peek", "a", "--limit", "1/h"],
+            &["run", "a", "--limit", "1/h", "--", "true"],
+            &["reset", "a", "--limit", "1/h"],
+            &["inspect", "a", "--limit", "1/h"],
+            &["queue", "list"],
+            &["doctor"],
+            &["bench", "redis"],
+            &["replay", log, "--limit", "1/h"],
+            &["lab", "run", experiment],
+            &["serve", "--listen", "127.0.0.1:0"],
+        ] {
+            let at = command.iter().position(|word| *word == "--").unwrap_or(command.len());
+            let (words, rest) = command.split_at(at);
+            let args = [words, &["--store", address], rest].concat();
             let output = place.tollgate(&args).current_dir(place.path()).output().unwrap();
             let error = String::from_utf8(output.stderr).unwrap();
             assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
-            assert!(error.contains("the store has no scheme"), "{error}");
+            assert!(error.contains("scheme"), "{args:?}: {error}");
+            assert!(!error.contains("s3cret"), "{args:?}: {error}");
             assert!(!place.path().join(address).exists(), "{address}");
         }
     }

@@ -39,7 +39,7 @@ const MAX_GANG: u64 = 10_000_000;
 const TIMES: u32 = 10;
 
 /// What is wrong with an experiment, and where.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {what}", line.map_or_else(String::new, |line| format!(":{line}")))]
 #[non_exhaustive]
 pub struct FileError {
@@ -50,6 +50,8 @@ pub struct FileError {
     /// What is wrong, and what would be right.
     pub what: String,
 }
+
+tollgate::debug_as_display!(FileError);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

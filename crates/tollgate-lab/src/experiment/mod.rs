@@ -214,9 +214,11 @@ impl Experiment {
 }
 
 /// A setting that is not as it may be: what is wrong, and what would be right.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);
+
+tollgate::debug_as_display!(Invalid);
 
 /// Midnight of 15 November 2023, in microseconds: windows of a day and of all that divides one
 /// begin here.

@@ -35,7 +35,7 @@ pub enum By {
 }
 
 /// Why a text is no `--by` option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ByError {
     /// Nothing was given.
@@ -48,6 +48,8 @@ pub enum ByError {
         len: usize,
     },
 }
+
+tollgate::debug_as_display!(ByError);
 
 impl FromStr for By {
     type Err = ByError;

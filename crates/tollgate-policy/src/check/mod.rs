@@ -58,6 +58,7 @@ pub(crate) fn check(
         }
         join(policy, place, &mut problems);
         subjects::check(policy, place, &mut problems);
+        overrides(policy, place, &mut work, &mut problems);
         shard(policy, place, &mut problems);
         lint::limits(policy, place, &mut work, &mut problems);
     }
@@ -91,6 +92,24 @@ fn names(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
     }
 }
 
+/// Overrides for requests that their policy never meets.
+fn overrides(policy: &Policy, place: &Place, work: &mut Work, problems: &mut Vec<Problem>) {
+    let all = policy.entries.iter().zip(&place.entries);
+    for (other, at) in all.flat_map(|(entry, at)| entry.overrides.iter().zip(&at.overrides)) {
+        if !work.allows(&policy.when, &other.when) {
+            return;
+        }
+        let excluding = |theirs: &Condition| policy.when.iter().find(|mine| mine.excludes(theirs));
+        if let Some(mine) = other.when.iter().find_map(excluding) {
+            problems.push(Problem::error(
+                at.whole,
+                "this override can never hold",
+                format!("its policy applies only where `{mine}`: change one of them"),
+            ));
+        }
+    }
+}
+
 /// The most policies in shadow where all that apply are asked: each is a check of its own.
 const MAX_SHADOWS: usize = 16;
 
@@ -113,7 +132,7 @@ fn numbers(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
     let mut error = |at, what: String, remedy: &str| {
         problems.push(Problem::error(at, what, remedy));
     };
-    if !(MIN_DEADLINE..=MAX_DEADLINE).contains(&policy.deadline) {
+    if policy.deadline.is_some_and(|it| !(MIN_DEADLINE..=MAX_DEADLINE).contains(&it)) {
         error(place.whole, format!("`{name}` has no sound deadline"), "give 1ms to 1m");
     }
     let in_range = |units: u64| (1..=MAX_COST).contains(&units);

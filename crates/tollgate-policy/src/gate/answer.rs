@@ -181,7 +181,7 @@ impl Asked {
     #[inline]
     pub(super) fn prepare(&mut self, live: &Live, places: &[usize], fields: &dyn Fields) {
         let Some(first) = places.first() else { return };
-        match live.policies.plan(places, fields, &mut self.plan) {
+        match live.policies.plan(places, fields, live.usual, &mut self.plan) {
             Ok(()) if self.plan.parts.is_empty() => {
                 let (outcome, policy) = (Outcome::Unlimited, Some(*first));
                 self.early = Some(Box::new(Said { outcome, policy, ..Said::default() }));

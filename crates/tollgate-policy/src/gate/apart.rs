@@ -117,6 +117,10 @@ impl<S: Store> Gate<S> {
         let answer = self.conclude_limits(result.map(Decision::into_owned), terms)?;
         let Answered { live, said, .. } = &*answer.0;
         self.0.brought.add(said.outcome, said.authority);
+        // Who gives the store less time than others do says nothing of it with a deadline missed.
+        if said.error().is_none() || terms.deadline >= live.usual {
+            self.0.loss.see(said.outcome, said.authority, said.error());
+        }
         let what = (said.outcome, said.authority, true);
         let duration = started.map(|started| started.elapsed());
         self.0.tell(live, None, what, said.decision.as_ref(), said.error(), duration);

@@ -1,6 +1,8 @@
-//! The store's loss, and its return: one line of the log for each, however many are answered by
-//! failure rules meanwhile. Whatever asks a gate tells it: the service, a layer, a program.
+//! The loss of something that is asked for each request, and its return: one line of the log for
+//! each, however many are answered by failure rules meanwhile. Whatever asks a gate tells it: the
+//! service, a layer, a program.
 
+use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::time::Instant;
@@ -10,13 +12,15 @@ use tollgate::Error;
 
 use super::answer::{Authority, Outcome};
 
-/// How long the store must have answered before it is back: one late answer among many would else
-/// be two lines.
+/// How long it must have answered before it is back: one late answer among many would else be two
+/// lines.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Whether the store answers, and what became of questions while it did not.
-#[derive(Debug, Default)]
-pub(super) struct Loss {
+/// Whether something answers that each request needs, as a store, and what became of requests while
+/// it did not. A [`Gate`](super::Gate) has one for its store.
+#[derive(Debug)]
+pub struct Loss {
+    of: &'static str,
     /// Looked at with each answer.
     is_lost: AtomicBool,
     lost: Mutex<Option<Lost>>,
@@ -31,36 +35,41 @@ struct Lost {
 }
 
 impl Loss {
-    /// Sees the answer to a question.
-    #[inline]
-    pub(super) fn see(&self, outcome: Outcome, authority: Authority, error: Option<&Error>) {
-        match authority {
-            Authority::FailureRule => self.failed(outcome, error),
-            Authority::Store if self.is_lost.load(Ordering::Relaxed) => self.answered(),
-            _ => {}
-        }
+    /// Of this, as the log calls it: `the store`.
+    #[must_use]
+    pub const fn of(what: &'static str) -> Self {
+        Self { of: what, is_lost: AtomicBool::new(false), lost: Mutex::new(None) }
     }
 
+    /// It failed, and the failure rule answered.
     #[cold]
-    fn failed(&self, outcome: Outcome, error: Option<&Error>) {
+    pub fn failed(&self, allowed: bool, why: &dyn fmt::Display) {
         let now = Instant::now();
         let mut lost = self.lost.lock();
         let lost = lost.get_or_insert_with(|| {
             self.is_lost.store(true, Ordering::Relaxed);
-            let why = error.map(ToString::to_string).unwrap_or_default();
             tracing::warn!(
                 target: "tollgate",
-                "the store does not answer, and failure rules do in its place: {why}"
+                "{} does not answer, and failure rules do in its place: {why}",
+                self.of
             );
             Lost { since: now, last: now, allowed: 0, denied: 0 }
         });
         lost.last = now;
-        let counted = if outcome.admits() { &mut lost.allowed } else { &mut lost.denied };
+        let counted = if allowed { &mut lost.allowed } else { &mut lost.denied };
         *counted += 1;
     }
 
+    /// It answered.
+    #[inline]
+    pub fn answered(&self) {
+        if self.is_lost.load(Ordering::Relaxed) {
+            self.answered_again();
+        }
+    }
+
     #[cold]
-    fn answered(&self) {
+    fn answered_again(&self) {
         let mut lost = self.lost.lock();
         let Some(Lost { since, allowed, denied, .. }) =
             lost.take_if(|lost| lost.last.elapsed() >= CALM)
@@ -72,8 +81,22 @@ impl Loss {
             target: "tollgate",
             allowed,
             denied,
-            "the store answers again, after {:?}: failure rules let {allowed} pass and denied {denied}",
+            "{} answers again, after {:?}: failure rules let {allowed} pass and denied {denied}",
+            self.of,
             Duration::from_secs(since.elapsed().as_secs())
         );
+    }
+
+    /// Sees the answer to a question to a store.
+    #[inline]
+    pub(super) fn see(&self, outcome: Outcome, authority: Authority, error: Option<&Error>) {
+        match (authority, error) {
+            (Authority::Store, _) => self.answered(),
+            // A question that makes no sense and a state that is damaged say nothing of others.
+            (Authority::FailureRule, Some(Error::Store(error))) if !error.is_alone() => {
+                self.failed(outcome.admits(), error);
+            }
+            _ => {}
+        }
     }
 }

@@ -29,12 +29,12 @@ mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
 pub use apart::{Standing, SubjectCounts, Terms};
+pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
 
 use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
 use beside::Beside;
-use loss::Loss;
 use near::Near;
 use observe::Registry;
 use rulings::{Following, Rulings};
@@ -93,6 +93,8 @@ pub(crate) struct Live {
     counters: Vec<Arc<Counters>>,
     /// What fronts have made of these policies.
     beside: Beside,
+    /// How long the store may take where a policy does not say so.
+    usual: Duration,
     /// What administrators have ruled; none while nothing is.
     rulings: Option<Arc<Rulings>>,
 }
@@ -162,7 +164,8 @@ impl<S: Store> Gate<S> {
         let unused = LimitSet::from(Limit::new(Quota::new(1, minute), Strategy::Gcra)?);
         let registry = Registry::default();
         let stamp = Stamp::new(store.identity(), &policies);
-        let live = Live::new(policies, 1, stamp, &registry);
+        let usual = store.deadline().unwrap_or(crate::DEFAULT_DEADLINE);
+        let live = Live::new(policies, 1, stamp, usual, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),
             live: Near::new(live),
@@ -170,7 +173,7 @@ impl<S: Store> Gate<S> {
             registry,
             unmatched: Counters::default(),
             brought: Counters::default(),
-            loss: Loss::default(),
+            loss: Loss::of("the store"),
             following: Following::default(),
             observer,
         })))
@@ -180,6 +183,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn store(&self) -> &S {
         self.0.limiter.store()
+    }
+
+    /// How long the store may take where neither a policy nor a question says so: what its URL
+    /// says, else [`DEFAULT_DEADLINE`](crate::DEFAULT_DEADLINE).
+    #[must_use]
+    pub fn usual_deadline(&self) -> Duration {
+        self.0.live.load().usual
     }
 
     /// True when both are the same door: clones of one gate.
@@ -379,7 +389,8 @@ impl<S: Store> Gate<S> {
         if let Some(shard) = &receipt.shard {
             ask = ask.shard(shard.as_str());
         }
-        let deadline = answer.policy().map_or(crate::DEFAULT_DEADLINE, |policy| policy.deadline);
+        let own = answer.policy().and_then(|policy| policy.deadline);
+        let deadline = own.unwrap_or_else(|| self.usual_deadline());
         Ok(self.0.limiter.check_within(deadline, ask).await?.into_owned())
     }
 }
@@ -406,7 +417,7 @@ impl<S: Store> Inner<S> {
         let mut all = Vec::new();
         if said.outcome.admits() && said.authority != Authority::FailureRule {
             let whole = plan.deadline;
-            let whole = if whole == Duration::MAX { crate::DEFAULT_DEADLINE } else { whole };
+            let whole = if whole == Duration::MAX { live.usual } else { whole };
             let began = Instant::now();
             for (policy, Asked { plan, early }) in shadows {
                 let left = whole.saturating_sub(began.elapsed());
@@ -450,7 +461,8 @@ impl<S: Store> Inner<S> {
         at_once(self.ask_shadows(live, plan, said, shadows, started)).unwrap_or_default()
     }
 
-    /// Counts what became of the policies that are enforced, and tells the observer.
+    /// Counts what became of the policies that are enforced, and tells the observer, and the log
+    /// when the store is lost or back.
     #[inline]
     fn record(
         &self,
@@ -471,13 +483,15 @@ impl<S: Store> Inner<S> {
             live.count(place, outcome, authority);
             let decides = said.policy == Some(place);
             let decision = said.decision.as_ref().filter(|_| decides);
+            if decides {
+                self.loss.see(outcome, authority, said.error());
+            }
             let (what, error) = ((outcome, authority, decides), said.error());
             self.tell(live, Some(place), what, decision, error, duration);
         }
     }
 
-    /// Tells the observer, when there is one, and the log when the store is lost or back;
-    /// `decision` is that of the limit that binds.
+    /// Tells the observer, when there is one; `decision` is that of the limit that binds.
     #[inline]
     fn tell(
         &self,
@@ -488,9 +502,6 @@ impl<S: Store> Inner<S> {
         error: Option<&Error>,
         duration: Option<Duration>,
     ) {
-        if decides {
-            self.loss.see(outcome, authority, error);
-        }
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
         let limit = binding.as_ref().map(tollgate::Report::limit);
@@ -616,19 +627,26 @@ impl Live {
         self.beside.of(|| make(&self.policies))
     }
 
-    fn new(policies: Policies, number: u64, stamp: Stamp, registry: &Registry) -> Self {
+    fn new(
+        policies: Policies,
+        number: u64,
+        stamp: Stamp,
+        usual: Duration,
+        registry: &Registry,
+    ) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        Self { policies, revision, stamp, counters, beside: Beside::default(), rulings: None }
+        let (beside, rulings) = (Beside::default(), None);
+        Self { policies, revision, stamp, counters, beside, usual, rulings }
     }
 
     /// The same under other rulings.
     fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
-        let Self { policies, revision, stamp, counters, .. } = self;
-        let (policies, revision) = (policies.clone(), revision.clone());
-        let (stamp, counters, beside) = (*stamp, counters.clone(), Beside::default());
-        Self { policies, revision, stamp, counters, beside, rulings }
+        let Self { policies, revision, stamp, counters, usual, .. } = self;
+        let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
+        let (stamp, usual, beside) = (*stamp, *usual, Beside::default());
+        Self { policies, revision, stamp, counters, beside, usual, rulings }
     }
 
     #[inline]

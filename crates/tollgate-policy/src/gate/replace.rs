@@ -18,8 +18,12 @@ impl<S: Store> Gate<S> {
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
         let stamp = self.stamp().with(&policies);
-        let rulings = self.0.live.load().rulings.clone();
-        let live = Live::new(policies, *newest, stamp, &self.0.registry).with_rulings(rulings);
+        let (usual, rulings) = {
+            let live = self.0.live.load();
+            (live.usual, live.rulings.clone())
+        };
+        let live = Live::new(policies, *newest, stamp, usual, &self.0.registry);
+        let live = live.with_rulings(rulings);
         let revision = live.revision.clone();
         self.0.live.store(live);
         revision

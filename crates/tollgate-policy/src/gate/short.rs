@@ -113,7 +113,8 @@ impl<S: Store> Inner<S> {
         plan.parts.push(only.part);
         plan.cost = only.cost;
         if let Some(ready) = live.policies.ready(only.part.policy) {
-            (plan.deadline, plan.on_failure) = (ready.deadline, ready.on_failure);
+            plan.deadline = ready.deadline.unwrap_or(live.usual);
+            plan.on_failure = ready.on_failure;
         }
         let said = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan).unwrap_or_default();
         live.count(only.part.policy, said.outcome, said.authority);

@@ -5,9 +5,7 @@ use std::time::Duration;
 use tollgate::{MAX_COST, MAX_PARTS};
 
 use crate::field::{Field, near};
-use crate::model::{
-    Combine, Cost, DEFAULT_DEADLINE, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard,
-};
+use crate::model::{Combine, Cost, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard};
 use crate::place::{Place, Places};
 use crate::problem::{Problem, Span};
 use crate::source::{Format, Node, Value, tree};
@@ -159,8 +157,10 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
             None
         }
     });
-    let deadline =
-        keys.get("deadline").map_or(Some(DEFAULT_DEADLINE), |node| deadline(reader, node));
+    let deadline = match keys.get("deadline") {
+        None => Some(None),
+        Some(node) => deadline(reader, node).map(Some),
+    };
     let cost = keys.get("cost").map_or(Some(Cost::Fixed(1)), |node| {
         place.cost = Some(keys.at("cost"));
         cost(reader, node)
@@ -258,7 +258,8 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
 pub fn parse_deadline(text: &str) -> Option<Duration> {
     // The notation of limits has the one way in which durations are written here.
     let period = format!("1/{text} via uniform").parse::<tollgate::Limit>();
-    let clean = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric());
+    let clean = text.starts_with(|first: char| first.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric());
     period.ok().filter(|_| clean).and_then(|limit| {
         let duration = Duration::from_micros(limit.quota().period.as_micros());
         (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)

@@ -32,7 +32,7 @@ pub(super) fn read_outcome(
     if question.request.is_some() {
         let (first, others) = rest.split_first().ok_or_else(unread)?;
         if *first == Value::Int(-1) {
-            return Err(StoreError::permanent(
+            return Err(StoreError::misuse(
                 "this request id was used for another question: give each question its own",
             ));
         }
@@ -96,4 +96,5 @@ pub(super) fn read_states(
 
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::permanent(format!("a state in Redis cannot be read: {what}; reset the subject"))
+        .alone()
 }

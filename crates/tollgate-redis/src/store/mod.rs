@@ -336,12 +336,6 @@ impl RedisStore {
         }
     }
 
-    /// How long a question that says nothing else may take: what the options or the URL say.
-    #[must_use]
-    pub fn deadline(&self) -> Duration {
-        self.0.deadline
-    }
-
     /// The key of a state, and of everything beside it that its limits may use.
     fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
         let state = self.0.keys.of(counted);
@@ -353,6 +347,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn identity(&self) -> u64 {
         self.0.identity
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.0.deadline)
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {

@@ -12,7 +12,7 @@ const MAX_WORDS: usize = 200;
 /// Why time series could not be written or read.
 ///
 /// A message holds addresses, bounds and words of RedisTimeSeries, never a key or a password.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeSeriesError {
     /// The server does not know the commands.
@@ -62,6 +62,8 @@ pub enum TimeSeriesError {
     #[error(transparent)]
     Fault(#[from] Fault),
 }
+
+tollgate::debug_as_display!(TimeSeriesError);
 
 impl TimeSeriesError {
     /// True when the same may succeed later without anybody changing a setting.

@@ -184,7 +184,7 @@ impl Checks {
             (true, false) => {
                 let deadline = match deadline {
                     Some(Text(text)) => deadline_of(&text)?,
-                    None => self.gate.store().deadline(),
+                    None => self.gate.usual_deadline(),
                 };
                 let terms = Terms::new(failure_rule(on_failure.as_ref())?).deadline(deadline);
                 let parts = self.parts(subject, limit, on)?;

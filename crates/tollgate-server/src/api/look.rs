@@ -1,5 +1,6 @@
 //! What is looked at: the policies, what they would answer, receipts that come back.
 
+use core::time::Duration;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -57,7 +58,7 @@ struct OverrideJson {
 /// The policies as they count now.
 pub(crate) fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
     // The revision first: policies that are newer than what is said are no harm.
-    let revision = gate.revision().to_string();
+    let (revision, usual) = (gate.revision().to_string(), gate.usual_deadline());
     let policies = gate.policies();
     PoliciesJson {
         revision,
@@ -65,11 +66,11 @@ pub(crate) fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
             Combine::First => "first",
             Combine::All => "all",
         },
-        policies: policies.policies().iter().map(policy_json).collect(),
+        policies: policies.policies().iter().map(|policy| policy_json(policy, usual)).collect(),
     }
 }
 
-fn policy_json(policy: &Policy) -> PolicyJson {
+fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
     PolicyJson {
         name: policy.name.clone(),
         when: policy.when.iter().map(condition_json).collect(),
@@ -101,7 +102,7 @@ fn policy_json(policy: &Policy) -> PolicyJson {
             .collect(),
         cost: policy.cost.to_string(),
         on_failure: policy.on_failure.name(),
-        deadline: Wait(policy.deadline),
+        deadline: Wait(policy.deadline.unwrap_or(usual)),
         shadow: policy.shadow,
     }
 }
@@ -197,6 +198,6 @@ impl Checks {
 
     /// Whether the store can count.
     pub(crate) async fn probe_store(&self) -> Result<(), Problem> {
-        self.gate.probe(self.gate.store().deadline()).await.map_err(|error| of_ask(&error))
+        self.gate.probe(self.gate.usual_deadline()).await.map_err(|error| of_ask(&error))
     }
 }

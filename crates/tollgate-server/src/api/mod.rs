@@ -18,6 +18,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
+use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
@@ -151,16 +152,32 @@ fn is_look<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// Refuses a request without `Host` or with two: who stands before us may have read another one
-/// (RFC 9112, section 3.2).
+/// Refuses a request without `Host`, with two, or with one that is none: who stands before us may
+/// have read another one (RFC 9112, section 3.2).
 fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
-    let hosts = request.headers().get_all(HOST).iter().count();
-    match hosts {
-        1 => Ok(()),
-        0 if request.version() < Version::HTTP_11 => Ok(()),
-        0 => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
-        _ => Err(Problem::bad(format!("a request has one `Host`, and this has {hosts}"))),
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.count()) {
+        (Some(host), 0) if is_host(host) => Ok(()),
+        (Some(_), 0) => {
+            Err(Problem::bad("the `Host` is none: it is a name or an address, and a port"))
+        }
+        (None, _) if request.version() < Version::HTTP_11 => Ok(()),
+        (None, _) => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
+        (Some(_), more) => {
+            Err(Problem::bad(format!("a request has one `Host`, and this has {}", more + 1)))
+        }
     }
+}
+
+/// True for `uri-host [":" port]`, and for nothing at all, which says that there is no host.
+fn is_host(value: &HeaderValue) -> bool {
+    if value.is_empty() {
+        return true;
+    }
+    let Ok(authority) = Authority::try_from(value.as_bytes()) else { return false };
+    let (text, host) = (authority.as_str(), authority.host());
+    let port = text.strip_prefix(host).map(|port| port.strip_prefix(':').unwrap_or(port));
+    !host.is_empty() && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The body of a question.

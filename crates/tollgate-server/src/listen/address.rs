@@ -21,7 +21,7 @@ pub enum Address {
 }
 
 /// A text that is no address.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, or `unix:/PATH`"
 )]
@@ -29,6 +29,8 @@ pub struct AddressError {
     text: String,
     why: String,
 }
+
+tollgate::debug_as_display!(AddressError);
 
 impl FromStr for Address {
     type Err = AddressError;
@@ -162,6 +164,12 @@ impl Drop for Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_prints_as_it_displays() {
+        let error = "nowhere".parse::<Address>().expect_err("no port");
+        assert_eq!(format!("{error:?}"), error.to_string());
+    }
 
     #[test]
     fn addresses_are_read_and_said() {

@@ -58,13 +58,27 @@ fn problem(said: &str) -> (u16, Value) {
 async fn a_request_has_one_host() {
     let service = Service::start().await;
     for path in ["/v1/auth", "/healthz", "/v1/check"] {
-        for (hosts, says) in [("", "has none"), ("host: a\r\nhost: a\r\n", "this has 2")] {
+        for (hosts, says) in [
+            ("", "has none"),
+            ("host: a\r\nhost: a\r\n", "this has 2"),
+            ("host: a b\r\n", "`Host` is none"),
+            ("host: a@b\r\n", "`Host` is none"),
+            ("host: http://a/\r\n", "`Host` is none"),
+            ("host: a:80b\r\n", "`Host` is none"),
+            ("host: :80\r\n", "`Host` is none"),
+            ("host: [::1\r\n", "`Host` is none"),
+        ] {
             let sent = format!("GET {path} HTTP/1.1\r\n{hosts}connection: close\r\n\r\n");
             let said = until_closed(service.address, sent.as_bytes()).await;
             let (status, problem) = problem(&said);
             assert_eq!(status, 400, "{path} {hosts}: {said}");
             assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
         }
+    }
+    for host in ["a", "a:80", "a:", "[::1]", "[::1]:80", "192.0.2.1:80", "a.example.", ""] {
+        let sent = format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let said = until_closed(service.address, sent.as_bytes()).await;
+        assert!(said.starts_with("HTTP/1.1 200"), "{host}: {said}");
     }
     let said = until_closed(service.address, b"GET /healthz HTTP/1.0\r\n\r\n").await;
     assert!(said.starts_with("HTTP/1.0 200"), "{said}");

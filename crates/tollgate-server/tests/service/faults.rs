@@ -210,6 +210,7 @@ async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
     let long = Duration::from_millis(300);
     for (question, answered) in [
         (r#"{"subject": "user:1", "limit": "9/h"}"#, true),
+        (r#"{"policy": "pages", "fields": {"ip": "192.0.2.1"}}"#, true),
         (r#"{"subject": "user:1", "limit": "9/h", "deadline": "20ms"}"#, false),
         (r#"{"subject": "user:1", "limit": "9/h", "deadline": "5s"}"#, true),
     ] {
@@ -227,6 +228,48 @@ async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
         let body = format!(r#"{{"subject": "a", "limit": "9/h", "deadline": "{wrong}"}}"#);
         let reply = client.post("/v1/check", &body).await;
         assert_eq!((reply.status.as_u16(), &reply.json()["field"]), (400, &"deadline".into()));
+    }
+}
+
+/// The same for a file that another process has locked; and the error tells the time that it took.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deadline_of_a_files_url_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counts.db");
+    let open = |query: &str| {
+        SqliteStore::open(&format!("sqlite://{}{query}", path.to_str().unwrap())).unwrap()
+    };
+    let other = open("");
+    for (query, waits) in [("?deadline=10s", true), ("", false)] {
+        let service = Service::of(gate_of(FILE, AnyStore::Sqlite(open(query))), |_| {}).await;
+        let mut client = service.client().await;
+        for question in [
+            r#"{"subject": "user:1", "limit": "99/h"}"#,
+            r#"{"policy": "pages", "fields": {"ip": "192.0.2.1"}}"#,
+        ] {
+            let (locked, is_locked) = std::sync::mpsc::channel();
+            let (answered, is_answered) = std::sync::mpsc::channel::<()>();
+            let other = other.clone();
+            let holder = tokio::spawn(async move {
+                other
+                    .transact(Access::Write, move |_| {
+                        locked.send(()).unwrap();
+                        // Longer than the usual deadline, or until the question has failed.
+                        let _ = is_answered.recv_timeout(Duration::from_millis(400));
+                        Ok::<_, StoreError>(())
+                    })
+                    .await
+            });
+            tokio::task::spawn_blocking(move || is_locked.recv().unwrap()).await.unwrap();
+            let said = client.check(question).await;
+            assert_eq!(said["authority"] == "store", waits, "{query} {question}: {said}");
+            if !waits {
+                let error = said["error"].as_str().unwrap();
+                assert!(error.contains("held its lock for ") && !error.contains("5s"), "{error}");
+            }
+            let _ = answered.send(());
+            holder.await.unwrap().unwrap();
+        }
     }
 }
 
@@ -253,9 +296,10 @@ async fn a_question_with_an_idempotency_key_is_charged_once() {
         assert!(reply.text.contains(says), "{}", reply.text);
     }
     // A key that is used for something else charges nothing.
-    let said = client.check(&question("a", "8/h")).await;
-    assert_eq!((&said["allowed"], &said["authority"]), (&false.into(), &"failure_rule".into()));
-    assert!(said["error"].as_str().unwrap().contains("used for another question"), "{said}");
+    let reply = client.post("/v1/check", &question("a", "8/h")).await;
+    assert_eq!(reply.status.as_u16(), 400, "{}", reply.text);
+    assert!(reply.text.contains("used for another question"), "{}", reply.text);
+    assert_eq!(client.check(&question("c", "9/h")).await["remaining"], 6);
     let reply = client.post("/v1/peek", &question("a", "9/h")).await;
     assert_eq!(reply.json()["field"], "idempotency_key");
     // A store that cannot keep the promise does not seem to.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use tollgate::{Ask, LimitSet, Limiter, ParseError, Store, Subject};
-use tollgate_policy::OnFailure;
+use tollgate::{Ask, Error, LimitSet, Limiter, ParseError, Store, Subject};
+use tollgate_policy::{Loss, OnFailure};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -49,19 +49,24 @@ struct Shared<S> {
     of: Box<dyn Fn(RequestHead<'_>) -> Found + Send + Sync>,
     on_failure: OnFailure,
     answers: Answers,
+    store: Loss,
+    function: Loss,
 }
 
 /// Limits that a function gives for each request: a tower layer. Where the numbers are few and
 /// known, a policy with overrides says the same in less (`docs/policies.md`).
 ///
 /// The function sees the head of the request; its future takes what it needs out of it. `None` is
-/// no limit. An error, and a store that cannot answer, are decided by the rule.
+/// no limit. An error, and a store that cannot answer, are decided by the rule; the log has one line
+/// when that begins, and one when it has ended. Limits or a cost that cannot be counted under are an
+/// error of the function. A request waits for its future as long as that takes: give what it asks a
+/// deadline of its own, as `tokio::time::timeout` does.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
 /// use http_body_util::Full;
 /// use tollgate::{MemoryStore, Subject};
-/// use tollgate_policy::OnFailure;
+/// use tollgate_policy::{Loss, OnFailure};
 /// use tollgate_tower::{RequestLimits, RequestLimitsLayer};
 /// use tower::{Layer, Service, ServiceExt, service_fn};
 ///
@@ -114,6 +119,8 @@ impl<S: Store> RequestLimitsLayer<S> {
             of: Box::new(move |head| Box::pin(of(head))),
             on_failure,
             answers: Answers::new(Profile::default()),
+            store: Loss::of("the store"),
+            function: Loss::of("the function that gives limits"),
         })))
     }
 }
@@ -207,33 +214,38 @@ impl<S: Store> Shared<S> {
         marks: &mut Marks,
     ) -> Option<Response<Bytes>> {
         let limits = match found.await {
-            Ok(None) => return None,
+            Ok(None) => {
+                self.function.answered();
+                return None;
+            }
             Ok(Some(limits)) => limits,
-            Err(error) => return self.failed(wire, &*error),
+            Err(error) => return self.failed(&self.function, wire, &error),
         };
         let card = match Card::new(&self.name, &limits.limits) {
             Ok(card) => card,
-            Err(error) => return self.failed(wire, &error),
+            Err(error) => return self.failed(&self.function, wire, &error),
         };
         let ask = Ask::new(&limits.subject).under(&limits.limits).cost(limits.cost);
-        match self.limiter.check(ask).await {
-            Ok(decision) => match self.answers.refused(wire, &[&card], &decision) {
-                Some(refusal) => Some(refusal),
-                None => {
-                    self.answers.fill(marks, &[&card], &decision);
-                    None
-                }
-            },
-            Err(error) => self.failed(wire, &error),
+        let decision = match self.limiter.check(ask).await {
+            Ok(decision) => decision,
+            Err(Error::Store(error)) if !error.is_alone() => {
+                return self.failed(&self.store, wire, &error);
+            }
+            Err(error) => return self.failed(&self.function, wire, &error),
+        };
+        self.function.answered();
+        self.store.answered();
+        let refusal = self.answers.refused(wire, &[&card], &decision);
+        if refusal.is_none() {
+            self.answers.fill(marks, &[&card], &decision);
         }
+        refusal
     }
 
     /// What the rule says where nothing could be counted.
-    fn failed(&self, wire: Wire, error: &(dyn StdError + 'static)) -> Option<Response<Bytes>> {
-        tracing::warn!(target: "tollgate", limits = %self.name, "a request: {error}");
-        match self.on_failure {
-            OnFailure::Allow => None,
-            _ => Some(self.answers.unavailable(wire, &[&self.name], RETRY_WHEN_UNAVAILABLE)),
-        }
+    fn failed(&self, loss: &Loss, wire: Wire, why: &dyn fmt::Display) -> Option<Response<Bytes>> {
+        let allowed = self.on_failure == OnFailure::Allow;
+        loss.failed(allowed, why);
+        (!allowed).then(|| self.answers.unavailable(wire, &[&self.name], RETRY_WHEN_UNAVAILABLE))
     }
 }

@@ -1,5 +1,9 @@
 //! Limits in code: numbers by a function, answers of one's own, names of stacked layers.
 
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
 use axum::Router;
 use axum::response::IntoResponse as _;
 use axum::routing::get;
@@ -83,6 +87,71 @@ async fn a_function_gives_the_limits_of_a_request() {
     assert!(nameless.is_err());
 }
 
+/// Keeps the messages that are logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
+        tracing::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::Id, _: &tracing::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        struct Text(String);
+        impl tracing::field::Visit for Text {
+            fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn fmt::Debug) {
+                if field.name() == "message" {
+                    self.0 = format!("{value:?}");
+                }
+            }
+        }
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        if event.metadata().target() == "tollgate" {
+            self.0.lock().unwrap().push(text.0);
+        }
+    }
+
+    fn enter(&self, _: &tracing::Id) {}
+
+    fn exit(&self, _: &tracing::Id) {}
+}
+
+/// One line when a function begins to fail, and one when it answers again, however many ask.
+#[tokio::test]
+async fn what_a_function_cannot_say_is_told_once() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(log.clone());
+    let app = by_tenant(OnFailure::Allow);
+    for _ in 0..50 {
+        assert_eq!(status(&app, "192.0.2.1", &[("tenant", "?")]).await, 200);
+    }
+    let told = log.0.lock().unwrap().clone();
+    let lost =
+        "the function that gives limits does not answer, and failure rules do in its place: ";
+    assert!(matches!(&told[..], [one] if one.starts_with(lost)), "{told:?}");
+    assert!(told[0].ends_with("the database is away"), "{told:?}");
+    let begin = Instant::now();
+    while log.0.lock().unwrap().len() == 1 {
+        let _ = status(&app, "192.0.2.1", &[("tenant", "big")]).await;
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is never back");
+    }
+    let told = log.0.lock().unwrap().clone();
+    assert!(
+        told[1].starts_with("the function that gives limits answers again, after "),
+        "{told:?}"
+    );
+    assert!(told[1].ends_with(": failure rules let 50 pass and denied 0"), "{told:?}");
+}
+
 /// Stacked layers of different names are told apart in the answers.
 #[tokio::test]
 async fn stacked_layers_have_names() {
@@ -108,4 +177,6 @@ fn errors_print_as_they_display() {
     let file = tollgate_policy::Policies::parse("limits = 5", tollgate_policy::Format::Toml);
     let problems = file.unwrap_err();
     assert_eq!(format!("{problems:?}"), problems.to_string());
+    let snapshot = MemoryStore::builder().restore(&b"none"[..]).unwrap_err();
+    assert_eq!(format!("{snapshot:?}"), snapshot.to_string());
 }

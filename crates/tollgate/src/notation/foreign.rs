@@ -51,15 +51,20 @@ pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// A window of a `RateLimit-Policy` header, `w=60` behind `100;`: what to write for it.
-pub(super) fn window(part: &str) -> Option<String> {
-    let seconds = part.trim().strip_prefix("w=")?;
-    let is_number = !seconds.is_empty() && seconds.bytes().all(|b| b.is_ascii_digit());
-    is_number.then(|| {
-        format!(
-            "write `N/{seconds}s` for at most N in any {seconds} s, and `via fixed_window` behind \
-             it where the other side counts in windows"
-        )
+/// A `RateLimit-Policy` header, as `100;w=60` or `"api";q=100;w=60`: what to write for its first
+/// window.
+pub(super) fn header(text: &str) -> Option<String> {
+    let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    text.split(',').find_map(|policy| {
+        let parts = || policy.split(';').map(str::trim);
+        let seconds = parts().find_map(|part| part.strip_prefix("w=")).filter(is_number)?;
+        // Drafts before the eighth say it first, those after it by a key.
+        let said = parts().find_map(|part| part.strip_prefix("q=")).or_else(|| parts().next());
+        let units = said.filter(is_number).unwrap_or("N");
+        Some(format!(
+            "write `{units}/{seconds}s` for at most {units} in any {seconds} s, and `via \
+             fixed_window` behind it where the other side counts in windows"
+        ))
     })
 }
 

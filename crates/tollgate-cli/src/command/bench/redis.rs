@@ -16,8 +16,9 @@ use tollgate_redis::bench::{Bench, Clients, Figures, Offers, Plan, Row};
 
 use super::redis_server::Server;
 use crate::args::BenchRedis;
+use crate::input::shown;
 use crate::show::{self, Output};
-use crate::store::{redis_options, runtime};
+use crate::store::{is_redis, redis_options, runtime};
 
 /// What the store's throughput is of the bare client's, at least.
 const CLIENT_AT_LEAST: f64 = 0.9;
@@ -33,6 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;
+
+/// What may be measured.
+const STORES: &str = "leave `--store` out to start a server for this, or name one, as \
+                      `redis://127.0.0.1:6379`";
 
 /// What a shell adds to the number of a signal.
 const KILLED: usize = 128;
@@ -85,6 +90,13 @@ struct ClientJson {
 pub(crate) fn redis(args: &BenchRedis, out: &mut Output) -> Result<u8> {
     super::warn_of_debug();
     let stop = Stop::listen()?;
+    match args.store.as_deref().map(|url| url.split_once("://")) {
+        None => {}
+        Some(Some((scheme, _))) if is_redis(scheme) => {}
+        // The scheme alone: what follows may hold a password.
+        Some(Some((scheme, _))) => bail!("`{}://` is no Redis: {STORES}", shown(scheme)),
+        Some(None) => bail!("the store has no scheme: {STORES}"),
+    }
     let started = if args.store.is_none() { Some(Server::start()?) } else { None };
     let own = started.as_ref().map(Server::url);
     let url = args.store.clone().or(own).unwrap_or_default();

@@ -33,7 +33,6 @@ pub enum SnapshotFault {
 /// assert_eq!((error.fault(), error.at()), (SnapshotFault::Foreign, 0));
 /// assert!(error.to_string().starts_with("this is no snapshot of a memory store, at byte 0: "));
 /// ```
-#[derive(Debug)]
 pub struct SnapshotError {
     fault: SnapshotFault,
     at: u64,
@@ -41,6 +40,8 @@ pub struct SnapshotError {
     remedy: String,
     source: Option<io::Error>,
 }
+
+crate::debug_as_display!(SnapshotError);
 
 impl SnapshotError {
     pub(in crate::memory) fn new(
