@@ -3,6 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
 
 use crate::body::{Body, check_name};
 use crate::error::Error;
@@ -224,6 +225,26 @@ pub struct Held {
     pub id: JobId,
     /// The delivery.
     pub delivery: u32,
+}
+
+impl Held {
+    /// This delivery of this job, as who took it was told.
+    #[must_use]
+    pub fn new(id: JobId, delivery: u32) -> Self {
+        Self { id, delivery }
+    }
+
+    /// How long a job is put off whose delivery this was and failed: `first` after the first, twice
+    /// as long after each that follows, and never longer than `most`. By chance it is shorter by up
+    /// to half, so that jobs that failed together do not come back together.
+    #[must_use]
+    pub fn pause(self, first: Duration, most: Duration) -> Duration {
+        let doubled = 1_u32.checked_shl(self.delivery.saturating_sub(1)).unwrap_or(u32::MAX);
+        let longest = first.saturating_mul(doubled).min(most);
+        // Any number that others do not draw will do.
+        let chance = RandomState::new().hash_one(self) % 1_000;
+        longest / 2 + longest.mul_f64(chance as f64 / 2_000.0)
+    }
 }
 
 impl TakenJob {

@@ -29,6 +29,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME[=BOUND]")]
     pub(crate) queue: Vec<String>,
 
+    /// Let clients take jobs from these queues, too, at /v1/queues/NAME/take, and say what became
+    /// of them: workers without this program. TOLLGATE_WORKER_TOKEN is what they send; beyond
+    /// loopback it must be set
+    #[arg(long, requires = "queue")]
+    pub(crate) queue_workers: bool,
+
     /// On a Redis, in what the jobs of such queues lie
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
     pub(crate) queue_form: QueueForm,

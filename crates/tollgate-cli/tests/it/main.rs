@@ -19,6 +19,8 @@ mod openapi;
 mod proxies;
 mod queue;
 mod queue_http;
+mod queue_look;
+mod queue_workers;
 mod redis;
 mod replaying;
 mod running;

@@ -10,6 +10,7 @@ mod client;
 mod ending;
 mod faults;
 mod secured;
+mod workers;
 
 use std::net::SocketAddr;
 
