@@ -18,6 +18,7 @@ mod on_redis;
 mod openapi;
 mod proxies;
 mod queue;
+mod queue_clients;
 mod queue_http;
 mod queue_look;
 mod queue_workers;

@@ -19,7 +19,8 @@ use crate::queues::{Door, Queues};
 /// What every path of a queue begins with.
 pub(super) const PREFIX: &str = "/v1/queues/";
 
-/// When to ask again where no job has left in the last seconds: as long as those are.
+/// When to ask again where no job has left in the last seconds, as long as those are; and where the
+/// client has as many as may be, of which nobody knows when one leaves.
 const UNKNOWN_SECONDS: u64 = 10;
 
 /// When to ask again where the store is away.
@@ -79,8 +80,8 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
 }
 
 async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
-    let query = Query::of(request.uri()).only(&["once", "deadline"])?;
-    let once = query.get("once").map(str::to_owned);
+    let query = Query::of(request.uri()).only(&["once", "deadline", "client"])?;
+    let [once, client] = ["once", "client"].map(|name| query.get(name).map(str::to_owned));
     let deadline = match query.get("deadline") {
         None => None,
         Some(text) => Some(duration(text).map_err(|problem| problem.at("deadline"))?),
@@ -90,6 +91,9 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
     if let Some(once) = once {
         job = job.once(once);
     }
+    if let Some(client) = client {
+        job = job.client(client);
+    }
     if let Some(deadline) = deadline {
         job = job.deadline(deadline);
     }
@@ -98,14 +102,16 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
         Err(error) => return Ok(failed(&error, IN_DOUBT)),
     };
     let mut response = json(&offered);
-    *response.status_mut() = match offered {
-        Offered::Full { retry_after, .. } => {
-            let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        _ => StatusCode::ACCEPTED,
-    };
+    *response.status_mut() = StatusCode::ACCEPTED;
+    if offered.is_refused() {
+        let retry_after = match offered {
+            Offered::Full { retry_after, .. } => retry_after,
+            _ => None,
+        };
+        let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
     Ok(response)
 }
 
