@@ -140,16 +140,26 @@ pub(crate) async fn queues_of_service(
     Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
 }
 
-/// `NAME=BOUND`, or `NAME` for one that is there.
+/// `NAME=BOUND`, `NAME=BOUND,per-client=N`, or `NAME` for one that is there.
 fn bound(text: &str) -> Result<(&str, Option<Offering>)> {
     let wrong = || {
         let text = shown(text);
-        anyhow!("`--queue {text}`: write NAME=BOUND, as in `--queue mail=100`: at most 100 wait")
+        anyhow!(
+            "`--queue {text}`: write NAME=BOUND, as in `--queue mail=100`: at most 100 wait; or \
+             NAME=BOUND,per-client=N, as in `--queue mail=100,per-client=10`: at most 10 of one \
+             client"
+        )
     };
-    let Some((name, bound)) = text.rsplit_once('=') else { return Ok((text, None)) };
-    let is_number = !bound.is_empty() && bound.bytes().all(|byte| byte.is_ascii_digit());
-    let bound = bound.parse().ok().filter(|_| is_number).ok_or_else(wrong)?;
-    Ok((name, Some(Offering::new(bound))))
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| is_number).ok_or_else(wrong)
+    };
+    let Some((name, bounds)) = text.split_once('=') else { return Ok((text, None)) };
+    let Some((bound, more)) = bounds.split_once(',') else {
+        return Ok((name, Some(Offering::new(number(bounds)?))));
+    };
+    let most = more.strip_prefix("per-client=").ok_or_else(wrong)?;
+    Ok((name, Some(Offering::new(number(bound)?).per_client(number(most)?))))
 }
 
 /// The server that time series are written to.

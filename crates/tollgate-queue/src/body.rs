@@ -150,31 +150,39 @@ impl Serialize for TakenJob {
     }
 }
 
-/// `id`, `deliveries`, `why` (or null), and what is in it as for [`TakenJob`].
+/// Whose a job is, where that was said.
+fn whose<M: SerializeMap>(client: Option<&str>, map: &mut M) -> Result<(), M::Error> {
+    client.map_or(Ok(()), |client| map.serialize_entry("client", client))
+}
+
+/// `id`, `deliveries`, `why` (or null), `client` where there is one, and what is in it as for
+/// [`TakenJob`].
 impl Serialize for Dead {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(4))?;
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("deliveries", &self.deliveries)?;
         map.serialize_entry("why", &self.why)?;
+        whose(self.client(), &mut map)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
 }
 
-/// `id`, `age_us`, and what is in it as for [`TakenJob`].
+/// `id`, `age_us`, `client` where there is one, and what is in it as for [`TakenJob`].
 impl Serialize for WaitingJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("age_us", &micros(self.age))?;
+        whose(self.client(), &mut map)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
 }
 
-/// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), and what is in it as for
-/// [`TakenJob`].
+/// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), `client` where there is
+/// one, and what is in it as for [`TakenJob`].
 impl Serialize for OutJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(7))?;
@@ -184,6 +192,7 @@ impl Serialize for OutJob {
         map.serialize_entry("age_us", &micros(self.age))?;
         map.serialize_entry("back_us", &micros(self.back))?;
         map.serialize_entry("why", &self.why)?;
+        whose(self.client(), &mut map)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
@@ -200,8 +209,9 @@ impl Serialize for DoneJob {
     }
 }
 
-/// `outcome`: `accepted` with `id` and `depth`, `known` with `id`, or `full` with `depth` and
-/// `retry_after_us` (or null).
+/// `outcome`: `accepted` with `id` and `depth`, `known` with `id`, `full` with `depth` and
+/// `retry_after_us` (or null), or `client_full` with `of_client` and `retry_after_us`, which is
+/// null.
 impl Serialize for Offered {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
@@ -219,6 +229,11 @@ impl Serialize for Offered {
                 map.serialize_entry("outcome", "full")?;
                 map.serialize_entry("depth", depth)?;
                 map.serialize_entry("retry_after_us", &retry_after.map(micros))?;
+            }
+            Self::ClientFull { of_client } => {
+                map.serialize_entry("outcome", "client_full")?;
+                map.serialize_entry("of_client", of_client)?;
+                map.serialize_entry("retry_after_us", &None::<u64>)?;
             }
         }
         map.end()

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 
 use crate::body::{Body, check_name};
 use crate::error::Error;
@@ -35,6 +37,7 @@ pub(crate) const MAX_NAME_BYTES: usize = 256;
 pub struct Job {
     body: Body,
     once: Option<String>,
+    client: Option<Arc<str>>,
     deadline: Option<Duration>,
     /// It was dead, and its `once` is one that nobody else can say.
     is_again: bool,
@@ -100,6 +103,13 @@ impl Job {
         Self { once: Some(id.into()), is_again: false, ..self }
     }
 
+    /// It is this client's: at most [`crate::Offering::per_client`] of one client are counted. A
+    /// name of 1 to 256 bytes that does not begin with `@`.
+    #[must_use]
+    pub fn client(self, name: impl Into<Arc<str>>) -> Self {
+        Self { client: Some(name.into()), ..self }
+    }
+
     /// It is of no use later than so long (at most 366 days) after it was accepted: then it is
     /// dropped when its turn comes.
     #[must_use]
@@ -115,6 +125,10 @@ impl Job {
         self.once.as_deref()
     }
 
+    pub(crate) fn client_name(&self) -> Option<&Arc<str>> {
+        self.client.as_ref()
+    }
+
     pub(crate) fn deadline_us(&self) -> Option<u64> {
         self.deadline.map(micros)
     }
@@ -126,6 +140,9 @@ impl Job {
         }
         if let Some(once) = self.once.as_ref().filter(|_| !self.is_again) {
             check_name("the id of a job", once)?;
+        }
+        if let Some(client) = &self.client {
+            check_name("the name of a client", client)?;
         }
         self.body.check()
     }
@@ -226,6 +243,26 @@ pub struct Held {
     pub delivery: u32,
 }
 
+impl Held {
+    /// This delivery of this job, as who took it was told.
+    #[must_use]
+    pub fn new(id: JobId, delivery: u32) -> Self {
+        Self { id, delivery }
+    }
+
+    /// How long a job is put off whose delivery this was and failed: `first` after the first, twice
+    /// as long after each that follows, and never longer than `most`. By chance it is shorter by up
+    /// to half, so that jobs that failed together do not come back together.
+    #[must_use]
+    pub fn pause(self, first: Duration, most: Duration) -> Duration {
+        let doubled = 1_u32.checked_shl(self.delivery.saturating_sub(1)).unwrap_or(u32::MAX);
+        let longest = first.saturating_mul(doubled).min(most);
+        // Any number that others do not draw will do.
+        let chance = RandomState::new().hash_one(self) % 1_000;
+        longest / 2 + longest.mul_f64(chance as f64 / 2_000.0)
+    }
+}
+
 impl TakenJob {
     /// Which delivery this is, to say what became of it.
     #[must_use]
@@ -260,10 +297,17 @@ pub struct WaitingJob {
     pub id: JobId,
     /// How long ago it was accepted.
     pub age: Duration,
+    pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
 impl WaitingJob {
+    /// Whose it is, where who offered it said so ([`Job::client`]).
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
     /// Its fields; none where it is of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
@@ -294,10 +338,17 @@ pub struct OutJob {
     pub back: Duration,
     /// What was said last of why it failed; none when nobody said anything.
     pub why: Option<String>,
+    pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
 impl OutJob {
+    /// Whose it is, where who offered it said so ([`Job::client`]).
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
     /// Its fields; none where it is of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
@@ -346,10 +397,17 @@ pub struct Dead {
     pub deliveries: u32,
     /// What was said last of why it failed; none when nobody said anything.
     pub why: Option<String>,
+    pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
 impl Dead {
+    /// Whose it is, where who offered it said so ([`Job::client`]).
+    #[must_use]
+    pub fn client(&self) -> Option<&str> {
+        self.client.as_deref()
+    }
+
     /// Its fields; none where it is of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
@@ -366,7 +424,8 @@ impl Dead {
     #[must_use]
     pub fn job(&self) -> Job {
         let once = Some(format!("@dead:{}", self.id));
-        Job { body: self.body.clone(), once, deadline: None, is_again: true }
+        let (body, client) = (self.body.clone(), self.client.clone());
+        Job { body, once, client, deadline: None, is_again: true }
     }
 }
 
@@ -398,5 +457,12 @@ mod tests {
         assert!(wrong(Job::new().field("a", "x").field("a", "y")).contains("two fields `a`"));
         assert!(wrong(Job::new().field("@at", "x")).contains("is reserved"));
         assert!(wrong(Job::new().once("x".repeat(257))).contains("the id of a job of 257 bytes"));
+        Job::new().client("x".repeat(256)).check().unwrap();
+        for (client, says) in
+            [("", "of 0 bytes"), (&*"x".repeat(257), "of 257 bytes"), ("@a", "is reserved")]
+        {
+            let said = wrong(Job::new().client(client));
+            assert!(said.contains("the name of a client") && said.contains(says), "{said}");
+        }
     }
 }

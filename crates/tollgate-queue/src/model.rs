@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use crate::body::Body;
 use crate::error::Error;
@@ -39,6 +40,20 @@ pub enum Offered {
         /// After how long one will have left, at the rate of the last seconds; none when none did.
         retry_after: Option<Duration>,
     },
+    /// As many of this job's client are counted as may be ([`Offering::per_client`]); nothing was
+    /// added. The queue itself has room for others. Nobody knows when one of this client's leaves.
+    ClientFull {
+        /// How many of the client's.
+        of_client: u64,
+    },
+}
+
+impl Offered {
+    /// Whether nothing was added because of a bound, the queue's or the client's.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::ClientFull { .. })
+    }
 }
 
 /// What becomes of a job that failed.
@@ -67,7 +82,8 @@ pub struct Stats {
     pub oldest: Option<Duration>,
     /// Offers that were accepted, ever.
     pub accepted: u64,
-    /// Offers that were refused because the queue was full.
+    /// Offers that were refused because the queue was full, or had as many of their client as may
+    /// be.
     pub refused: u64,
     /// Offers that were known.
     pub known: u64,
@@ -95,6 +111,8 @@ pub struct Model {
     out: BTreeMap<JobId, Out>,
     /// When each that is out comes back.
     due: BTreeSet<(u64, JobId)>,
+    /// How many of each client wait, and how many are out; nothing of one that has none.
+    clients: HashMap<Arc<str>, OfClient>,
     dead: VecDeque<Dead>,
     /// Those that were done and are kept, the oldest first.
     done: VecDeque<DoneJob>,
@@ -110,9 +128,17 @@ pub struct Model {
 #[derive(Clone, Debug)]
 struct Waiting {
     id: JobId,
+    client: Option<Arc<str>>,
     /// Too old from then on.
     until_us: u64,
     body: Body,
+}
+
+/// How many jobs of a client there are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct OfClient {
+    waiting: u64,
+    out: u64,
 }
 
 /// A job that was delivered and is not done.
@@ -210,6 +236,14 @@ impl Model {
             self.totals.refused += 1;
             return Ok(Offered::Full { depth, retry_after: self.drain.one_more(now_us) });
         }
+        if let (Some(client), Some(most)) = (job.client_name(), offering.most_per_client()) {
+            let OfClient { waiting, out } = self.clients.get(client).copied().unwrap_or_default();
+            let of_client = waiting + if offering.counts_all() { out } else { 0 };
+            if of_client >= most {
+                self.totals.refused += 1;
+                return Ok(Offered::ClientFull { of_client });
+            }
+        }
         self.last = self.last.next(now_us / 1_000);
         let id = self.last;
         if let Some(once) = job.once_id() {
@@ -218,10 +252,21 @@ impl Model {
             self.forget.push_back((until_us, once.to_owned()));
         }
         let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
-        let body = job.body().clone();
-        self.waiting.push_back(Waiting { id, until_us, body });
+        let (client, body) = (job.client_name().cloned(), job.body().clone());
+        self.count(client.as_ref(), |of| of.waiting += 1);
+        self.waiting.push_back(Waiting { id, client, until_us, body });
         self.totals.accepted += 1;
         Ok(Offered::Accepted { id, depth: depth + 1 })
+    }
+
+    /// Counts what becomes of a job of this client; one that has none is forgotten.
+    fn count(&mut self, client: Option<&Arc<str>>, becomes: impl FnOnce(&mut OfClient)) {
+        let Some(client) = client else { return };
+        let of = self.clients.entry(Arc::clone(client)).or_default();
+        becomes(of);
+        if *of == OfClient::default() {
+            self.clients.remove(client);
+        }
     }
 
     /// Forgets ids whose time has passed: a few at a time.
@@ -289,6 +334,10 @@ impl Model {
             && let Some(job) = self.waiting.pop_front()
         {
             let (id, body) = (job.id, job.body.clone());
+            self.count(job.client.as_ref(), |of| {
+                of.waiting -= 1;
+                of.out += 1;
+            });
             let out = Out { job, deliveries: 1, due_us, is_held: true, why: None };
             self.out.insert(id, out);
             self.due.insert((due_us, id));
@@ -351,6 +400,8 @@ impl Model {
         {
             looked += 1;
             if job.until_us <= now_us {
+                let client = job.client.clone();
+                self.count(client.as_ref(), |of| of.waiting -= 1);
                 self.waiting.remove(kept);
                 self.totals.too_old += 1;
                 self.drain.count(now_us);
@@ -370,6 +421,7 @@ impl Model {
     fn remove(&mut self, id: JobId, now_us: u64) -> Option<Out> {
         let out = self.out.remove(&id)?;
         self.due.remove(&(out.due_us, id));
+        self.count(out.job.client.as_ref(), |of| of.out -= 1);
         if self.counts_all() {
             self.drain.count(now_us);
         }
@@ -386,7 +438,7 @@ impl Model {
         let Some(out) = self.remove(id, now_us) else { return };
         self.totals.died += 1;
         let Out { job, deliveries, why, .. } = out;
-        self.dead.push_back(Dead { id, deliveries, why, body: job.body });
+        self.dead.push_back(Dead { id, deliveries, why, client: job.client, body: job.body });
         while self.dead.len() > working.kept_dead() {
             self.dead.pop_front();
         }
@@ -485,8 +537,8 @@ impl Model {
     #[must_use]
     pub fn waiting(&self, now_us: u64, most: usize) -> Vec<WaitingJob> {
         let look = |job: &Waiting| {
-            let Waiting { id, body, .. } = job.clone();
-            WaitingJob { id, age: id.age(now_us), body }
+            let Waiting { id, client, body, .. } = job.clone();
+            WaitingJob { id, age: id.age(now_us), client, body }
         };
         self.waiting.iter().take(most).map(look).collect()
     }
@@ -498,7 +550,8 @@ impl Model {
             let Out { job, deliveries, is_held, why, .. } = self.out.get(id)?.clone();
             let back = Duration::from_micros(due_us.saturating_sub(now_us));
             let age = id.age(now_us);
-            Some(OutJob { id: *id, deliveries, is_held, age, back, why, body: job.body })
+            let (id, Waiting { client, body, .. }) = (*id, job);
+            Some(OutJob { id, deliveries, is_held, age, back, why, client, body })
         };
         self.due.iter().take(most).filter_map(look).collect()
     }

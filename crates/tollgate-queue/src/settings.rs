@@ -35,6 +35,7 @@ pub enum Counts {
 pub struct Offering {
     bound: u64,
     counts: Counts,
+    per_client: Option<u64>,
     remember: Duration,
 }
 
@@ -42,14 +43,19 @@ impl Offering {
     /// At most `bound` jobs wait: 1 to [`MAX_BOUND`].
     #[must_use]
     pub fn new(bound: u64) -> Self {
-        Self { bound, counts: Counts::Waiting, remember: Duration::from_secs(600) }
+        let remember = Duration::from_secs(600);
+        Self { bound, counts: Counts::Waiting, per_client: None, remember }
     }
 
     /// Whether it is as it may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self { bound, remember, .. } = self;
+        let Self { bound, remember, per_client, .. } = self;
         if *bound == 0 || *bound > MAX_BOUND {
             let what = format!("a queue of at most {bound} jobs: the bound is 1 to {MAX_BOUND}");
+            return Err(Error::invalid(what));
+        }
+        if let Some(most) = per_client.filter(|most| *most == 0 || *most > MAX_BOUND) {
+            let what = format!("at most {most} jobs of one client: the bound is 1 to {MAX_BOUND}");
             return Err(Error::invalid(what));
         }
         if *remember > MAX_REMEMBER {
@@ -62,6 +68,20 @@ impl Offering {
     #[must_use]
     pub fn counts(self, counts: Counts) -> Self {
         Self { counts, ..self }
+    }
+
+    /// At most so many jobs of one client ([`crate::Job::client`]) are counted under what the bound
+    /// counts: 1 to [`MAX_BOUND`]. No such bound unless said; jobs without a client are under the
+    /// bound of the queue alone.
+    #[must_use]
+    pub fn per_client(self, most: u64) -> Self {
+        Self { per_client: Some(most), ..self }
+    }
+
+    /// The same without a bound for each client.
+    #[must_use]
+    pub fn without_per_client(self) -> Self {
+        Self { per_client: None, ..self }
     }
 
     /// How long the id of a job that says one ([`crate::Job::once`]) is remembered: 10 minutes
@@ -81,6 +101,12 @@ impl Offering {
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.bound
+    }
+
+    /// How many jobs of one client are counted at most.
+    #[must_use]
+    pub fn most_per_client(&self) -> Option<u64> {
+        self.per_client
     }
 
     pub(crate) fn counts_all(&self) -> bool {
@@ -146,6 +172,8 @@ struct OfferingText {
     bound: u64,
     all: bool,
     remember_us: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    per_client: Option<u64>,
 }
 
 /// A [`Working`] as it is written down.
@@ -190,8 +218,13 @@ fn written(text: &impl Serialize) -> String {
 
 impl Offering {
     fn form(&self) -> OfferingText {
-        let Self { bound, remember, .. } = self;
-        OfferingText { bound: *bound, all: self.counts_all(), remember_us: micros(*remember) }
+        let Self { bound, remember, per_client, .. } = self;
+        OfferingText {
+            bound: *bound,
+            all: self.counts_all(),
+            remember_us: micros(*remember),
+            per_client: *per_client,
+        }
     }
 
     /// As it is written down: the same text for the same settings.
@@ -201,9 +234,10 @@ impl Offering {
 
     /// What was written down; none for what this version would not have written.
     pub(crate) fn read(text: &str) -> Option<Self> {
-        let OfferingText { bound, all, remember_us } = serde_json::from_str(text).ok()?;
+        let OfferingText { bound, all, remember_us, per_client } =
+            serde_json::from_str(text).ok()?;
         let counts = if all { Counts::All } else { Counts::Waiting };
-        let read = Self { bound, counts, remember: Duration::from_micros(remember_us) };
+        let read = Self { bound, counts, per_client, remember: Duration::from_micros(remember_us) };
         (read.check().is_ok() && read.text() == text).then_some(read)
     }
 }
@@ -274,7 +308,11 @@ pub(crate) fn other_settings<S: fmt::Display>(
 impl fmt::Display for Offering {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = if self.counts_all() { "all" } else { "waiting" };
-        write!(f, "a bound of {} ({counts}), ids remembered for {:?}", self.bound, self.remember)
+        write!(f, "a bound of {} ({counts})", self.bound)?;
+        if let Some(most) = self.per_client {
+            write!(f, ", {most} of one client")?;
+        }
+        write!(f, ", ids remembered for {:?}", self.remember)
     }
 }
 
@@ -429,7 +467,12 @@ mod tests {
         let offering = Offering::new(7).counts(Counts::All).remember(Duration::from_secs(1));
         let text = offering.text();
         assert_eq!(text, r#"{"bound":7,"all":true,"remember_us":1000000}"#);
-        assert_eq!(Offering::read(&text), Some(offering));
+        assert_eq!(Offering::read(&text), Some(offering.clone()));
+        let text = offering.per_client(3).text();
+        assert_eq!(text, r#"{"bound":7,"all":true,"remember_us":1000000,"per_client":3}"#);
+        let read = Offering::read(&text).unwrap();
+        assert_eq!(read.to_string(), "a bound of 7 (all), 3 of one client, ids remembered for 1s");
+        assert_eq!(read.most_per_client(), Some(3));
         let rate: LimitSet = "3/5s via sliding_log, 9/m via gcra".parse().unwrap();
         let named = Limit::from_str("3/5s via sliding_log").unwrap().named("fast").unwrap();
         let named = LimitSet::new(vec![named]).unwrap().in_policy("mail").unwrap();
@@ -455,6 +498,8 @@ mod tests {
             r#"{"bound":0,"all":true,"remember_us":1}"#,
             r#"{"bound":1,"all":true,"remember_us":1,"more":2}"#,
             r#"{"bound": 1,"all":true,"remember_us":1}"#,
+            r#"{"bound":1,"all":true,"remember_us":1,"per_client":0}"#,
+            r#"{"bound":1,"all":true,"remember_us":1,"per_client":null}"#,
         ] {
             assert_eq!(Offering::read(text), None, "{text}");
         }

@@ -5,7 +5,6 @@ use core::future::Future;
 use core::pin::pin;
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -284,15 +283,6 @@ impl<B: Backend> Worker<B> {
             }
         }
     }
-
-    /// How long a job is put off that has had so many deliveries.
-    fn put_off(&self, held: Held) -> Duration {
-        let doubled = 1_u32.checked_shl(held.delivery.saturating_sub(1)).unwrap_or(u32::MAX);
-        let longest = self.pause.saturating_mul(doubled).min(self.max_pause);
-        // Any number that others do not draw will do.
-        let chance = RandomState::new().hash_one(held) % 1_000;
-        longest / 2 + longest.mul_f64(chance as f64 / 2_000.0)
-    }
 }
 
 /// A worker at work.
@@ -472,7 +462,9 @@ impl<B: Backend> AtWork<'_, B> {
                 self.not_before = Instant::now() + NOT_BEGUN_PAUSE;
                 continue;
             }
-            let after = failure.after.unwrap_or_else(|| self.worker.put_off(*held));
+            let after = failure
+                .after
+                .unwrap_or_else(|| held.pause(self.worker.pause, self.worker.max_pause));
             let said = consumer.again(*held, after.min(MAX_PUT_OFF), cut(&failure.why)).await;
             match self.went(said)? {
                 Some(Afterwards::Again) => self.ran.again += 1,

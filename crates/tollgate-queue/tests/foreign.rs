@@ -197,3 +197,97 @@ async fn follow<B: tollgate_queue::Backend + 'static>(queue: Queue<B>) {
     let error = worker.run(|_| async { Ok(()) }, std::future::pending()).await.unwrap_err();
     assert!(matches!(error, tollgate_queue::Error::Settings { .. }), "{error}");
 }
+
+/// Who has the script of an offer from before there were clients offers on, and what was written
+/// then is read.
+#[tokio::test]
+async fn what_an_older_version_wrote_and_offers_is_understood() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::Stream).await;
+    // As `tollgate scripts --queue q --bound 3` printed it.
+    let settings = r#"{"bound":3,"all":false,"remember_us":600000000} in a stream"#;
+    let offer = || {
+        let keys = ["jobs", "out", "meta", "untils"].map(|key| format!("tgq1:{{queue:q}}:{key}"));
+        let mut words: Vec<&[u8]> = vec![b"EVAL", include_bytes!("older/offer.lua"), b"4"];
+        words.extend(keys.iter().map(String::as_bytes));
+        let says = ["0", settings, "3", "0", "600000000", "2", "to", "ann"];
+        words.extend(says.map(str::as_bytes));
+        server.command(&words)
+    };
+    for _ in 0..3 {
+        assert!(offer().items()[3].text().unwrap().contains('-'));
+    }
+    assert_eq!(offer().items()[3].text().unwrap(), "", "full");
+    let door = queue.offering(Offering::new(3)).unwrap();
+    let ann = Job::new().client("ann");
+    assert!(matches!(door.offer(&ann).await.unwrap(), Offered::Full { depth: 3, .. }));
+    let hands = queue.working(Working::new()).unwrap();
+    let taken = hands.take("w", 1).await.unwrap().jobs;
+    assert_eq!(taken[0].text("to"), Some("ann"));
+    assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 1);
+    // A dead job as it was written then.
+    let grave = "redis.call('RPUSH', KEYS[1], '7-0')
+                 redis.call('HSET', KEYS[2], '7-0', cmsgpack.pack({2, 'no', {'to', 'bob'}}))";
+    let keys = ["dead", "graves"].map(|key| format!("tgq1:{{queue:q}}:{key}"));
+    let [ids, graves] = &keys;
+    server.command(&[b"EVAL", grave.as_bytes(), b"2", ids.as_bytes(), graves.as_bytes()]);
+    let dead = queue.dead(1).await.unwrap();
+    assert_eq!((dead[0].client(), dead[0].deliveries), (None, 2));
+    // It has no client; what comes from now on may have one.
+    assert!(matches!(door.offer(&ann).await.unwrap(), Offered::Accepted { .. }));
+    hands.take("w", 1).await.unwrap();
+    let offering = Offering::new(3).per_client(1);
+    queue.change(offering.clone()).await.unwrap();
+    let full = queue.offering(offering).unwrap().offer(&ann).await.unwrap();
+    assert_eq!(full, Offered::ClientFull { of_client: 1 });
+    // Who does not know of that bound is told so, and passes nothing by it.
+    assert_eq!(offer().items()[1].text().unwrap(), "settings");
+}
+
+/// Jobs that others have taken away, or taken over, are counted for their client no longer than
+/// they are there.
+#[tokio::test]
+async fn what_others_take_away_is_counted_for_nobody() {
+    for form in [Form::Stream, Form::List] {
+        let Some(server) = server() else { return };
+        let queue = queue(&server, form).await;
+        let door = queue.offering(Offering::new(9).per_client(2)).unwrap();
+        let working = Working::new().visibility(Duration::from_millis(1));
+        let hands = queue.working(working).unwrap();
+        let ann = Job::new().client("ann");
+        let is_counted = || server.command(&[b"EXISTS", b"tgq1:{queue:q}:clients"]).int();
+        if form == Form::Stream {
+            hands.take("w", 1).await.unwrap();
+            for _ in 0..2 {
+                door.offer(&ann).await.unwrap();
+            }
+            hands.take("w", 1).await.unwrap();
+            command(
+                &server,
+                "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >",
+            );
+            // Both come back: the one that a worker of ours let lie, and the other's.
+            let mut back = std::collections::BTreeSet::new();
+            while back.len() < 2 {
+                back.extend(hands.take("w", 9).await.unwrap().jobs.iter().map(|job| job.id));
+            }
+            let out = server.command(&[b"HGET", b"tgq1:{queue:q}:clients", b"oann"]);
+            assert_eq!(out.text().as_deref(), Some("2"));
+            let back: Vec<_> = back.into_iter().collect();
+            assert_eq!(hands.done(&back).await.unwrap(), 2);
+            assert_eq!(is_counted(), Some(0));
+        }
+        for _ in 0..2 {
+            door.offer(&ann).await.unwrap();
+        }
+        assert_eq!(door.offer(&ann).await.unwrap(), Offered::ClientFull { of_client: 2 });
+        match form {
+            Form::Stream => command(&server, "XTRIM tgq1:{queue:q}:jobs MAXLEN 0"),
+            _ => command(&server, "LTRIM tgq1:{queue:q}:waiting 1 0"),
+        }
+        assert_eq!(is_counted(), Some(1));
+        assert!(hands.take("w", 1).await.unwrap().jobs.is_empty());
+        assert_eq!(is_counted(), Some(0), "{form:?}");
+        assert!(matches!(door.offer(&ann).await.unwrap(), Offered::Accepted { .. }));
+    }
+}

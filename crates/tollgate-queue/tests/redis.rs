@@ -4,6 +4,7 @@
 
 mod histories;
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -50,8 +51,34 @@ fn redis_does_what_memory_does(form: Form, is: &histories::Made, steps: &[histor
         let clock = ManualClock::at_micros(1_700_000_000_123_456);
         let redis = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
         let memory = MemoryQueues::with_clock(clock.clone());
-        histories::both(&redis, &memory, &clock, &name(), is, steps).await;
+        let name = name();
+        histories::both(&redis, &memory, &clock, &name, is, steps).await;
+        clients_are_counted(server, &redis, &name).await;
     });
+}
+
+/// What is counted of clients is what there is, and nothing of those that have none.
+async fn clients_are_counted(server: &RedisServer, on: &RedisQueues, name: &str) {
+    let (mut counts, mut jobs) = (BTreeMap::new(), BTreeMap::new());
+    for pair in hash(server, &format!("tgq1:{{queue:{name}}}:clients")).chunks(2) {
+        let [field, value] = pair else { panic!("{pair:?}") };
+        if field.starts_with(|first: char| first.is_ascii_digit()) {
+            *jobs.entry(value.clone()).or_insert(0) += 1;
+        } else {
+            counts.insert(field.clone(), value.parse::<u64>().unwrap());
+        }
+    }
+    assert_eq!(counts, jobs, "a count is of its jobs");
+    let there = histories::of_clients(on, name).await;
+    let there = there.iter().flat_map(|(client, (waiting, out))| {
+        [(format!("w{client}"), *waiting), (format!("o{client}"), *out)]
+    });
+    assert_eq!(counts, there.filter(|(_, jobs)| *jobs > 0).collect());
+}
+
+fn hash(server: &RedisServer, key: &str) -> Vec<String> {
+    let answer = server.command(&[b"HGETALL", key.as_bytes()]);
+    answer.items().iter().map(|word| word.text().unwrap()).collect()
 }
 
 proptest! {
@@ -492,7 +519,7 @@ async fn what_is_gone_leaves_nothing_behind() {
         let queue = Queue::new(queues, &name).unwrap();
         let door = queue.offering(Offering::new(9).remember(Duration::from_secs(60))).unwrap();
         let hands = queue.working(Working::new().deliveries(2).keep_dead(0)).unwrap();
-        let job = Job::new().once("x").deadline(Duration::from_secs(600));
+        let job = Job::new().once("x").client("ann").deadline(Duration::from_secs(600));
         let known = door.offer(&job).await.unwrap();
         clock.advance(Duration::from_micros(59_999_999));
         assert!(matches!(door.offer(&job).await.unwrap(), Offered::Known { .. }), "{known:?}");
@@ -503,11 +530,12 @@ async fn what_is_gone_leaves_nothing_behind() {
                 hands.again(job.held(), Duration::ZERO, why).await.unwrap();
             }
         }
-        door.offer(&Job::new().deadline(Duration::from_secs(1))).await.unwrap();
+        door.offer(&Job::new().client("bob").deadline(Duration::from_secs(1))).await.unwrap();
         clock.advance(Duration::from_secs(1));
         hands.take("w", 9).await.unwrap();
         for _ in 0..3 {
-            door.offer(&Job::new().deadline(Duration::from_secs(600))).await.unwrap();
+            let job = Job::new().client("cem").deadline(Duration::from_secs(600));
+            door.offer(&job).await.unwrap();
         }
         let ids: Vec<_> = hands.take("w", 9).await.unwrap().jobs.iter().map(|it| it.id).collect();
         assert_eq!(hands.done(&ids[..1]).await.unwrap(), 1);
@@ -564,4 +592,54 @@ async fn who_waits_is_woken_by_what_there_is_to_take_and_not_by_the_clock() {
             assert!(woken.is_ok(), "nobody woke it: {news}");
         }
     }
+}
+
+#[tokio::test]
+async fn one_client_cannot_fill_a_queue_also_when_it_offers_many_at_once() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let name = name();
+        let queue = Queue::new(queues(server, form).await, &name).unwrap();
+        let door = queue.offering(Offering::new(9).per_client(2)).unwrap();
+        let jobs = ["ann", "bob", "ann", "ann", "bob"].map(|client| Job::new().client(client));
+        let offered = door.offer_all(&jobs).await.unwrap();
+        let is_in = |offered: &Offered| matches!(offered, Offered::Accepted { .. });
+        let accepted: Vec<bool> = offered.iter().map(is_in).collect();
+        assert_eq!(accepted, [true, true, true, false, true]);
+        assert_eq!(offered[3], Offered::ClientFull { of_client: 2 });
+        assert!(matches!(offered[4], Offered::Accepted { depth: 4, .. }));
+        // A job without a client leaves nothing of one.
+        let other = self::name();
+        let queue = Queue::new(queues(server, form).await, &other).unwrap();
+        queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+        let keys = keys_of(server, &other);
+        assert!(!keys.iter().any(|key| key.ends_with(b":clients")), "{form:?}");
+    }
+}
+
+/// Many at once, each in a call of its own: the bound is looked at in the step that adds.
+#[tokio::test]
+async fn offers_at_once_do_not_pass_the_clients_bound() {
+    let Some(server) = server() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file =
+        tollgate_queue::SqliteQueues::open(dir.path().join("q.db").to_str().unwrap()).unwrap();
+    at_once(Queue::new(file, "q").unwrap()).await;
+    at_once(Queue::new(MemoryQueues::new(), "q").unwrap()).await;
+    for form in FORMS {
+        at_once(Queue::new(queues(server, form).await, name()).unwrap()).await;
+    }
+}
+
+async fn at_once<B: Backend + 'static>(queue: Queue<B>) {
+    let door = queue.offering(Offering::new(1_000).per_client(5)).unwrap();
+    let mut all = tokio::task::JoinSet::new();
+    for n in 0..40 {
+        let (door, client) = (door.clone(), if n % 2 == 0 { "ann" } else { "bob" });
+        all.spawn(async move { door.offer(&Job::new().client(client)).await.unwrap() });
+    }
+    let offered = all.join_all().await;
+    let accepted = offered.iter().filter(|it| matches!(it, Offered::Accepted { .. })).count();
+    let refused = offered.iter().filter(|it| **it == Offered::ClientFull { of_client: 5 }).count();
+    assert_eq!((accepted, refused), (10, 30));
 }

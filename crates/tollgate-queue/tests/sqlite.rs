@@ -5,9 +5,13 @@
 
 mod histories;
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_queue::{Error, Job, MemoryQueues, Offered, Offering, Queue, SqliteQueues, Working};
+use tollgate_sqlite::rusqlite::Connection;
 use tollgate_sqlite::{Options, SqliteStore};
 
 proptest! {
@@ -26,8 +30,21 @@ proptest! {
             let file = SqliteQueues::open_with(options).unwrap();
             let memory = MemoryQueues::with_clock(clock.clone());
             histories::both(&file, &memory, &clock, "q", &is, &steps).await;
+            let counted = of_clients(&dir.path().join("q.db"));
+            assert_eq!(counted, histories::of_clients(&file, "q").await);
         });
     }
+}
+
+/// What the file counts of clients.
+fn of_clients(path: &std::path::Path) -> BTreeMap<String, (u64, u64)> {
+    let conn = Connection::open(path).unwrap();
+    let mut rows = conn.prepare("SELECT client, waiting, out FROM queue_clients").unwrap();
+    let read = |row: &tollgate_sqlite::rusqlite::Row<'_>| {
+        let count = |place| row.get::<_, i64>(place).map(i64::cast_unsigned);
+        Ok((row.get(0)?, (count(1)?, count(2)?)))
+    };
+    rows.query_map([], read).unwrap().map(Result::unwrap).collect()
 }
 
 #[tokio::test]
@@ -91,32 +108,95 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("q.db");
     drop(SqliteQueues::open_with(Options::new(&path)).unwrap());
-    let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
+    let conn = Connection::open(&path).unwrap();
     conn.execute("UPDATE guests SET format = 99", []).unwrap();
     let error = SqliteQueues::open_with(Options::new(&path)).unwrap_err().to_string();
     assert!(error.contains("format 99 of `queue`") && error.contains("newer tollgate"), "{error}");
 }
 
+/// What the third step has made, taken away again.
+const WITHOUT_CLIENTS: &str = "
+    DROP TRIGGER queue_clients_come;
+    DROP TRIGGER queue_clients_move;
+    DROP TRIGGER queue_clients_go;
+    DROP TABLE queue_clients;
+    ALTER TABLE queue_jobs DROP COLUMN client;
+    ALTER TABLE queue_dead DROP COLUMN client;
+    UPDATE guests SET format = 2 WHERE name = 'queue';
+";
+
+/// The same of the second.
+const WITHOUT_PAUSES: &str = "
+    ALTER TABLE queues DROP COLUMN paused;
+    UPDATE guests SET format = 1 WHERE name = 'queue';
+";
+
 #[tokio::test]
-async fn a_file_of_the_first_version_is_brought_to_this_one() {
+async fn a_file_of_an_older_version_is_brought_to_this_one() {
+    for older in [&[WITHOUT_CLIENTS][..], &[WITHOUT_CLIENTS, WITHOUT_PAUSES]] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("queues.db");
+        let path = path.to_str().unwrap();
+        let queue = || Queue::new(SqliteQueues::open(path).unwrap(), "old").unwrap();
+        let old = queue();
+        // One that waits, one in hand, and one that is dead.
+        let door = old.offering(Offering::new(9)).unwrap();
+        let hands = old.working(Working::new().deliveries(1)).unwrap();
+        for _ in 0..3 {
+            door.offer(&Job::new()).await.unwrap();
+        }
+        let taken = hands.take("w", 2).await.unwrap().jobs;
+        hands.again(taken[0].held(), Duration::ZERO, "no").await.unwrap();
+        drop((old, door, hands));
+        let conn = Connection::open(path).unwrap();
+        for step in older {
+            conn.execute_batch(step).unwrap();
+        }
+        drop(conn);
+        let queue = queue();
+        assert!(!queue.stats().await.unwrap().paused);
+        assert_eq!(queue.dead(9).await.unwrap()[0].client(), None);
+        let hands = queue.working(Working::new().deliveries(1)).unwrap();
+        assert!(queue.pause().await.unwrap());
+        assert!(hands.take("w", 1).await.unwrap().paused);
+        queue.resume().await.unwrap();
+        // What it had is nobody's, and a bound for each client counts what comes from now on.
+        let offering = Offering::new(9).per_client(1);
+        queue.change(offering.clone()).await.unwrap();
+        let door = queue.offering(offering).unwrap();
+        let job = Job::new().client("ann");
+        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Accepted { depth: 2, .. }));
+        assert_eq!(door.offer(&job).await.unwrap(), Offered::ClientFull { of_client: 1 });
+        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 2);
+        assert_eq!(hands.done(&[taken[1].id]).await.unwrap(), 1);
+        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Accepted { .. }));
+    }
+}
+
+/// A process of an older version may have the file open still: its statements name no client, and
+/// what they do to jobs that have one is counted all the same.
+#[tokio::test]
+async fn statements_of_an_older_version_keep_the_counts_of_clients() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("queues.db");
-    let path = path.to_str().unwrap();
-    let queue = || Queue::new(SqliteQueues::open(path).unwrap(), "old").unwrap();
-    let old = queue();
-    old.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    drop(old);
-    let conn = tollgate_sqlite::rusqlite::Connection::open(path).unwrap();
-    conn.execute("ALTER TABLE queues DROP COLUMN paused", []).unwrap();
-    conn.execute("UPDATE guests SET format = 1 WHERE name = 'queue'", []).unwrap();
-    drop(conn);
-    let queue = queue();
-    assert!(!queue.stats().await.unwrap().paused);
-    assert!(queue.pause().await.unwrap());
-    let worker = queue.working(Working::new()).unwrap();
-    assert!(worker.take("w", 1).await.unwrap().paused);
-    queue.resume().await.unwrap();
-    assert_eq!(worker.take("w", 1).await.unwrap().jobs.len(), 1);
+    let path = dir.path().join("q.db");
+    let queue = Queue::new(SqliteQueues::open_with(Options::new(&path)).unwrap(), "q").unwrap();
+    let door = queue.offering(Offering::new(9).per_client(2)).unwrap();
+    for _ in 0..2 {
+        door.offer(&Job::new().client("ann")).await.unwrap();
+    }
+    let conn = Connection::open(&path).unwrap();
+    let counted = || of_clients(&path).get("ann").copied();
+    let old_take = "UPDATE queue_jobs SET deliveries = deliveries + 1, held = 1, due_us = 5,
+                                          worker = 'old'
+                    WHERE id = (SELECT min(id) FROM queue_jobs)";
+    conn.execute(old_take, []).unwrap();
+    assert_eq!(counted(), Some((1, 1)));
+    conn.execute("UPDATE queue_jobs SET due_us = 7 WHERE due_us = 5", []).unwrap();
+    assert_eq!(counted(), Some((1, 1)));
+    conn.execute("DELETE FROM queue_jobs WHERE due_us = 7", []).unwrap();
+    assert_eq!(counted(), Some((1, 0)));
+    conn.execute("DELETE FROM queue_jobs", []).unwrap();
+    assert_eq!(counted(), None);
 }
 
 #[tokio::test]
@@ -128,7 +208,7 @@ async fn what_somebody_else_wrote_into_the_table_is_a_dead_letter() {
     let hands = queue.working(Working::new()).unwrap();
     for body in ["'no json'", "7", "7.5", "zeroblob(65537)", r#"'{"@x": "1"}'"#] {
         door.offer(&Job::new()).await.unwrap();
-        let conn = tollgate_sqlite::rusqlite::Connection::open(&path).unwrap();
+        let conn = Connection::open(&path).unwrap();
         conn.execute(&format!("UPDATE queue_jobs SET body = {body}"), []).unwrap();
         door.offer(&Job::new().field("to", "ann")).await.unwrap();
         let taken = hands.take("w", 2).await.unwrap();

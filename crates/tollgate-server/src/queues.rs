@@ -1,19 +1,26 @@
-//! The queues that clients of a service may offer to.
+//! The queues that clients of a service may offer to, and take from.
 
+use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::time::{MissedTickBehavior, interval, timeout};
-use tollgate_queue::{AnyQueues, Error, Job, Offered, Offering, Producer, Queue, Stats};
+use tokio::sync::{Mutex as Turns, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tollgate_queue::{
+    AnyQueues, Consumer, Error, Job, Offered, Offering, Producer, Queue, Stats, Taken,
+};
 
 /// How often it is looked what is in them, for `/metrics`.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How long a look may take: then what was seen before is no longer so.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long nothing is looked at for those who wait for jobs, where nothing says that there is one.
+const IDLE: Duration = Duration::from_millis(500);
 
 /// The queues of a service, by name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +31,11 @@ pub struct Queues(Arc<BTreeMap<String, Door>>);
 pub(crate) struct Door {
     queue: Queue<AnyQueues>,
     producer: RwLock<Producer<AnyQueues>>,
+    /// How it was worked on when it was asked last; none before somebody does.
+    consumer: RwLock<Option<Consumer<AnyQueues>>>,
+    /// Whoever waits for a job has its turn before it looks again: all together look as often as
+    /// one.
+    turns: Turns<()>,
     /// How it is offered to was said to the service, and not asked of the queue.
     is_said: bool,
     counts: [AtomicU64; Outcome::ALL.len()],
@@ -56,7 +68,8 @@ impl Outcome {
 
 impl Queues {
     /// These, each with how it is offered to; none for as it was made. Workers take from them
-    /// elsewhere: `tollgate queue work`, or a program with `tollgate_queue::Worker`.
+    /// elsewhere: `tollgate queue work`, or a program with `tollgate_queue::Worker`; and here,
+    /// where [`crate::Options::queue_workers`] lets them.
     ///
     /// # Errors
     /// A setting that is not as it may be; a queue that was made with another; where they lie
@@ -76,8 +89,16 @@ impl Queues {
             producer.agree().await?;
             let producer = RwLock::new(producer);
             let name = queue.name().to_owned();
-            let (counts, seen) = (Default::default(), Mutex::default());
-            doors.insert(name, Door { queue, producer, is_said, counts, seen });
+            let door = Door {
+                queue,
+                producer,
+                consumer: RwLock::default(),
+                turns: Turns::default(),
+                is_said,
+                counts: Default::default(),
+                seen: Mutex::default(),
+            };
+            doors.insert(name, door);
         }
         Ok(Self(Arc::new(doors)))
     }
@@ -145,6 +166,73 @@ impl Door {
             count.fetch_add(1, Ordering::Relaxed);
         }
         offered
+    }
+
+    /// Does something as a worker, by how the queue is worked on now: as it was made, and by the
+    /// defaults where nobody has worked on it.
+    pub(crate) async fn work<T, F>(
+        &self,
+        act: impl Fn(Consumer<AnyQueues>) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        let known = self.consumer.read().clone();
+        let consumer = match known {
+            Some(consumer) => consumer,
+            None => self.follow().await?,
+        };
+        match act(consumer).await {
+            // Somebody has changed it.
+            Err(Error::Settings { .. }) => act(self.follow().await?).await,
+            answer => answer,
+        }
+    }
+
+    async fn follow(&self) -> Result<Consumer<AnyQueues>, Error> {
+        let working = self.queue.settings().await?.working.unwrap_or_default();
+        let consumer = self.queue.working(working)?;
+        *self.consumer.write() = Some(consumer.clone());
+        Ok(consumer)
+    }
+
+    /// Takes jobs; waits so long for the first, and no longer than until the service ends. With how
+    /// long the worker has for them.
+    pub(crate) async fn take(
+        &self,
+        worker: &str,
+        most: usize,
+        wait: Duration,
+        mut ending: watch::Receiver<bool>,
+    ) -> Result<(Taken, Duration), Error> {
+        let until = Instant::now() + wait;
+        let mut turn = None;
+        loop {
+            let take = |hands: Consumer<AnyQueues>| async move {
+                Ok((hands.take(worker, most).await?, hands))
+            };
+            let (taken, hands) = self.work(take).await?;
+            let left = until.saturating_duration_since(Instant::now());
+            let is_nothing = taken.jobs.is_empty() && taken.foreign.is_empty();
+            if !is_nothing || left.is_zero() {
+                return Ok((taken, hands.settings().has()));
+            }
+            let pause = taken.next.unwrap_or(IDLE).min(IDLE).min(left);
+            let next = async {
+                match &turn {
+                    Some(_) => hands.wait(pause).await,
+                    // Then it looks once more before it waits: this may have taken long.
+                    None => turn = timeout_at(until, self.turns.lock()).await.ok(),
+                }
+            };
+            tokio::select! {
+                biased;
+                _ = ending.wait_for(|ending| *ending) => {
+                    return Ok((taken, hands.settings().has()));
+                }
+                () = next => {}
+            }
+        }
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {

@@ -15,7 +15,7 @@ use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts,
+    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -61,6 +61,10 @@ pub struct Options {
     pub timeseries: Option<TimeSeriesOptions>,
     /// The queues that clients may offer to.
     pub queues: Queues,
+    /// Whether clients may take jobs from them, too, and say what became of these.
+    pub queue_workers: bool,
+    /// What such clients have to send, of at least 16 bytes. Beyond loopback there must be one.
+    pub worker_token: Option<String>,
 }
 
 impl fmt::Debug for Options {
@@ -81,6 +85,8 @@ impl fmt::Debug for Options {
             .field("grace", grace)
             .field("metrics", &self.metrics)
             .field("timeseries", &self.timeseries)
+            .field("queue_workers", &self.queue_workers)
+            .field("worker_token", &self.worker_token.is_some())
             .finish()
     }
 }
@@ -104,6 +110,8 @@ impl Options {
             metrics: Metrics::new(),
             timeseries: None,
             queues: Queues::default(),
+            queue_workers: false,
+            worker_token: None,
         }
     }
 }
@@ -196,6 +204,8 @@ impl Server {
         let [registry, admin_registry] = &registries;
         let (outbox, writing) = options.timeseries.as_ref().map(TimeSeriesOptions::start).unzip();
         let recorder = Recorder::new(options.metrics.clone(), outbox);
+        let (ending, ended) = watch::channel(false);
+        let token = options.worker_token.clone();
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
             checks: Questions::new(gate.clone(), receipts),
@@ -208,6 +218,7 @@ impl Server {
                 options.queues.clone(),
             ),
             queues: options.queues.clone(),
+            workers: Workers::new(options.queue_workers, token, ended.clone()),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
@@ -228,7 +239,6 @@ impl Server {
 
         // So that they hold from the first request on; what fails is told by who follows them.
         let _ = gate.read_rulings().await;
-        let (ending, ended) = watch::channel(false);
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
@@ -343,11 +353,22 @@ fn check(options: &Options) -> Result<(), StartError> {
             "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
         );
     }
-    if let Some(token) = options.admin_token.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
+    for (whose, token) in [("admin", &options.admin_token), ("worker", &options.worker_token)] {
+        if let Some(token) = token.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
+            return refuse(format!(
+                "the {whose} token has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex \
+                 16` makes one",
+                token.len()
+            ));
+        }
+    }
+    if options.queue_workers
+        && options.worker_token.is_none()
+        && let Some(address) = options.listen.iter().find(|address| !address.is_local())
+    {
         return refuse(format!(
-            "the admin token has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex 16` \
-             makes one",
-            token.len()
+            "everybody who reaches {address} could take the jobs of the queues: set \
+             TOLLGATE_WORKER_TOKEN, or listen on 127.0.0.1"
         ));
     }
     if let Some(key) = options.receipt_key.as_ref().filter(|it| it.len() < MIN_KEY_BYTES) {

@@ -56,6 +56,7 @@ pub(crate) enum Command {
 
 From the environment, so that no process list shows them:
   TOLLGATE_ADMIN_TOKEN   what administrators send, 16 bytes or more
+  TOLLGATE_WORKER_TOKEN  what workers of --queue-workers send, 16 bytes or more
   TOLLGATE_RECEIPT_KEY   what receipts are signed with, 32 bytes or more; one for all instances
   TOLLGATE_KEY_SECRET    what API keys are hashed with, 16 bytes or more")]
     Serve(Box<Serve>),

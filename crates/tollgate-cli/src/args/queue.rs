@@ -16,6 +16,7 @@ pub(crate) enum Queue {
   tollgate queue push mail to=ann --bound 10
   tollgate queue push mail to=ann --wait 30s || echo 'too many wait'
   tollgate queue push mail to=ann --once order:4711
+  tollgate queue push mail to=ann --client ann --bound 100 --per-client 2
   tollgate queue push scans --stdin < page.png
   printf '{\"to\": \"ann\"}\\n{\"to\": \"bob\"}\\n' | tollgate queue push mail --lines")]
     Push(Box<QueuePush>),
@@ -134,6 +135,10 @@ pub(crate) struct OfferingArgs {
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) count: Option<Count>,
 
+    /// How many jobs of one --client the bound counts at most
+    #[arg(long, value_name = "N")]
+    pub(crate) per_client: Option<u64>,
+
     /// How long the id of --once is remembered [default: 10m]
     #[arg(long, value_name = "DURATION")]
     pub(crate) remember: Option<String>,
@@ -196,6 +201,10 @@ pub(crate) struct QueuePush {
     /// Accept it once: the same ID again is no other job, for as long as it is remembered
     #[arg(long, value_name = "ID", conflicts_with = "lines")]
     pub(crate) once: Option<String>,
+
+    /// Whose it is: at most --per-client jobs of one client are in the queue
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client: Option<String>,
 
     /// Drop it when its turn has not come within this
     #[arg(long, value_name = "DURATION")]
@@ -353,4 +362,8 @@ pub(crate) struct QueueChange {
     /// Take the rate away
     #[arg(long, conflicts_with = "rate")]
     pub(crate) no_rate: bool,
+
+    /// Take the bound for each client away
+    #[arg(long, conflicts_with = "per_client")]
+    pub(crate) no_per_client: bool,
 }

@@ -23,11 +23,17 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait; without a
-    /// bound, as it was made; repeat it. It lies where counts do, which must not be memory:
-    /// `tollgate queue work NAME` takes from it
-    #[arg(long, value_name = "NAME[=BOUND]")]
+    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait, and at most N
+    /// of one `?client=`; without a bound, as it was made; repeat it. It lies where counts do,
+    /// which must not be memory: `tollgate queue work NAME` takes from it
+    #[arg(long, value_name = "NAME[=BOUND[,per-client=N]]")]
     pub(crate) queue: Vec<String>,
+
+    /// Let clients take jobs from these queues, too, at /v1/queues/NAME/take, and say what became
+    /// of them: workers without this program. TOLLGATE_WORKER_TOKEN is what they send; beyond
+    /// loopback it must be set
+    #[arg(long, requires = "queue")]
+    pub(crate) queue_workers: bool,
 
     /// On a Redis, in what the jobs of such queues lie
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]

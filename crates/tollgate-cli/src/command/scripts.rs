@@ -69,7 +69,9 @@ pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
     let call = match &args.queue {
         Some(queue) => Call::of_queue(queue, args)?,
         None if args.offering.is_nothing() => Call::of(args)?,
-        None => bail!("--bound, --count and --remember are of a queue: name it with --queue NAME"),
+        None => bail!(
+            "--bound, --count, --per-client and --remember are of a queue: name it with --queue NAME"
+        ),
     };
     match args.format {
         ScriptFormat::Lua => out.text(&call.script)?,
@@ -160,9 +162,12 @@ impl Call {
 
     /// An offer of a job to a queue.
     fn of_queue(queue: &str, args: &Scripts) -> Result<Self> {
-        let job = Job::new().field("to", "ann").field("text", "hello");
-        let OfferCall { script, sha1, keys, words, .. } =
-            OfferCall::new(queue, &args.offering.over(queue, None)?, &job)?;
+        let mut job = Job::new().field("to", "ann").field("text", "hello");
+        let offering = args.offering.over(queue, None)?;
+        if offering.most_per_client().is_some() {
+            job = job.client("ann");
+        }
+        let OfferCall { script, sha1, keys, words, .. } = OfferCall::new(queue, &offering, &job)?;
         let with = |key: &String| Key {
             pattern: key.replace(&format!(":{queue}}}"), ":NAME}"),
             key: key.clone(),
@@ -172,9 +177,11 @@ impl Call {
             "how many jobs may wait",
             "1 when the bound counts the jobs in hand, too",
             "how long ids are remembered, in microseconds",
-            "how many words the job has; for a job that is accepted once or has a deadline, \
-             `WORDS KEY US`: 1 where KEYS[5] is `tgq1:{queue:NAME}:once:ID`, else 0; and the \
-             deadline in microseconds, or nothing",
+            "how many jobs of one client the bound counts at most, 0 for no such bound",
+            "how many words the job has; for a job that is accepted once, has a deadline or a \
+             client, `WORDS KEY US CLIENT`: 1 where KEYS[6] is `tgq1:{queue:NAME}:once:ID`, else \
+             0; the deadline in microseconds, or nothing; and the client with a blank before it, \
+             or nothing",
             "a field's name",
             "and its value; more fields follow, and more jobs after them, each from its number of \
              words on",
@@ -196,7 +203,10 @@ impl Call {
                      `settings` or `form` where the queue was made with others, which follow",
                 ),
                 field("how many jobs were counted before"),
-                field("the job's id: accepted; `=` and its id: known; nothing: the queue is full"),
+                field(
+                    "the job's id: accepted; `=` and its id: known; nothing: the queue is full; \
+                     `!` and a number: so many of its client are as many as may be",
+                ),
             ],
             script,
         })

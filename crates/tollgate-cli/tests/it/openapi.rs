@@ -22,11 +22,12 @@ fn schemathesis_finds_nothing() {
     let place = Place::new();
     let policies = here.join("../../examples/policies/api.toml");
     let (policies, store) = (policies.to_str().unwrap(), place.store());
-    let args = ["--config", policies, "--store", &store, "--queue", "mail=100"];
+    let args = ["--config", policies, "--store", &store, "--queue", "mail=100", "--queue-workers"];
     let serving = Serving::start(&place, &args);
     let url = format!("http://{}", serving.address());
     let output = Command::new(program)
         .current_dir(place.path())
+        .env("SCHEMATHESIS_HOOKS", here.join("tests/it/schemathesis_hooks.py"))
         .arg("--config-file")
         .arg(here.join("tests/it/schemathesis.toml"))
         .args(["run", "--no-color", "--max-examples", "40", "--url", &url])
@@ -34,6 +35,6 @@ fn schemathesis_finds_nothing() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("Tested: 19"), "{said}");
+    assert!(said.contains("Tested: 23"), "{said}");
     assert!(output.status.success(), "{said}");
 }

@@ -201,6 +201,22 @@ fn a_pasted_offer_is_accepted_until_the_queue_is_full_and_worked_on() {
     assert_eq!(out.matches("hello").count() + err.matches("hello").count(), 2, "{out}{err}");
 }
 
+/// A client's bound is in the call that is printed, and in what it answers.
+#[test]
+fn a_pasted_offer_of_a_client_is_under_its_bound() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let text = printed(&place, &["--queue", "mail", "--bound", "9", "--per-client", "2"]);
+    for is_refused in [false, false, true] {
+        let answer = pasted(&place, &text);
+        let id = answer.last().unwrap();
+        assert_eq!((id == "!2", id.contains('-')), (is_refused, !is_refused), "{answer:?}");
+    }
+    let look = place.json(&["queue", "look", "mail", "--store", &url, "--json"]);
+    assert_eq!(look["waiting"][1]["client"], "ann");
+    assert_eq!(look["waiting"].as_array().unwrap().len(), 2);
+}
+
 #[test]
 fn an_offer_is_of_a_queue_and_a_check_of_limits() {
     let place = Place::new();

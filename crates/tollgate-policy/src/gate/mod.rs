@@ -545,7 +545,8 @@ impl Looked {
     }
 
     /// True when a field decides about this request: a policy that is not in shadow has a condition
-    /// on it, or applies and looks at it, or a ruling does. What only shadows look at has no effect.
+    /// on it, or applies and looks at it; or a ruling does. What only shadows look at has no
+    /// effect.
     #[must_use]
     pub fn enforces(&self, field: &Field) -> bool {
         let Live { policies, rulings, .. } = &**self.live;
@@ -638,14 +639,6 @@ impl Live {
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
         let (beside, rulings) = (Beside::default(), None);
-        Self { policies, revision, stamp, counters, beside, usual, rulings }
-    }
-
-    /// The same under other rulings.
-    fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
-        let Self { policies, revision, stamp, counters, usual, .. } = self;
-        let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
-        let (stamp, usual, beside) = (*stamp, *usual, Beside::default());
         Self { policies, revision, stamp, counters, beside, usual, rulings }
     }
 

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use tollgate::{Error, Notice, Notices, Store};
 
 use super::answer::{Asked, Authority, Outcome, Said};
+use super::beside::Beside;
 use super::{Gate, Live, Looked};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
@@ -110,6 +111,16 @@ impl Held<'_> {
 fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
     !names.is_empty()
         && live.policies.policy(place).is_some_and(|policy| names.contains(&policy.name.as_str()))
+}
+
+impl Live {
+    /// The same under other rulings.
+    pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
+        let Self { policies, revision, stamp, counters, usual, .. } = self;
+        let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
+        let (stamp, usual, beside) = (*stamp, *usual, Beside::default());
+        Self { policies, revision, stamp, counters, beside, usual, rulings }
+    }
 }
 
 impl Looked {

@@ -85,6 +85,44 @@ fn a_bound_of_all_counts_what_is_not_done() {
 }
 
 #[test]
+fn one_client_has_no_more_than_its_share() {
+    let mut tried = Tried::new(3);
+    tried.offering = tried.offering.per_client(1);
+    let of = |name: &str| job("j").client(name);
+    accepted(tried.offer(0, &of("ann")));
+    assert_eq!(tried.offer(0, &of("ann")), Offered::ClientFull { of_client: 1 });
+    accepted(tried.offer(0, &of("bob")));
+    // A job of nobody is under the bound of the queue alone.
+    accepted(tried.offer(0, &job("j")));
+    assert!(matches!(tried.offer(0, &of("ann")), Offered::Full { depth: 3, .. }), "both bounds");
+    assert_eq!(tried.model.stats(0).refused, 2);
+    // Who is in hand waits no more.
+    tried.take(0, 1);
+    accepted(tried.offer(0, &of("ann")));
+    // What a bound of all counts is there, whichever it was before.
+    let all = Offering::new(9).per_client(3).counts(Counts::All);
+    tried.model.change(&all.clone().into());
+    tried.offering = all;
+    accepted(tried.offer(0, &of("ann")));
+    assert_eq!(tried.offer(0, &of("ann")), Offered::ClientFull { of_client: 3 });
+}
+
+#[test]
+fn a_dead_job_keeps_its_client_and_is_not_counted() {
+    let mut tried = Tried::new(9);
+    tried.offering = tried.offering.per_client(1).counts(Counts::All);
+    tried.working = Working::new().deliveries(1);
+    accepted(tried.offer(0, &job("a").client("ann")));
+    let held = tried.take(0, 1).jobs[0].held();
+    assert_eq!(tried.again(0, held, Duration::ZERO), Afterwards::Dead);
+    assert!(tried.model.clients.is_empty(), "{:?}", tried.model.clients);
+    let dead = tried.model.dead(1).remove(0);
+    assert_eq!(dead.client(), Some("ann"));
+    accepted(tried.offer(0, &dead.job()));
+    assert_eq!(tried.offer(0, &job("b").client("ann")), Offered::ClientFull { of_client: 1 });
+}
+
+#[test]
 fn a_job_that_says_its_id_is_accepted_once() {
     let mut tried = Tried::new(9);
     tried.offering = tried.offering.remember(Duration::from_secs(60));
@@ -233,7 +271,7 @@ fn the_rate_of_leaving_is_that_of_the_last_windows() {
 /// What happens at random.
 #[derive(Clone, Debug)]
 enum Step {
-    Offer { once: Option<u8>, deadline_s: Option<u8> },
+    Offer { once: Option<u8>, client: Option<u8>, deadline_s: Option<u8> },
     Take { most: u8, grants: u8 },
     Done { nth: u8 },
     Again { nth: u8, after_s: u8 },
@@ -245,7 +283,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let some = |most: u8| proptest::option::weighted(0.3, 0..most);
     prop_oneof![
-        4 => (some(6), some(60)).prop_map(|(once, deadline_s)| Step::Offer { once, deadline_s }),
+        4 => (some(6), proptest::option::weighted(0.7, 0..3_u8), some(60))
+            .prop_map(|(once, client, deadline_s)| Step::Offer { once, client, deadline_s }),
         4 => (0..5_u8, 0..5_u8).prop_map(|(most, grants)| Step::Take { most, grants }),
         3 => any::<u8>().prop_map(|nth| Step::Done { nth }),
         2 => (any::<u8>(), 0..40_u8).prop_map(|(nth, after_s)| Step::Again { nth, after_s }),
@@ -253,6 +292,24 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         2 => (0..20_u8).prop_map(|s| Step::Pass { s }),
     ]
+}
+
+/// What is counted of clients, by walking over all jobs.
+fn counts_of(model: &Model) -> HashMap<Arc<str>, OfClient> {
+    let mut counts = HashMap::<Arc<str>, OfClient>::new();
+    for client in model.waiting.iter().filter_map(|job| job.client.clone()) {
+        counts.entry(client).or_default().waiting += 1;
+    }
+    for client in model.out.values().filter_map(|out| out.job.client.clone()) {
+        counts.entry(client).or_default().out += 1;
+    }
+    counts
+}
+
+/// The same of one client, under what the bound counts.
+fn of(model: &Model, counts_all: bool, client: &str) -> u64 {
+    let OfClient { waiting, out } = counts_of(model).get(client).copied().unwrap_or_default();
+    waiting + if counts_all { out } else { 0 }
 }
 
 proptest! {
@@ -264,10 +321,14 @@ proptest! {
         bound in 1..6_u64,
         counts_all in any::<bool>(),
         deliveries in 1..4_u32,
+        per_client in proptest::option::weighted(0.7, 1..4_u64),
     ) {
         let mut tried = Tried::new(bound);
         if counts_all {
             tried.offering = tried.offering.counts(Counts::All);
+        }
+        if let Some(most) = per_client {
+            tried.offering = tried.offering.per_client(most);
         }
         tried.working = Working::new().deliveries(deliveries);
         let mut now = 1_700_000_000 * S;
@@ -283,7 +344,7 @@ proptest! {
             let before = tried.model.stats(now);
             match step {
                 Step::Pass { s } => now += u64::from(s) * S,
-                Step::Offer { once, deadline_s } => {
+                Step::Offer { once, client, deadline_s } => {
                     let mut job = job("j");
                     if let Some(once) = once {
                         job = job.once(format!("once {once}"));
@@ -291,6 +352,11 @@ proptest! {
                     if let Some(s) = deadline_s {
                         job = job.deadline(Duration::from_secs(u64::from(s)));
                     }
+                    let name = client.map(|client| format!("client {client}"));
+                    if let Some(name) = &name {
+                        job = job.client(name.as_str());
+                    }
+                    let of_client = name.map_or(0, |name| of(&tried.model, counts_all, &name));
                     let depth = before.waiting + if counts_all { before.in_flight } else { 0 };
                     match tried.offer(now, &job) {
                         Offered::Accepted { id, depth: with } => {
@@ -303,6 +369,10 @@ proptest! {
                             prop_assert_eq!((depth, with), (bound, bound));
                         }
                         Offered::Known { id } => prop_assert!(jobs.contains_key(&id)),
+                        Offered::ClientFull { of_client: with } => {
+                            prop_assert!(depth < bound, "the queue had room");
+                            prop_assert_eq!((Some(of_client), of_client), (per_client, with));
+                        }
                     }
                 }
                 Step::Take { most, grants } => {
@@ -357,6 +427,11 @@ proptest! {
             let stats = tried.model.stats(now);
             let bounded = stats.waiting + if counts_all { stats.in_flight } else { 0 };
             prop_assert!(bounded <= bound, "never above the bound");
+            for client in (0..3).map(|client| format!("client {client}")) {
+                let counted = of(&tried.model, counts_all, &client);
+                prop_assert!(per_client.is_none_or(|most| counted <= most), "never above its own");
+            }
+            prop_assert_eq!(&tried.model.clients, &counts_of(&tried.model));
             // Nothing is lost: whatever was accepted waits, is out, or has an end that is counted.
             prop_assert_eq!(
                 stats.accepted,
@@ -372,5 +447,6 @@ proptest! {
         }
         let stats = tried.model.stats(now);
         prop_assert_eq!((stats.waiting, stats.in_flight), (0, 0));
+        prop_assert!(tried.model.clients.is_empty(), "nothing is kept of who has no job");
     }
 }

@@ -1,6 +1,7 @@
 //! What scripts are asked, and what their answers say.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use tollgate::StoreError;
 use tollgate_redis::Word;
@@ -92,14 +93,21 @@ pub(super) fn without_form(made: &str) -> &str {
 
 pub(super) fn dead(word: &Word) -> Result<Dead, Error> {
     let Word::List(words) = word else { return Err(garbled()) };
-    let [the_id, deliveries, why, fields] = &words[..] else { return Err(garbled()) };
+    let [the_id, deliveries, why, fields, client] = &words[..] else { return Err(garbled()) };
     let why = text(why)?;
     Ok(Dead {
         id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
         why: (!why.is_empty()).then_some(why),
+        client: whose(client)?,
         body: body(fields)?,
     })
+}
+
+/// Whose a job is: nothing where nobody said so.
+fn whose(word: &Word) -> Result<Option<Arc<str>>, Error> {
+    let client = text(word)?;
+    Ok((!client.is_empty()).then(|| client.into()))
 }
 
 pub(super) fn done_job(word: &Word) -> Result<DoneJob, Error> {
@@ -132,9 +140,9 @@ fn job_id(word: &Word) -> Result<JobId, Error> {
 pub(super) fn waiting(answer: &[Word]) -> Result<Vec<WaitingJob>, Error> {
     let (now_us, list) = listed(answer)?;
     let look = |words: Result<&[Word], Error>| {
-        let [id, fields] = words? else { return Err(garbled()) };
-        let (id, body) = (job_id(id)?, body(fields)?);
-        Ok(WaitingJob { id, age: id.age(now_us), body })
+        let [id, fields, client] = words? else { return Err(garbled()) };
+        let (id, client, body) = (job_id(id)?, whose(client)?, body(fields)?);
+        Ok(WaitingJob { id, age: id.age(now_us), client, body })
     };
     list.map(look).collect()
 }
@@ -142,7 +150,9 @@ pub(super) fn waiting(answer: &[Word]) -> Result<Vec<WaitingJob>, Error> {
 pub(super) fn in_hand(answer: &[Word]) -> Result<Vec<OutJob>, Error> {
     let (now_us, list) = listed(answer)?;
     let look = |words: Result<&[Word], Error>| {
-        let [id, deliveries, is_held, due, why, fields] = words? else { return Err(garbled()) };
+        let [id, deliveries, is_held, due, why, fields, client] = words? else {
+            return Err(garbled());
+        };
         let (id, why) = (job_id(id)?, text(why)?);
         let due_us: u64 = text(due)?.parse().map_err(|_| garbled())?;
         Ok(OutJob {
@@ -152,6 +162,7 @@ pub(super) fn in_hand(answer: &[Word]) -> Result<Vec<OutJob>, Error> {
             age: id.age(now_us),
             back: Duration::from_micros(due_us.saturating_sub(now_us)),
             why: (!why.is_empty()).then_some(why),
+            client: whose(client)?,
             body: body(fields)?,
         })
     };

@@ -3,6 +3,8 @@
 -- out      of each job that is out, when it comes back, in microseconds
 -- meta     the form, the settings, what there was, and the rate at which jobs leave
 -- untils   of each that has a deadline, when it is too old
+-- clients  of each that has a client: `w` where it waits or `o` where it is out, and the client; and
+--          of each such word how many there are, which no id can be taken for: those begin with a digit
 -- tries    of each that is out: how often it was delivered, `h` while it is held, why it failed;
 --          nothing for one that is held for the first time
 -- dead     the ids of dead jobs, the oldest first
@@ -107,8 +109,55 @@ local function by_due(many, last)
   return order, is_cut
 end
 
+-- Counts one more, or one less, of what `clients` calls so; nothing is kept of none.
+local function of_client(word, by)
+  if call('HINCRBY', clients, word, by) <= 0 then
+    call('HDEL', clients, word)
+  end
+end
+
+-- How many of a client wait; with those that are out, when `all`.
+local function counted(client, all)
+  local there = tonumber(call('HGET', clients, 'w' .. client) or 0)
+  return all and there + tonumber(call('HGET', clients, 'o' .. client) or 0) or there
+end
+
+-- These have been delivered: they wait no more, and are out.
+local function come_out(ids)
+  if #ids == 0 or call('EXISTS', clients) == 0 then
+    return
+  end
+  for place, word in ipairs(call('HMGET', clients, unpack(ids))) do
+    if word and string.sub(word, 1, 1) == 'w' then
+      local now = 'o' .. string.sub(word, 2)
+      call('HSET', clients, ids[place], now)
+      of_client(word, -1)
+      of_client(now, 1)
+    end
+  end
+end
+
+-- These are gone, wherever they were.
+local function leave_client(ids)
+  if call('EXISTS', clients) == 0 then
+    return
+  end
+  for place, word in ipairs(call('HMGET', clients, unpack(ids))) do
+    if word then
+      call('HDEL', clients, ids[place])
+      of_client(word, -1)
+    end
+  end
+end
+
+-- Whose a job is, or ''.
+local function whose(id)
+  return string.sub(call('HGET', clients, id) or '', 2)
+end
+
 -- Forgets what is known of jobs that were out, beside where they lie.
 local function forget(ids)
+  leave_client(ids)
   call('ZREM', out, unpack(ids))
   if call('EXISTS', tries, untils) > 0 then
     call('HDEL', tries, unpack(ids))
@@ -124,12 +173,12 @@ local function remove(id)
 end
 
 local function bury(id, number, why, keep)
-  local fields = body(id)
+  local fields, client = body(id), whose(id)
   remove(id)
   count('died', 1)
   if fields then
     call('RPUSH', dead, id)
-    call('HSET', graves, id, cmsgpack.pack({number, why, fields}))
+    call('HSET', graves, id, cmsgpack.pack({number, why, fields, client}))
   end
   while call('LLEN', dead) > keep do
     call('HDEL', graves, call('LPOP', dead))

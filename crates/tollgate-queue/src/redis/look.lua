@@ -28,12 +28,16 @@ if ARGV[2] == 'waiting' or ARGV[2] == 'out' then
   local many, answer = tonumber(ARGV[3]), {nonce, string.format('%.0f', clock())}
   if many > 0 and ARGV[2] == 'waiting' then
     show(many, answer)
+    for place = 3, #answer do
+      answer[place][3] = whose(answer[place][1])
+    end
   elseif many > 0 then
     for _, found in ipairs(by_due(many, '+inf')) do
       local number, is_held, why = try(found[1])
       local fields, due = body(found[1]), string.format('%.0f', found[2])
       if fields then
-        answer[#answer + 1] = {found[1], number, is_held and 1 or 0, due, why, fields}
+        local client = whose(found[1])
+        answer[#answer + 1] = {found[1], number, is_held and 1 or 0, due, why, fields, client}
       end
     end
   end
@@ -53,8 +57,8 @@ local answer = {nonce}
 for _, id in ipairs(ids) do
   local grave = call('HGET', graves, id)
   if grave then
-    local number, why, fields = unpack(cmsgpack.unpack(grave))
-    answer[#answer + 1] = {id, number, why, fields}
+    local number, why, fields, client = unpack(cmsgpack.unpack(grave))
+    answer[#answer + 1] = {id, number, why, fields, client or ''}
     if ARGV[2] == 'take' then
       call('LREM', dead, 1, id)
       call('HDEL', graves, id)

@@ -72,24 +72,27 @@ impl Form {
     /// needs, then those that `done` needs.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::Stream => &["jobs", "out", "meta", "untils", "tries", "done", "dead", "graves"],
-            Self::List => {
-                &["waiting", "out", "meta", "untils", "tries", "done", "bodies", "dead", "graves"]
+            Self::Stream => {
+                &["jobs", "out", "meta", "untils", "clients", "tries", "done", "dead", "graves"]
             }
+            Self::List => &[
+                "waiting", "out", "meta", "untils", "clients", "tries", "done", "bodies", "dead",
+                "graves",
+            ],
         }
     }
 
     /// How many of the keys `done` needs.
     fn done_keys(self) -> usize {
         match self {
-            Self::Stream => 6,
-            Self::List => 7,
+            Self::Stream => 7,
+            Self::List => 8,
         }
     }
 }
 
 /// How many of the keys an offer needs.
-const OFFER_KEYS: usize = 4;
+const OFFER_KEYS: usize = 5;
 
 /// Queues on one Redis. Cheap to clone: clones share the connections.
 #[derive(Clone)]
@@ -331,6 +334,8 @@ impl Backend for RedisQueues {
                 Offered::Full { depth, retry_after }
             } else if let Some(known) = the_id.strip_prefix('=') {
                 Offered::Known { id: known.parse().map_err(|_| garbled())? }
+            } else if let Some(of_client) = the_id.strip_prefix('!') {
+                Offered::ClientFull { of_client: of_client.parse().map_err(|_| garbled())? }
             } else {
                 depth += 1;
                 Offered::Accepted { id: the_id.parse().map_err(|_| garbled())?, depth }

@@ -1,9 +1,11 @@
 -- Adds jobs, each as if it came alone: nonce, settings, bound, 1 for a bound of all, us of
--- remembering; then of each job how many words it has, and these. A job that is to be accepted
--- once, or has a deadline, says `WORDS KEY US`: which of the keys after the fourth it is remembered
--- at, or 0; us of the deadline, or nothing.
+-- remembering, the bound for each client or 0; then of each job how many words it has, and these. A
+-- job that is to be accepted once, has a deadline or a client, says `WORDS KEY US CLIENT`: which of
+-- the keys after the fifth it is remembered at, or 0; us of the deadline, or nothing; and the
+-- client with a blank before it, or nothing.
 -- Answers how long to wait where it is full, or -1, and the depth there was before; then of each
--- job its id, `=ID` where it is known, or nothing where it is full.
+-- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
+-- as many as may be.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 local made = made_with()
 if made ~= settings then
@@ -17,14 +19,15 @@ end
 local depth = depth(all)
 local answer, place = {nonce, -1, depth}, 3
 local added, refused, known = 0, 0, 0
-local at, last = 6, #ARGV - $TAIL
+local at, last, per_client = 7, #ARGV - $TAIL, tonumber(ARGV[6])
 while at <= last do
   local words = tonumber(ARGV[at])
-  local id, key, deadline, now
+  local id, key, deadline, client, now
   if not words then
-    words, key, deadline = string.match(ARGV[at], '^(%d+) (%d+) (%d*)$')
+    words, key, deadline, client = string.match(ARGV[at], '^(%d+) (%d+) (%d*) ?(.*)$')
     words, now = tonumber(words), clock()
-    key = key ~= '0' and KEYS[4 + key]
+    key = key ~= '0' and KEYS[5 + key]
+    client = client ~= '' and client
     local until_us, of
     id, until_us, of = string.match(key and call('GET', key) or '', '^(%S+) (%d+) ?(%S*)$')
     if id and (tonumber(until_us) <= now or of ~= born()) then
@@ -37,9 +40,16 @@ while at <= last do
   elseif depth + added >= bound then
     refused = refused + 1
     id = ''
+  elseif client and per_client > 0 and counted(client, all) >= per_client then
+    refused = refused + 1
+    id = '!' .. counted(client, all)
   else
     id = put(at + 1, at + words)
     added = added + 1
+    if client then
+      call('HSET', clients, id, 'w' .. client)
+      of_client('w' .. client, 1)
+    end
     if deadline and deadline ~= '' then
       call('HSET', untils, id, string.format('%.0f', now + deadline))
     end

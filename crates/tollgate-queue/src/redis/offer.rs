@@ -22,12 +22,14 @@ pub(super) fn question<'s>(
         offering.bound().to_string(),
         all.to_owned(),
         offering.remember_us().to_string(),
+        offering.most_per_client().unwrap_or(0).to_string(),
     ]);
     for job in jobs {
         let head = words.len();
         words.push(Vec::new());
         let mut says = body::say(form, job.body(), &mut words).to_string();
-        if job.once_id().is_some() || job.deadline_us().is_some() {
+        let client = job.client_name();
+        if job.once_id().is_some() || job.deadline_us().is_some() || client.is_some() {
             let mut key = 0;
             if let Some(once) = job.once_id() {
                 keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
@@ -35,6 +37,9 @@ pub(super) fn question<'s>(
             }
             let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
             says = format!("{says} {key} {deadline}");
+            if let Some(client) = client {
+                says = format!("{says} {client}");
+            }
         }
         if let Some(word) = words.get_mut(head) {
             *word = says.into_bytes();
@@ -50,7 +55,7 @@ pub(super) fn question<'s>(
 /// use tollgate_queue::{Job, OfferCall, Offering};
 /// let call = OfferCall::new("mail", &Offering::new(10), &Job::new().field("to", "ann"))?;
 /// assert_eq!(call.keys[0], "tgq1:{queue:mail}:jobs");
-/// assert_eq!(call.words[4..], ["2", "to", "ann"]);
+/// assert_eq!(call.words[5..], ["2", "to", "ann"]);
 /// # Ok::<(), tollgate_queue::Error>(())
 /// ```
 #[derive(Clone, Debug)]

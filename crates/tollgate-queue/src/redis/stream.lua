@@ -1,7 +1,7 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
 -- done     those that were done and are kept: their fields after `@id` and `@deliveries`
-local jobs, done, dead, graves = KEYS[1], KEYS[6], KEYS[7], KEYS[8]
+local jobs, done, dead, graves = KEYS[1], KEYS[7], KEYS[8], KEYS[9]
 local FORM = 'stream'
 
 -- What the queue was made with by who offered first.
@@ -108,15 +108,15 @@ local function redeliver(worker, id, number)
 end
 
 -- Finds those that something else than a worker of ours has taken from the group, and has neither
--- acknowledged nor asked for again within the visibility timeout: they come back now. True when
--- there were any. Only where nothing is left that was never delivered.
+-- acknowledged nor asked for again within the visibility timeout: they come back now. Only where
+-- nothing is left that was never delivered.
 local function adopt(now, visibility)
-  local idle, adopted = math.ceil(visibility / 1000), false
+  local idle, adopted = math.ceil(visibility / 1000), {}
   local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, '-', '+', '1000')
   for _, one in ipairs(pending.err and {} or pending) do
     if not call('ZSCORE', out, one[1]) then
       call('ZADD', out, now, one[1])
-      adopted = true
+      adopted[#adopted + 1] = one[1]
     end
   end
   return adopted

@@ -31,6 +31,15 @@ local function is_too_old(id)
   return until_us and tonumber(until_us) <= now
 end
 
+-- Whether one that waits is to be dropped, which it is then.
+local function drops(id)
+  local is_so = is_too_old(id)
+  if is_so then
+    leave_client({id})
+  end
+  return is_so
+end
+
 -- How many left meanwhile, which is written at the end with what else is to be.
 local left = 0
 local function settle(notes)
@@ -77,7 +86,7 @@ if has_deadlines and fresh > 0 then
     -- No more than are wanted: bodies can be large.
     local many = math.min(want - fresh, want + LOOK - looked)
     local found, kept
-    found, kept, place = sift(many, place, is_too_old)
+    found, kept, place = sift(many, place, drops)
     looked, fresh, dropped = looked + found, fresh + kept, dropped + found - kept
     if found < many then
       break
@@ -119,6 +128,11 @@ if granted > delivered then
   if many > 0 then
     notes = {'last', entries[many][1], 'delivered', tonumber(was[4] or 0) + many}
     left = left + (all and 0 or many)
+    local ids = {}
+    for nth = 1, many do
+      ids[nth] = entries[nth][1]
+    end
+    come_out(ids)
   end
   if delivered == 0 then
     handed = entries
@@ -152,10 +166,16 @@ elseif not is_cut then
 end
 -- All that was never delivered is out now: what still counts as waiting has somebody else.
 if delivered < most and granted == there and not is_cut and depth(false) > 0 then
-  if adopt(string.format('%.0f', now), visibility) then
+  local adopted = adopt(string.format('%.0f', now), visibility)
+  come_out(adopted)
+  if #adopted > 0 then
     after = 0
   elseif after < 0 then
     after = visibility
   end
+end
+-- Nothing is there: what is counted of clients still, somebody else has taken away.
+if delivered == 0 and not is_cut and call('EXISTS', clients) == 1 and depth(true) == 0 then
+  call('DEL', clients)
 end
 return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}

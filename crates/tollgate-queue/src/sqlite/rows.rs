@@ -1,5 +1,7 @@
 //! The tables of queues in a file, and how their rows are read and written.
 
+use std::sync::Arc;
+
 use tollgate_sqlite::Transaction;
 use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
 
@@ -88,6 +90,42 @@ pub(super) const STEPS: &[&str] = &[
     "
     ALTER TABLE queues ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
 ",
+    "
+    ALTER TABLE queue_jobs ADD COLUMN client TEXT;
+    ALTER TABLE queue_dead ADD COLUMN client TEXT;
+    -- How many jobs of each client wait, and how many are out. Triggers keep it: then no statement
+    -- can forget to, and neither can a process of an older version that has the file open.
+    CREATE TABLE queue_clients (
+        queue INTEGER NOT NULL,
+        client TEXT NOT NULL,
+        waiting INTEGER NOT NULL,
+        out INTEGER NOT NULL,
+        PRIMARY KEY (queue, client)
+    ) WITHOUT ROWID;
+    CREATE TRIGGER queue_clients_come AFTER INSERT ON queue_jobs WHEN new.client IS NOT NULL
+    BEGIN
+        INSERT INTO queue_clients
+            VALUES (new.queue, new.client, new.due_us IS NULL, new.due_us IS NOT NULL)
+            ON CONFLICT (queue, client) DO UPDATE
+                SET waiting = waiting + excluded.waiting, out = out + excluded.out;
+    END;
+    CREATE TRIGGER queue_clients_move AFTER UPDATE OF due_us ON queue_jobs
+        WHEN old.client IS NOT NULL AND (old.due_us IS NULL) <> (new.due_us IS NULL)
+    BEGIN
+        UPDATE queue_clients
+            SET waiting = waiting - (old.due_us IS NULL) + (new.due_us IS NULL),
+                out = out - (old.due_us IS NOT NULL) + (new.due_us IS NOT NULL)
+            WHERE queue = old.queue AND client = old.client;
+    END;
+    CREATE TRIGGER queue_clients_go AFTER DELETE ON queue_jobs WHEN old.client IS NOT NULL
+    BEGIN
+        UPDATE queue_clients
+            SET waiting = waiting - (old.due_us IS NULL), out = out - (old.due_us IS NOT NULL)
+            WHERE queue = old.queue AND client = old.client;
+        DELETE FROM queue_clients
+            WHERE queue = old.queue AND client = old.client AND waiting <= 0 AND out <= 0;
+    END;
+",
 ];
 
 /// The names of the queues that are made.
@@ -133,6 +171,14 @@ pub(super) fn number(row: &Row<'_>, place: usize) -> rusqlite::Result<u64> {
 
 pub(super) fn maybe(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(place)?.map(i64::cast_unsigned))
+}
+
+/// Whose a job is. What somebody else wrote there and is no text is nobody.
+pub(super) fn client(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Arc<str>>> {
+    match row.get_ref(place)? {
+        ValueRef::Text(name) => Ok(core::str::from_utf8(name).ok().map(Arc::from)),
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn id(row: &Row<'_>, place: usize) -> rusqlite::Result<JobId> {

@@ -6,7 +6,7 @@ use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, Subject};
 use tollgate_sqlite::rusqlite;
 
-use super::rows::{At, Known, Out, body, id, maybe, number, read_out};
+use super::rows::{At, Known, Out, body, client, id, maybe, number, read_out};
 use crate::body::{Body, Fields};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
@@ -68,6 +68,10 @@ impl At<'_, '_> {
             let retry_after = self.is.drain.one_more(self.now_us);
             return Ok(Offered::Full { depth, retry_after });
         }
+        if let Some(of_client) = self.beyond(offering, job)? {
+            self.is.totals.refused += 1;
+            return Ok(Offered::ClientFull { of_client });
+        }
         self.is.last = self.is.last.next(self.now_us / 1_000);
         let id = self.is.last;
         let (ms, number) = (id.ms().cast_signed(), id.number().cast_signed());
@@ -79,21 +83,33 @@ impl At<'_, '_> {
             self.tx.execute(sql, (queue, once, ms, number, until_us))?;
         }
         let until_us = job.deadline_us().map(|it| self.now_us.saturating_add(it).cast_signed());
-        let sql = "INSERT INTO queue_jobs (queue, ms, number, until_us, body)
-                   VALUES (?1, ?2, ?3, ?4, ?5)";
+        let client = job.client_name().map(|client| &**client);
+        let sql = "INSERT INTO queue_jobs (queue, ms, number, until_us, client, body)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
         match job.body() {
             Body::Bytes(bytes) => {
-                self.tx.execute(sql, (queue, ms, number, until_us, &bytes[..]))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, &bytes[..]))?;
             }
             Body::Fields(fields) => {
                 let json = serde_json::to_string(&Fields(fields));
                 let json = json.map_err(|error| Error::invalid(error.to_string()))?;
-                self.tx.execute(sql, (queue, ms, number, until_us, json))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, json))?;
             }
         }
         self.is.totals.waiting += 1;
         self.is.totals.accepted += 1;
         Ok(Offered::Accepted { id, depth: depth + 1 })
+    }
+
+    /// How many of the job's client are counted, where these are as many as may be.
+    fn beyond(&self, offering: &Offering, job: &Job) -> Result<Option<u64>, Error> {
+        let (Some(client), Some(most)) = (job.client_name(), offering.most_per_client()) else {
+            return Ok(None);
+        };
+        let sql = "SELECT waiting + ?3 * out FROM queue_clients WHERE queue = ?1 AND client = ?2";
+        let params = (self.is.id, &**client, offering.counts_all());
+        let of_client = self.tx.first(sql, params, |row| number(row, 0))?.unwrap_or(0);
+        Ok((of_client >= most).then_some(of_client))
     }
 
     pub(super) fn take(
@@ -266,8 +282,9 @@ impl At<'_, '_> {
     }
 
     fn bury(&mut self, out: &Out, working: &Working) -> Result<(), Error> {
-        let sql = "INSERT INTO queue_dead (queue, ms, number, deliveries, why, body)
-                   SELECT queue, ms, number, deliveries, why, body FROM queue_jobs WHERE id = ?1";
+        let sql = "INSERT INTO queue_dead (queue, ms, number, deliveries, why, body, client)
+                   SELECT queue, ms, number, deliveries, why, body, client FROM queue_jobs
+                   WHERE id = ?1";
         self.tx.execute(sql, [out.row])?;
         self.remove(out)?;
         self.is.totals.died += 1;
@@ -363,7 +380,7 @@ impl At<'_, '_> {
     }
 
     pub(super) fn remove_all(&self) -> Result<bool, Error> {
-        for table in ["queue_jobs", "queue_dead", "queue_done", "queue_once"] {
+        for table in ["queue_jobs", "queue_dead", "queue_done", "queue_once", "queue_clients"] {
             let sql = format!("DELETE FROM {table} WHERE queue = ?1");
             self.tx.execute(&sql, [self.is.id])?;
         }
@@ -380,19 +397,17 @@ impl At<'_, '_> {
     }
 
     pub(super) fn waiting(&self, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        let sql = "SELECT ms, number, body FROM queue_jobs
+        let sql = "SELECT ms, number, body, client FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NULL ORDER BY ms, number LIMIT ?2";
-        let rows =
-            self.tx.rows(sql, (self.is.id, most as i64), |row| Ok((id(row, 0)?, body(row, 2)?)))?;
-        let look = |(id, body): (JobId, Result<Body, _>)| {
-            let body = body.unwrap_or_else(|(body, _)| body);
-            WaitingJob { id, age: id.age(self.now_us), body }
-        };
-        Ok(rows.into_iter().map(look).collect())
+        Ok(self.tx.rows(sql, (self.is.id, most as i64), |row| {
+            let (id, client) = (id(row, 0)?, client(row, 3)?);
+            let body = body(row, 2)?.unwrap_or_else(|(body, _)| body);
+            Ok(WaitingJob { id, age: id.age(self.now_us), client, body })
+        })?)
     }
 
     pub(super) fn in_hand(&self, most: usize) -> Result<Vec<OutJob>, Error> {
-        let sql = "SELECT ms, number, deliveries, held, due_us, why, body FROM queue_jobs
+        let sql = "SELECT ms, number, deliveries, held, due_us, why, body, client FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NOT NULL ORDER BY due_us, ms, number LIMIT ?2";
         Ok(self.tx.rows(sql, (self.is.id, most as i64), |row| {
             let id = id(row, 0)?;
@@ -404,6 +419,7 @@ impl At<'_, '_> {
                 age: id.age(self.now_us),
                 back: Duration::from_micros(back),
                 why: row.get(5)?,
+                client: client(row, 7)?,
                 body: body(row, 6)?.unwrap_or_else(|(body, _)| body),
             })
         })?)
@@ -429,17 +445,19 @@ impl At<'_, '_> {
         params: impl rusqlite::Params,
     ) -> Result<Vec<(i64, Dead)>, Error> {
         let sql = format!(
-            "SELECT id, ms, number, deliveries, why, body FROM queue_dead WHERE queue = ?1 {which}"
+            "SELECT id, ms, number, deliveries, why, body, client FROM queue_dead
+             WHERE queue = ?1 {which}"
         );
-        let rows = self.tx.rows(&sql, params, |row| {
-            let read = (id(row, 1)?, row.get::<_, u32>(3)?, row.get(4)?, body(row, 5)?);
-            Ok((row.get::<_, i64>(0)?, read))
-        })?;
-        let dead = rows.into_iter().map(|(row, (id, deliveries, why, body))| {
-            let body = body.unwrap_or_else(|(body, _)| body);
-            (row, Dead { id, deliveries, why, body })
-        });
-        Ok(dead.collect())
+        Ok(self.tx.rows(&sql, params, |row| {
+            let dead = Dead {
+                id: id(row, 1)?,
+                deliveries: row.get(3)?,
+                why: row.get(4)?,
+                client: client(row, 6)?,
+                body: body(row, 5)?.unwrap_or_else(|(body, _)| body),
+            };
+            Ok((row.get::<_, i64>(0)?, dead))
+        })?)
     }
 
     pub(super) fn take_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {

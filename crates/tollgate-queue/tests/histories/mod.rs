@@ -1,5 +1,6 @@
 //! Random histories, which every place where queues lie answers as the memory does.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -10,13 +11,17 @@ use tollgate_queue::{Backend, Counts, Held, Job, MemoryQueues, Offering, Setting
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     once: Option<u8>,
+    client: Option<&'static str>,
     deadline_s: Option<u8>,
     size: u8,
 }
 
+/// Names of clients that scripts and tables must not take for something else.
+const CLIENTS: [&str; 3] = ["ann", "1-0 w\n", "wo\0ü"];
+
 impl Drawn {
     fn job(&self) -> Job {
-        let Self { once, deadline_s, size } = *self;
+        let Self { once, client, deadline_s, size } = *self;
         let mut job = match size % 3 {
             0 => Job::new(),
             1 => Job::of_bytes(&vec![size; usize::from(size)]),
@@ -24,6 +29,9 @@ impl Drawn {
         };
         if let Some(once) = once {
             job = job.once(format!("once {once}"));
+        }
+        if let Some(client) = client {
+            job = job.client(client);
         }
         if let Some(s) = deadline_s {
             job = job.deadline(Duration::from_secs(u64::from(s)));
@@ -43,7 +51,8 @@ pub(crate) enum Step {
     Extend { nth: u8 },
     Release { nth: u8 },
     TakeDead { nth: u8 },
-    Change { bound: Option<u8>, deliveries: Option<u8> },
+    OfferAgain { nth: u8 },
+    Change { bound: Option<u8>, per_client: Option<u8>, deliveries: Option<u8> },
     Pause { is_paused: bool },
     Pass { us: u64 },
 }
@@ -52,11 +61,9 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     let some = |most: u8| proptest::option::weighted(0.3, 0..most);
     let seconds = 0..20_000_000_u64;
     let job = move || {
-        (some(6), some(60), any::<u8>()).prop_map(|(once, deadline_s, size)| Drawn {
-            once,
-            deadline_s,
-            size,
-        })
+        let client = proptest::option::weighted(0.7, proptest::sample::select(CLIENTS.to_vec()));
+        (some(6), client, some(60), any::<u8>())
+            .prop_map(|(once, client, deadline_s, size)| Drawn { once, client, deadline_s, size })
     };
     prop_oneof![
         4 => job().prop_map(|job| Step::Offer { job }),
@@ -68,7 +75,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|nth| Step::Extend { nth }),
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
-        1 => (some(6), some(4)).prop_map(|(bound, deliveries)| Step::Change { bound, deliveries }),
+        1 => any::<u8>().prop_map(|nth| Step::OfferAgain { nth }),
+        1 => (some(6), some(4), some(4)).prop_map(|(bound, per_client, deliveries)| {
+            Step::Change { bound, per_client, deliveries }
+        }),
         1 => proptest::bool::weighted(0.3).prop_map(|is_paused| Step::Pause { is_paused }),
         3 => prop_oneof![seconds, 0..3_000_u64].prop_map(|us| Step::Pass { us }),
     ]
@@ -79,6 +89,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
 pub(crate) struct Made {
     bound: u64,
     counts_all: bool,
+    per_client: Option<u64>,
     remember_s: u64,
     deliveries: u32,
     keep_dead: u32,
@@ -97,14 +108,26 @@ pub(crate) fn settings() -> impl Strategy<Value = Made> {
     (
         1..6_u64,
         any::<bool>(),
+        proptest::option::weighted(0.7, 1..4_u64),
         0..40_u64,
         1..4_u32,
         0..3_u32,
         0..3_u32,
         proptest::sample::select(rates.to_vec()),
     )
-        .prop_map(|(bound, counts_all, remember_s, deliveries, keep_dead, keep_done, rate)| {
-            Made { bound, counts_all, remember_s, deliveries, keep_dead, keep_done, rate }
+        .prop_map(|drawn| {
+            let (bound, counts_all, per_client, remember_s, deliveries, ..) = drawn;
+            let (.., keep_dead, keep_done, rate) = drawn;
+            Made {
+                bound,
+                counts_all,
+                per_client,
+                remember_s,
+                deliveries,
+                keep_dead,
+                keep_done,
+                rate,
+            }
         })
 }
 
@@ -120,6 +143,9 @@ pub(crate) async fn both(
     let counts = if is.counts_all { Counts::All } else { Counts::Waiting };
     let offering = Offering::new(is.bound).counts(counts);
     let mut offering = offering.remember(Duration::from_secs(is.remember_s));
+    if let Some(most) = is.per_client {
+        offering = offering.per_client(most);
+    }
     let mut working = Working::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
     working = working.keep_done(is.keep_done);
     if let Some(rate) = is.rate {
@@ -182,7 +208,7 @@ pub(crate) async fn both(
                     same!(on => on.release(queue, it));
                 }
             }
-            Step::Change { bound, deliveries } => {
+            Step::Change { bound, per_client, deliveries } => {
                 let mut settings = Settings::default();
                 if let Some(bound) = bound {
                     // What it counts changes, too.
@@ -190,6 +216,9 @@ pub(crate) async fn both(
                     let remember = Duration::from_secs(is.remember_s);
                     offering =
                         Offering::new(u64::from(bound) + 1).counts(counts).remember(remember);
+                    if let Some(most) = per_client {
+                        offering = offering.per_client(u64::from(most) + 1);
+                    }
                     settings.offering = Some(offering.clone());
                 }
                 if let Some(deliveries) = deliveries {
@@ -198,6 +227,13 @@ pub(crate) async fn both(
                     settings.working = Some(working.clone());
                 }
                 same!(on => on.change(queue, &settings));
+            }
+            Step::OfferAgain { nth } => {
+                let dead = same!(on => on.dead(queue, 9));
+                if !dead.is_empty() {
+                    let again = dead[usize::from(nth) % dead.len()].job();
+                    same!(on => on.offer(queue, &offering, &again));
+                }
             }
             Step::TakeDead { nth } => {
                 same!(on => on.dead(queue, 0));
@@ -225,6 +261,23 @@ pub(crate) async fn both(
     assert_eq!(is_named(theirs), is_named(mine));
 }
 
+/// How many jobs of each client wait and are out, by what is seen of each job: what its counts are
+/// to be, and none of a client that has no job.
+pub(crate) async fn of_clients(on: &impl Backend, queue: &str) -> BTreeMap<String, (u64, u64)> {
+    let mut counts = BTreeMap::<String, (u64, u64)>::new();
+    for job in on.waiting(queue, 1_000).await.unwrap() {
+        if let Some(client) = job.client() {
+            counts.entry(client.to_owned()).or_default().0 += 1;
+        }
+    }
+    for job in on.in_hand(queue, 1_000).await.unwrap() {
+        if let Some(client) = job.client() {
+            counts.entry(client.to_owned()).or_default().1 += 1;
+        }
+    }
+    counts
+}
+
 /// More jobs that are of no use than one look finds: the same of both.
 pub(crate) async fn beyond_a_look(
     other: &impl Backend,
@@ -244,8 +297,8 @@ pub(crate) async fn beyond_a_look(
             of_memory
         }};
     }
-    let short = vec![Job::new().deadline(Duration::from_secs(1)); MANY];
-    let long = vec![Job::new(); MANY];
+    let short = vec![Job::new().client("ann").deadline(Duration::from_secs(1)); MANY];
+    let long = vec![Job::new().client("bob"); MANY];
     same!(on => on.offer_all(queue, &offering, &short));
     same!(on => on.offer_all(queue, &offering, &long));
     clock.advance(Duration::from_secs(2));

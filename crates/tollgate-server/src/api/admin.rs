@@ -5,15 +5,13 @@ use core::pin::Pin;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use sha2::Sha256;
 use tollgate::{LimitSet, ParseError, Subject};
 use tollgate_policy::{Effect, SubjectCounts};
 
+use super::bearer::{brings, is_of_a_page, missing};
 use super::check::{ask, json, no_policy, nobody, of_ask};
 use super::problem::Problem;
 use super::query::Query;
@@ -24,11 +22,6 @@ use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
-
-const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// The fewest bytes of a token.
-pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 
 /// What there is, for people.
 const ADMIN_INDEX: &str = include_str!("admin_index.txt");
@@ -93,9 +86,7 @@ impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        // A page in a browser of this machine can send questions to loopback, and a browser says
-        // that it was a page. Nobody else sends these headers.
-        if [ORIGIN, SEC_FETCH_SITE].iter().any(|name| request.headers().contains_key(name)) {
+        if is_of_a_page(request.headers()) {
             let detail = "administrators do not ask from web pages";
             return Problem::new(StatusCode::FORBIDDEN, detail).response();
         }
@@ -108,33 +99,11 @@ impl Answering for Admin {
 
 impl Admin {
     async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        if !self.knows(request.headers()) {
-            let problem = Problem::new(
-                StatusCode::UNAUTHORIZED,
-                "this takes `Authorization: Bearer TOKEN`, the token of TOLLGATE_ADMIN_TOKEN",
-            );
-            let mut response = problem.response();
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-            return response;
+        if self.token.as_ref().is_some_and(|token| !brings(token, request.headers())) {
+            return missing("TOLLGATE_ADMIN_TOKEN");
         }
         let answered: Answered<'_> = Box::pin(self.route(request, peer));
         answered.await.unwrap_or_else(|problem| problem.response())
-    }
-
-    /// Whether a request may ask: compared by keyed hashes, so that time tells nothing.
-    fn knows(&self, headers: &HeaderMap) -> bool {
-        let Some(token) = &self.token else { return true };
-        let mut said = headers.get_all(AUTHORIZATION).iter();
-        let (Some(value), None) = (said.next(), said.next()) else { return false };
-        let Some((scheme, said)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
-            return false;
-        };
-        let Ok(key) = Hmac::<Sha256>::new_from_slice(token.as_bytes()) else { return false };
-        let [mut mine, mut theirs] = [key.clone(), key];
-        mine.update(token.as_bytes());
-        theirs.update(said.trim_start().as_bytes());
-        let mine = mine.finalize().into_bytes();
-        scheme.eq_ignore_ascii_case("bearer") && theirs.verify_slice(&mine).is_ok()
     }
 
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {

@@ -2,7 +2,9 @@
 
 mod admin;
 mod auth;
+mod bearer;
 mod check;
+mod hands;
 mod look;
 mod problem;
 mod query;
@@ -31,11 +33,13 @@ use check::{Checks, Do, json};
 use problem::Problem;
 use query::Query;
 
-pub(crate) use admin::{Admin, MIN_TOKEN_BYTES};
+pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
+pub(crate) use bearer::MIN_TOKEN_BYTES;
 pub(crate) use check::Checks as Questions;
-pub(crate) use queues::PREFIX as QUEUES;
+pub(crate) use hands::Workers;
+pub(crate) use queues::parts as queue_parts;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
 /// A response of the service.
@@ -55,6 +59,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     pub(crate) page: Page,
     pub(crate) queues: Queues,
+    pub(crate) workers: Workers,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
 }
@@ -111,7 +116,7 @@ impl Api {
             return self.checks.refund(&body).await;
         }
         if path.starts_with(queues::PREFIX) {
-            return queues::respond(&self.queues, request).await;
+            return queues::respond(&self.queues, &self.workers, request).await;
         }
         if !is_look(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];

@@ -1,4 +1,4 @@
-//! `/v1/queues/NAME`: jobs are offered to a queue whose workers set the pace.
+//! `/v1/queues/NAME`: jobs are offered to a queue whose workers set the pace, and taken from it.
 
 use core::time::Duration;
 
@@ -9,34 +9,62 @@ use tollgate::Limit;
 use tollgate_queue::{Error, Job, Offered};
 
 use super::check::json;
+use super::hands::{Act, Workers};
 use super::problem::Problem;
 use super::query::Query;
-use super::{Reply, body_of};
+use super::{Reply, body_of, not_found};
 use crate::listen::Whole;
 use crate::queues::{Door, Queues};
 
 /// What every path of a queue begins with.
-pub(crate) const PREFIX: &str = "/v1/queues/";
+pub(super) const PREFIX: &str = "/v1/queues/";
 
-/// When to ask again where no job has left in the last seconds: as long as those are.
+/// When to ask again where no job has left in the last seconds, as long as those are; and where the
+/// client has as many as may be, of which nobody knows when one leaves.
 const UNKNOWN_SECONDS: u64 = 10;
 
 /// When to ask again where the store is away.
 const AWAY_SECONDS: u64 = 1;
 
+/// What may be when it is not known whether an offer arrived, and where nothing is changed.
+const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`";
+const NO_DOUBT: &str = "";
+
 /// The type of a job that is bytes.
 const BYTES: &str = "application/octet-stream";
 
-pub(super) async fn respond(queues: &Queues, request: Request<Whole>) -> Result<Reply, Problem> {
-    let name = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+/// What a path of a queue asks for: the name, and what is to be done with its jobs.
+pub(crate) fn parts(path: &str) -> Option<(&str, Option<&str>)> {
+    let rest = path.strip_prefix(PREFIX)?;
+    // No name has a slash in it.
+    Some(rest.split_once('/').map_or((rest, None), |(name, act)| (name, Some(act))))
+}
+
+pub(super) async fn respond(
+    queues: &Queues,
+    workers: &Workers,
+    request: Request<Whole>,
+) -> Result<Reply, Problem> {
+    let (name, act) = parts(request.uri().path()).unwrap_or_default();
     let name = name.replace("%3A", ":").replace("%3a", ":");
+    let act = match act {
+        None => None,
+        Some(act) => Some(Act::of(act).ok_or_else(|| not_found(request.uri().path()))?),
+    };
+    if act.is_some()
+        && let Some(refused) = workers.refuse(request.headers())
+    {
+        return Ok(refused);
+    }
     let door = queues.get(&name).ok_or_else(|| unknown(&name, queues))?;
-    match *request.method() {
-        Method::POST => offer(door, request).await,
-        Method::GET | Method::HEAD => {
-            Ok(json(&door.stats().await.map_err(|error| of_queue(&error, false))?))
+    match (act, request.method()) {
+        (Some(act), &Method::POST) => workers.respond(door, act, request).await,
+        (Some(_), _) => Ok(Problem::method("POST")),
+        (None, &Method::POST) => offer(door, request).await,
+        (None, &Method::GET | &Method::HEAD) => {
+            Ok(json(&door.stats().await.map_err(|error| of_queue(&error, NO_DOUBT))?))
         }
-        _ => Ok(Problem::method("GET, POST")),
+        (None, _) => Ok(Problem::method("GET, POST")),
     }
 }
 
@@ -52,8 +80,8 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
 }
 
 async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
-    let query = Query::of(request.uri()).only(&["once", "deadline"])?;
-    let once = query.get("once").map(str::to_owned);
+    let query = Query::of(request.uri()).only(&["once", "deadline", "client"])?;
+    let [once, client] = ["once", "client"].map(|name| query.get(name).map(str::to_owned));
     let deadline = match query.get("deadline") {
         None => None,
         Some(text) => Some(duration(text).map_err(|problem| problem.at("deadline"))?),
@@ -63,30 +91,27 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
     if let Some(once) = once {
         job = job.once(once);
     }
+    if let Some(client) = client {
+        job = job.client(client);
+    }
     if let Some(deadline) = deadline {
         job = job.deadline(deadline);
     }
     let offered = match door.offer(&job).await {
         Ok(offered) => offered,
-        Err(error) => {
-            let problem = of_queue(&error, true);
-            let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
-            let mut response = problem.response();
-            if is_away {
-                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(AWAY_SECONDS));
-            }
-            return Ok(response);
-        }
+        Err(error) => return Ok(failed(&error, IN_DOUBT)),
     };
     let mut response = json(&offered);
-    *response.status_mut() = match offered {
-        Offered::Full { retry_after, .. } => {
-            let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
-            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
-            StatusCode::TOO_MANY_REQUESTS
-        }
-        _ => StatusCode::ACCEPTED,
-    };
+    *response.status_mut() = StatusCode::ACCEPTED;
+    if offered.is_refused() {
+        let retry_after = match offered {
+            Offered::Full { retry_after, .. } => retry_after,
+            _ => None,
+        };
+        let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait));
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
     Ok(response)
 }
 
@@ -113,12 +138,23 @@ fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
             "there is no body: a job is one JSON object of fields, as {\"to\": \"ann\"}; {} is one \
              without fields",
         )),
-        (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, true)),
+        (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, NO_DOUBT)),
     }
 }
 
-/// What a queue's error is to who asked, or offered.
-fn of_queue(error: &Error, is_offer: bool) -> Problem {
+/// The response to who asked a queue that could not do it, with when to ask again.
+pub(super) fn failed(error: &Error, in_doubt: &str) -> Reply {
+    let problem = of_queue(error, in_doubt);
+    let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = problem.response();
+    if is_away {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(AWAY_SECONDS));
+    }
+    response
+}
+
+/// What a queue's error is to who asked; and what may be where nobody knows.
+fn of_queue(error: &Error, in_doubt: &str) -> Problem {
     match error {
         Error::Invalid(what) => Problem::bad(what.clone()),
         // Nothing that passes: somebody has to say the same here and there.
@@ -126,10 +162,9 @@ fn of_queue(error: &Error, is_offer: bool) -> Problem {
             tracing::error!(target: "tollgate", "{error}");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        Error::Store(error) if is_offer && error.is_ambiguous() => Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("the queue: {error}; the job may be in: offer it again with the same `once`"),
-        ),
+        Error::Store(error) if error.is_ambiguous() => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the queue: {error}{in_doubt}"))
+        }
         error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the queue: {error}")),
     }
 }

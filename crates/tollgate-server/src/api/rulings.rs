@@ -1,4 +1,4 @@
-//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: what administrators rule while the service runs.
+//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: what administrators rule as the service runs.
 
 use core::fmt;
 use core::time::Duration;

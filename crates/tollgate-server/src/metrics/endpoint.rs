@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use http::StatusCode;
 
-use crate::api::QUEUES;
+use crate::api::queue_parts;
 
 /// What requests ask for. A path that is none of these is `other`: a label with paths that clients
 /// think of would have no bound.
@@ -15,6 +15,10 @@ pub(crate) enum Endpoint {
     Refund,
     Auth,
     Queue,
+    Take,
+    Done,
+    Extend,
+    Nack,
     Policies,
     Explain,
     Openapi,
@@ -35,12 +39,16 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 26] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
         Self::Auth,
         Self::Queue,
+        Self::Take,
+        Self::Done,
+        Self::Extend,
+        Self::Nack,
         Self::Policies,
         Self::Explain,
         Self::Openapi,
@@ -68,6 +76,10 @@ impl Endpoint {
             Self::Refund => "/v1/refund",
             Self::Auth => "/v1/auth",
             Self::Queue => "/v1/queues/{name}",
+            Self::Take => "/v1/queues/{name}/take",
+            Self::Done => "/v1/queues/{name}/done",
+            Self::Extend => "/v1/queues/{name}/extend",
+            Self::Nack => "/v1/queues/{name}/nack",
             Self::Policies => "/v1/policies",
             Self::Explain => "/v1/explain",
             Self::Openapi => "/v1/openapi.yaml",
@@ -91,8 +103,14 @@ impl Endpoint {
     /// What a path asks for.
     pub(crate) fn of(path: &str) -> Self {
         // A queue's name is no label: there are those that nobody has.
-        if path.starts_with(QUEUES) {
-            return Self::Queue;
+        match queue_parts(path) {
+            None => {}
+            Some((_, None)) => return Self::Queue,
+            Some((_, Some("take"))) => return Self::Take,
+            Some((_, Some("done"))) => return Self::Done,
+            Some((_, Some("extend"))) => return Self::Extend,
+            Some((_, Some("nack"))) => return Self::Nack,
+            Some((_, Some(_))) => return Self::Other,
         }
         Self::ALL.into_iter().find(|endpoint| endpoint.path() == path).unwrap_or(Self::Other)
     }
@@ -140,13 +158,21 @@ mod tests {
             assert_eq!(Endpoint::of(endpoint.path()), endpoint);
             requests.add(endpoint, StatusCode::OK);
         }
-        for path in ["", "/v1", "/v1/check/", "/v1/checks", "/user:42", "/v1/admin/user:42"] {
+        for path in [
+            "",
+            "/v1",
+            "/v1/check/",
+            "/v1/checks",
+            "/user:42",
+            "/v1/admin/user:42",
+            "/v1/queues/a/b",
+        ] {
             assert_eq!(Endpoint::of(path), Endpoint::Other, "{path}");
         }
         assert_eq!(requests.iter().count(), Endpoint::ALL.len());
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 23);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 27);
     }
 }

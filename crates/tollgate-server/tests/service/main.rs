@@ -11,6 +11,7 @@ mod ending;
 mod faults;
 mod rulings;
 mod secured;
+mod workers;
 
 use std::net::SocketAddr;
 

@@ -57,10 +57,10 @@ struct Shared<S> {
 /// known, a policy with overrides says the same in less (`docs/policies.md`).
 ///
 /// The function sees the head of the request; its future takes what it needs out of it. `None` is
-/// no limit. An error, and a store that cannot answer, are decided by the rule; the log has one line
-/// when that begins, and one when it has ended. Limits or a cost that cannot be counted under are an
-/// error of the function. A request waits for its future as long as that takes: give what it asks a
-/// deadline of its own, as `tokio::time::timeout` does.
+/// no limit. An error, and a store that cannot answer, are decided by the rule; the log has a line
+/// when that begins, and one when it has ended. Limits or a cost that cannot be counted under are
+/// an error of the function. A request waits for its future as long as that takes: give what it
+/// asks a deadline of its own, as `tokio::time::timeout` does.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};

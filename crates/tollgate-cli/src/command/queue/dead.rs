@@ -88,15 +88,25 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let (mut jobs, mut full) = (0, false);
     'all: loop {
         let page = which.of(queue).await?;
+        let before = jobs;
         for dead in &page {
-            if let Offered::Full { .. } = door.offer(&dead.job()).await? {
-                full = true;
-                break 'all;
+            match door.offer(&dead.job()).await? {
+                Offered::Accepted { .. } | Offered::Known { .. } => {}
+                // Its client has as many as may be; others may have fewer.
+                Offered::ClientFull { .. } => {
+                    full = true;
+                    continue;
+                }
+                _ => {
+                    full = true;
+                    break 'all;
+                }
             }
             queue.take_dead(dead.id).await?;
             jobs += 1;
         }
-        if page.len() < PAGE {
+        // What stays is on the next page again: a page of which all stays is the last.
+        if page.len() < PAGE || jobs == before {
             break;
         }
     }
@@ -130,10 +140,11 @@ fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {
     if dead.is_empty() {
         return out.line("no dead jobs are kept");
     }
-    let mut table = show::table(["job", "deliveries", "why", "what"]);
+    let mut table = show::table(["job", "client", "deliveries", "why", "what"]);
     for dead in dead {
         table.add_row([
             dead.id.to_string(),
+            one_line(dead.client().unwrap_or("-")),
             dead.deliveries.to_string(),
             one_line(dead.why.as_deref().unwrap_or("-")),
             what(dead.bytes(), dead.fields()),
@@ -172,7 +183,7 @@ pub(super) fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String 
 }
 
 /// What somebody else has written, as one line of a table.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     let mut line: String = text.chars().take(SHOWN).flat_map(plain).collect();
     if text.chars().nth(SHOWN).is_some() {
         line.push_str("...");

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 use tollgate_queue::{OutJob, Settings, WaitingJob};
 
-use super::dead::what;
+use super::dead::{one_line, what};
 use super::open;
 use super::stats::rounded;
 use crate::args::QueueLook;
@@ -39,16 +39,18 @@ pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
         out.line("there are no such jobs")?;
         return Ok(0);
     }
-    let mut table = show::table(["job", "is", "deliveries", "age", "comes back", "what"]);
+    let mut table = show::table(["job", "client", "is", "deliveries", "age", "comes back", "what"]);
     for job in &waiting {
         let what = what(job.bytes(), job.fields());
-        let age = duration(rounded(job.age));
-        table.add_row([job.id.to_string(), "waiting".into(), "0".into(), age, "-".into(), what]);
+        let (id, age) = (job.id.to_string(), duration(rounded(job.age)));
+        let client = one_line(job.client().unwrap_or("-"));
+        table.add_row([id, client, "waiting".into(), "0".into(), age, "-".into(), what]);
     }
     for job in &in_hand {
         let is = if job.is_held { "in hand" } else { "put off" };
         table.add_row([
             job.id.to_string(),
+            one_line(job.client().unwrap_or("-")),
             is.to_owned(),
             job.deliveries.to_string(),
             duration(rounded(job.age)),

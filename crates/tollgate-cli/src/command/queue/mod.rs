@@ -60,8 +60,8 @@ async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
 
 impl OfferingArgs {
     pub(crate) fn is_nothing(&self) -> bool {
-        let Self { bound, count, remember } = self;
-        bound.is_none() && count.is_none() && remember.is_none()
+        let Self { bound, count, per_client, remember } = self;
+        bound.is_none() && count.is_none() && per_client.is_none() && remember.is_none()
     }
 
     /// What is said, and for the rest what the queue was made with.
@@ -79,6 +79,9 @@ impl OfferingArgs {
                 Count::Waiting => Counts::Waiting,
                 Count::All => Counts::All,
             });
+        }
+        if let Some(most) = self.per_client {
+            offering = offering.per_client(most);
         }
         if let Some(remember) = &self.remember {
             offering = offering.remember(input::wait(remember)?);
@@ -166,8 +169,9 @@ async fn remove(args: &QueueRemove, out: &mut Output) -> Result<u8> {
 }
 
 async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
-    let QueueChange { which, offering, working, no_rate } = args;
-    if offering.is_nothing() && working.is_nothing() && !no_rate {
+    let QueueChange { which, offering, working, no_rate, no_per_client } = args;
+    let is_offering = !offering.is_nothing() || *no_per_client;
+    if !is_offering && working.is_nothing() && !no_rate {
         bail!("nothing is to be changed: say what, as with `--bound 20`");
     }
     let queue = open(which).await?;
@@ -176,8 +180,10 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
         bail!("there is no queue `{}` there: nothing was changed", queue.name());
     }
     let mut settings = Settings::default();
-    if !offering.is_nothing() {
-        settings.offering = Some(offering.over(queue.name(), made.offering)?);
+    if is_offering {
+        let offering = offering.over(queue.name(), made.offering)?;
+        settings.offering =
+            Some(if *no_per_client { offering.without_per_client() } else { offering });
     }
     if !working.is_nothing() || *no_rate {
         let working = working.over(made.working)?;

@@ -34,12 +34,15 @@ struct PushJson<'p> {
 }
 
 pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
-    let QueuePush { which, offering, once, deadline, wait, .. } = args;
+    let QueuePush { which, offering, once, client, deadline, wait, .. } = args;
     let wait = wait.as_deref().map(input::wait).transpose()?.unwrap_or_default();
     let deadline = deadline.as_deref().map(input::wait).transpose()?;
     let with = |mut job: Job| {
         if let Some(once) = once {
             job = job.once(once);
+        }
+        if let Some(client) = client {
+            job = job.client(client.as_str());
         }
         if let Some(deadline) = deadline {
             job = job.deadline(deadline);
@@ -65,7 +68,7 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
 }
 
 fn code(offered: &Offered) -> u8 {
-    u8::from(matches!(offered, Offered::Full { .. }))
+    u8::from(offered.is_refused())
 }
 
 fn said(offered: &Offered) -> String {
@@ -77,6 +80,9 @@ fn said(offered: &Offered) -> String {
         }
         Offered::Full { depth, .. } => {
             format!("refused: full with {depth}, and none has left in the last seconds")
+        }
+        Offered::ClientFull { of_client } => {
+            format!("refused: this client has {of_client}, which is the bound for each client")
         }
         other => format!("{other:?}"),
     }
@@ -119,7 +125,11 @@ impl Door {
         let begin = Instant::now();
         loop {
             let offered = self.producer.offer(job).await?;
-            let Offered::Full { retry_after, .. } = &offered else { return Ok(offered) };
+            let retry_after = match &offered {
+                Offered::Full { retry_after, .. } => *retry_after,
+                offered if offered.is_refused() => None,
+                _ => return Ok(offered),
+            };
             let left = self.wait.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 return Ok(offered);

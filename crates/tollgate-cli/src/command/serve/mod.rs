@@ -168,6 +168,8 @@ fn options(args: &Serve) -> Result<Options> {
         text => Some(text.parse()?),
     };
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.queue_workers = args.queue_workers;
+    options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
     options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
     options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
     options.config.clone_from(&args.config);

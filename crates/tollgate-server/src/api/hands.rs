@@ -1,0 +1,389 @@
+//! `/v1/queues/NAME/take`, `done`, `extend` and `nack`: workers of a queue that have HTTP alone.
+
+use core::time::Duration;
+
+use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
+use http::{Request, StatusCode};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Semaphore, watch};
+use tollgate_queue::{Afterwards, Error, Held, TakenJob};
+
+use super::bearer::{brings, is_of_a_page, missing};
+use super::check::json;
+use super::problem::Problem;
+use super::question::{Text, read_one, said};
+use super::queues::{duration, failed};
+use super::{Reply, body_of};
+use crate::listen::Whole;
+use crate::queues::Door;
+
+/// The most jobs that one request takes, or says something of.
+const MAX_JOBS: usize = 100;
+
+/// The longest time that a `take` waits for a job: proxies close what is silent for longer.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// How many requests wait for jobs at once: each keeps a connection busy.
+const MAX_WAITING: usize = 1_000;
+
+/// When to ask again where so many wait.
+const WAITING_SECONDS: u64 = 1;
+
+/// The longest name of a worker, in bytes.
+const MAX_WORKER_BYTES: usize = 128;
+
+/// The longest time for which a job is put off.
+const MAX_AFTER: Duration = Duration::from_secs(366 * 86_400);
+
+/// How long a job that failed is put off, unless it is said: as `queue work` does.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(600);
+
+/// What may be when it is not known whether a question arrived.
+const TAKEN_IN_DOUBT: &str = "; jobs may be taken that nobody has: they come back when their \
+                              visibility timeout has passed";
+const SAID_IN_DOUBT: &str = "; send it again: of what was taken up already it says `lost` then, or \
+                             extends it once more";
+
+/// What a worker asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Act {
+    Take,
+    Done,
+    Extend,
+    Nack,
+}
+
+impl Act {
+    pub(super) fn of(word: &str) -> Option<Self> {
+        match word {
+            "take" => Some(Self::Take),
+            "done" => Some(Self::Done),
+            "extend" => Some(Self::Extend),
+            "nack" => Some(Self::Nack),
+            _ => None,
+        }
+    }
+
+    /// A body that is right.
+    fn example(self) -> &'static str {
+        match self {
+            Self::Take => r#"{"worker": "w1", "max": 5}"#,
+            _ => r#"{"jobs": [{"id": "1700000000000-0", "delivery": 1}]}"#,
+        }
+    }
+}
+
+/// Whether clients of the service may work, and how many of them wait.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    is_open: bool,
+    token: Option<String>,
+    /// True when the service ends: nobody is kept waiting then.
+    ending: watch::Receiver<bool>,
+    places: Semaphore,
+}
+
+/// What a worker asks to be given.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TakeJson<'a> {
+    #[serde(borrow, default, deserialize_with = "said")]
+    worker: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "said")]
+    max: Option<u64>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    wait: Option<Text<'a>>,
+}
+
+/// What a worker says of jobs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SayJson<'a> {
+    #[serde(borrow, default, deserialize_with = "said")]
+    jobs: Option<Vec<HeldJson<'a>>>,
+}
+
+/// The same of jobs that it could not do.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NackJson<'a> {
+    #[serde(borrow, default, deserialize_with = "said")]
+    jobs: Option<Vec<HeldJson<'a>>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    why: Option<Text<'a>>,
+    #[serde(borrow, default, deserialize_with = "said")]
+    after: Option<Text<'a>>,
+    #[serde(default, deserialize_with = "said")]
+    begun: Option<bool>,
+}
+
+/// Which delivery of which job.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeldJson<'a> {
+    #[serde(borrow)]
+    id: Text<'a>,
+    delivery: u32,
+}
+
+/// The jobs that a worker gets.
+#[derive(Serialize)]
+struct TakenJson<'t> {
+    jobs: &'t [TakenJob],
+    visibility_us: u64,
+    next_us: Option<u64>,
+    paused: bool,
+    foreign: Vec<ForeignJson<'t>>,
+}
+
+#[derive(Serialize)]
+struct ForeignJson<'t> {
+    id: String,
+    why: &'t str,
+}
+
+/// What became of what was said.
+#[derive(Serialize)]
+struct SaidJson {
+    jobs: Vec<OutcomeJson>,
+}
+
+#[derive(Serialize)]
+struct OutcomeJson {
+    id: String,
+    delivery: u32,
+    outcome: &'static str,
+}
+
+/// What is said of each job of a request.
+enum Word<'a> {
+    Done,
+    Extend,
+    Failed { after: Option<Duration>, why: &'a str },
+    NotBegun,
+}
+
+impl Workers {
+    pub(crate) fn new(is_open: bool, token: Option<String>, ending: watch::Receiver<bool>) -> Self {
+        Self { is_open, token, ending, places: Semaphore::new(MAX_WAITING) }
+    }
+
+    /// The refusal of who may not work here.
+    pub(super) fn refuse(&self, headers: &HeaderMap) -> Option<Reply> {
+        let forbidden = |detail| Some(Problem::new(StatusCode::FORBIDDEN, detail).response());
+        if !self.is_open {
+            return forbidden(
+                "this service gives no jobs to workers: `tollgate serve --queue-workers` does, and \
+                 TOLLGATE_WORKER_TOKEN is what these send then",
+            );
+        }
+        if is_of_a_page(headers) {
+            return forbidden("workers do not ask from web pages");
+        }
+        let token = self.token.as_ref().filter(|token| !brings(token, headers));
+        token.map(|_| missing("TOLLGATE_WORKER_TOKEN"))
+    }
+
+    pub(super) async fn respond(
+        &self,
+        door: &Door,
+        act: Act,
+        request: Request<Whole>,
+    ) -> Result<Reply, Problem> {
+        if request.uri().query().is_some() {
+            return Err(Problem::bad("this has no query: what is asked is in the body"));
+        }
+        let body = body_of(request)?;
+        match act {
+            Act::Take => self.take(door, read(&body, act)?).await,
+            Act::Done | Act::Extend => {
+                let SayJson { jobs } = read(&body, act)?;
+                let word = if act == Act::Done { Word::Done } else { Word::Extend };
+                say(door, &held(jobs)?, &word).await
+            }
+            Act::Nack => nack(door, read(&body, act)?).await,
+        }
+    }
+
+    async fn take(&self, door: &Door, ask: TakeJson<'_>) -> Result<Reply, Problem> {
+        let TakeJson { worker, max, wait } = ask;
+        let worker = worker.filter(|Text(name)| (1..=MAX_WORKER_BYTES).contains(&name.len()));
+        let Text(worker) = worker.ok_or_else(|| {
+            let detail = format!("who takes says its name: 1 to {MAX_WORKER_BYTES} bytes");
+            Problem::bad(detail).at("worker")
+        })?;
+        let max = usize::try_from(max.unwrap_or(1)).ok().filter(|max| (1..=MAX_JOBS).contains(max));
+        let max = max.ok_or_else(|| {
+            Problem::bad(format!("a request takes 1 to {MAX_JOBS} jobs")).at("max")
+        })?;
+        let wait = wait.map_or(Ok(Duration::ZERO), |text| time(&text, MAX_WAIT, "wait"))?;
+        let place = if wait.is_zero() { None } else { self.places.try_acquire().ok() };
+        if place.is_none() && !wait.is_zero() {
+            return Ok(crowded());
+        }
+        let taken = door.take(&worker, max, wait, self.ending.clone()).await;
+        let (taken, visibility) = match taken {
+            Ok(taken) => taken,
+            Err(error) => return Ok(failed(&error, TAKEN_IN_DOUBT)),
+        };
+        let foreign =
+            taken.foreign.iter().map(|(id, why)| ForeignJson { id: id.to_string(), why }).collect();
+        Ok(json(&TakenJson {
+            jobs: &taken.jobs,
+            visibility_us: micros(visibility),
+            next_us: taken.next.map(micros),
+            paused: taken.paused,
+            foreign,
+        }))
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// 503: as many wait for jobs as may.
+fn crowded() -> Reply {
+    let detail = format!("{MAX_WAITING} requests wait for jobs here: ask again, or without `wait`");
+    let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).response();
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAITING_SECONDS));
+    response
+}
+
+/// One JSON object, as the example of what is asked for.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8], act: Act) -> Result<T, Problem> {
+    if !body.trim_ascii_start().starts_with(b"{") {
+        let detail = format!("the body is one JSON object, as {}", act.example());
+        return Err(Problem::bad(detail));
+    }
+    read_one(body)
+}
+
+/// A time that is at most so long; nothing of it is a time, too.
+fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, Problem> {
+    let time = match &**text {
+        "0" | "0s" | "0ms" => Some(Duration::ZERO),
+        text => duration(text).ok(),
+    };
+    time.filter(|time| *time <= most).ok_or_else(|| {
+        let most = if most == MAX_WAIT { "60s" } else { "366d" };
+        Problem::bad(format!("write a duration as in `90s`, at most `{most}`")).at(field)
+    })
+}
+
+/// The jobs of a request.
+fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<Held>, Problem> {
+    let jobs = jobs.filter(|jobs| (1..=MAX_JOBS).contains(&jobs.len())).ok_or_else(|| {
+        let detail = format!(
+            "of which jobs? 1 to {MAX_JOBS}, each as {{\"id\": \"1700000000000-0\", \"delivery\": 1}}"
+        );
+        Problem::bad(detail).at("jobs")
+    })?;
+    let each = jobs.iter().enumerate().map(|(place, HeldJson { id: Text(id), delivery })| {
+        let wrong = |error: Error| Problem::bad(error.to_string()).at(format!("jobs[{place}].id"));
+        if *delivery == 0 {
+            let problem = Problem::bad("deliveries are counted from 1");
+            return Err(problem.at(format!("jobs[{place}].delivery")));
+        }
+        Ok(Held::new(id.parse().map_err(wrong)?, *delivery))
+    });
+    each.collect()
+}
+
+async fn nack(door: &Door, ask: NackJson<'_>) -> Result<Reply, Problem> {
+    let NackJson { jobs, why, after, begun } = ask;
+    let jobs = held(jobs)?;
+    if begun == Some(false) {
+        let unused = [("why", why.is_some()), ("after", after.is_some())];
+        if let Some((field, _)) = unused.into_iter().find(|(_, is_there)| *is_there) {
+            let detail = "a job that was not begun comes back at once, and has not failed";
+            return Err(Problem::bad(detail).at(field));
+        }
+        return say(door, &jobs, &Word::NotBegun).await;
+    }
+    let after = after.map(|text| time(&text, MAX_AFTER, "after")).transpose()?;
+    let why = why.as_ref().map_or("", |Text(why)| why);
+    say(door, &jobs, &Word::Failed { after, why }).await
+}
+
+/// Says this of each job, one after the other: what became of it.
+async fn say(door: &Door, jobs: &[Held], word: &Word<'_>) -> Result<Reply, Problem> {
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for held in jobs {
+        let outcome = match say_of(door, *held, word).await {
+            Ok(outcome) => outcome,
+            // Those before are taken up, and it is the same to say so again.
+            Err(error) => return Ok(failed(&error, SAID_IN_DOUBT)),
+        };
+        let (id, delivery) = (held.id.to_string(), held.delivery);
+        outcomes.push(OutcomeJson { id, delivery, outcome });
+    }
+    Ok(json(&SaidJson { jobs: outcomes }))
+}
+
+async fn say_of(door: &Door, held: Held, word: &Word<'_>) -> Result<&'static str, Error> {
+    let or_lost = |is_so, word| if is_so { word } else { "lost" };
+    match word {
+        Word::Done => {
+            let done = door.work(|hands| async move { hands.done(&[held.id]).await }).await?;
+            Ok(or_lost(done > 0, "done"))
+        }
+        Word::Extend => {
+            let is_held = door.work(|hands| async move { hands.extend(held).await }).await?;
+            Ok(or_lost(is_held, "extended"))
+        }
+        Word::NotBegun => {
+            let is_held = door.work(|hands| async move { hands.release(held).await }).await?;
+            Ok(or_lost(is_held, "released"))
+        }
+        Word::Failed { after, why } => {
+            let after = after.unwrap_or_else(|| held.pause(PAUSE, MAX_PAUSE));
+            let said =
+                door.work(|hands| async move { hands.again(held, after, why).await }).await?;
+            Ok(match said {
+                Afterwards::Again => "again",
+                Afterwards::Dead => "dead",
+                _ => "lost",
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_queue::{AnyQueues, MemoryQueues, Offering, Queue};
+
+    use super::*;
+    use crate::queues::Queues;
+
+    #[tokio::test]
+    async fn no_more_wait_than_may() {
+        let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
+        let queues = Queues::open([(queue, Some(Offering::new(1)))]).await.unwrap();
+        let (_ending, ended) = watch::channel(false);
+        let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, None, ended) };
+        for (wait, status) in [(Some("60s"), 503), (Some("0"), 200), (None, 200)] {
+            let text = |text: &'static str| Some(Text(text.into()));
+            let ask = TakeJson { worker: text("w"), max: None, wait: wait.and_then(text) };
+            let reply = workers.take(queues.get("mail").unwrap(), ask).await;
+            let reply = reply.unwrap_or_else(|problem| problem.response());
+            assert_eq!(reply.status().as_u16(), status, "{wait:?}");
+            let after = reply.headers().get(RETRY_AFTER).map(|after| after.to_str().unwrap());
+            assert_eq!(after, (status == 503).then_some("1"));
+        }
+    }
+
+    #[test]
+    fn times_are_bounded_and_none_is_one() {
+        let time = |text: &str, most| time(&Text(text.to_owned().into()), most, "wait");
+        for none in ["0", "0s", "0ms"] {
+            assert_eq!(time(none, MAX_WAIT).ok(), Some(Duration::ZERO));
+        }
+        assert_eq!(time("60s", MAX_WAIT).ok(), Some(MAX_WAIT));
+        assert_eq!(time("366d", MAX_AFTER).ok(), Some(MAX_AFTER));
+        for (text, most) in [("61s", MAX_WAIT), ("367d", MAX_AFTER), ("", MAX_WAIT)] {
+            assert!(time(text, most).is_err(), "{text}");
+        }
+    }
+}
