@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::{Span, SpanRelativeTo};
 use serde::Deserialize;
-use tollgate::{LimitSet, Strategy};
+use tollgate::{LimitSet, ParseError, Strategy};
 use toml::Spanned;
 
 use super::arrivals::BEFORE_EDGE_US;
@@ -635,9 +635,8 @@ fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
         return Ok((cases.collect::<Checked<_>>()?, notes));
     }
     let each = strategies.list().iter().map(|name| {
-        let strategy = Strategy::named(name).ok_or_else(|| {
-            let names: Vec<&str> = Strategy::ALL.iter().map(|it| it.name()).collect();
-            format!("there is no strategy `{name}`: \"all\", or some of {}", names.join(", "))
+        let strategy: Strategy = name.parse().map_err(|error: ParseError| {
+            format!("there is no strategy `{name}`: {}; \"all\" tries each", error.remedy())
         })?;
         Ok((named(name), parts(Some(strategy))?))
     });

@@ -572,7 +572,17 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         (works.replace("limit = \"1/s\"", "limit = \"1/x\""), "unit of time"),
         (
             format!("{works}strategies = [\"gcr\"]\n"),
-            "there is no strategy `gcr`: \"all\", or some of uniform, fixed_window",
+            "there is no strategy `gcr`: did you mean `gcra`? The strategies are uniform, fixed",
+        ),
+        // Names that algorithms have elsewhere, as `via` translates them in a limit.
+        (
+            format!("{works}strategies = [\"leaky_bucket\"]\n"),
+            "there is no strategy `leaky_bucket`: a leaky bucket that meters is `gcra`, one that \
+             spaces events evenly `uniform`",
+        ),
+        (
+            format!("{works}strategies = [\"gcra\", \"moving_window\"]\n"),
+            "there is no strategy `moving_window`: write `sliding_log`",
         ),
         (format!("{head}{case}"), "there is no [[workload]]"),
         (format!("{head}{steady}"), "there is no [[case]]"),
