@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiment::results::{Bucket, Results};
-use crate::fixture::{bare, edges, results};
+use crate::fixture::{bare, cell, edges, results};
 
 const LOOKS: [Look; 4] = [
     Look { theme: Theme::Light, width: Width::Wide, heading: true },
@@ -292,7 +292,8 @@ fn requests_that_never_got_through_are_counted() {
     let (_, results) = edges().into_iter().find(|(name, _)| *name == "nobody served").unwrap();
     let said = raster(&results).says().to_owned();
     let none = "With uniform, 1932 of 2880 requests never got through. ";
-    assert_eq!(said, format!("{none}A row is a client, those denied most often first."));
+    let rows = "A row is a client: first up to 8 that were denied most often, then others.";
+    assert_eq!(said, format!("{none}{rows}"));
 }
 
 #[test]
@@ -310,9 +311,21 @@ fn names_are_shown_as_they_are() {
 fn attempts_that_touch_are_one_mark() {
     let mut results = results();
     for case in &mut results.cases {
-        case.raster.attempts = (0..1_000_000_u64).map(|n| (0, n * 60, true)).collect();
+        let column = |column| cell(0, column, true);
+        case.raster.cells = (0..600).map(column).collect();
     }
     let chart = raster(&results);
     let panel::Mark::Moments { runs, .. } = &chart.panels[0].marks[0] else { panic!() };
     assert_eq!(runs.len(), 1);
+}
+
+#[test]
+fn where_moments_were_not_kept_the_caption_says_so() {
+    let mut results = results();
+    let kept = raster(&results).says().to_owned();
+    results.cases[1].raster.cells[0].columns = 64;
+    let says = raster(&results).says().to_owned();
+    let coarse = "There were too many clients to keep every moment of each: a mark of up to 6.4 s \
+                  says that there was something in it.";
+    assert_eq!(says, format!("{kept} {coarse}"));
 }

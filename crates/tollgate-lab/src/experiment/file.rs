@@ -26,7 +26,7 @@ const MAX_BUCKETS: u64 = 100_000;
 /// The most clients of a workload.
 const MAX_CLIENTS: u32 = 10_000_000;
 
-/// The most different clients of an experiment: each takes 12 bytes and more.
+/// The most different clients of an experiment: each takes 16 bytes and more.
 const MAX_ALL_CLIENTS: u64 = 50_000_000;
 
 /// The most requests of one burst, one loop, or one client of a gang.
