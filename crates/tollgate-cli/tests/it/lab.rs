@@ -258,11 +258,18 @@ fn a_large_experiment_is_refused_with_what_it_would_take_and_runs_when_told_to()
             "up to 40000000000 attempts with their retries",
         ),
         ("60s", "1000000/s", ", retry = \"obey\"", "GiB of requests that wait to be tried again"),
+        // Few requests, each of them tried again for as long as the experiment takes.
+        (
+            "1h",
+            "1/s",
+            ", retry = \"at_once\", pause = \"1us\", times = 4000000000",
+            "about 3600 requests, up to 12960000000000 attempts with their retries",
+        ),
     ] {
         let file = of(duration, rate, more);
         let (code, out, error) = place.run(&["lab", "run", &file]);
         assert_eq!((code, out.as_str()), (2, ""), "{error}");
-        assert!(error.contains(says) && error.contains("or add --large"), "{error}");
+        assert!(error.contains(says) && error.contains("add --large"), "{error}");
     }
     let (code, out, error) = place.run(&["lab", "run", &of("10s", "10/s", ""), "--large"]);
     assert_eq!(code, 0, "{out}{error}");

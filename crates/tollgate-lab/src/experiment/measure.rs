@@ -37,12 +37,18 @@ pub(super) struct Became {
     pub(super) is_last: bool,
 }
 
+/// When a client was let through.
+type Admitted = (u64, u32);
+
+/// What that takes for as long as it is in a window.
+pub(super) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
+
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
 /// each. What is held is what was admitted in the last window.
 struct Window {
     window_us: u64,
     per: Per,
-    admitted: VecDeque<(u64, u32)>,
+    admitted: VecDeque<Admitted>,
     /// Of each client, where each has its own.
     counts: Vec<u32>,
     most: u64,
