@@ -63,6 +63,8 @@ pub(super) struct Drawn {
     newest: Vec<u32>,
     /// How many cells are held.
     most: usize,
+    /// How wide those became that were joined last: narrower ones would be too many again.
+    width: u8,
     /// Clients from the first to the last, in order: they are drawn where nobody is denied.
     spread: Vec<u32>,
 }
@@ -76,6 +78,7 @@ impl Drawn {
             newest: vec![0; clients],
             // One for each client there must always be room for.
             most: CELLS.max(clients.saturating_mul(2)),
+            width: 1,
             spread,
         }
     }
@@ -113,7 +116,8 @@ impl Drawn {
         let mut narrow = self.spread.clone();
         narrow.extend(most_denied(denied, NARROW).into_iter().map(|(client, _)| client));
         narrow.sort_unstable();
-        for width in 1..=WIDEST {
+        for width in self.width..=WIDEST {
+            self.width = width;
             self.newest.fill(0);
             for cell in core::mem::take(&mut self.cells) {
                 let is_narrow = narrow.binary_search(&cell.client).is_ok();
@@ -278,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_cell_of_each_of_many_clients_is_held() {
-        let clients = CELLS as u32 / 2 + 1_000;
+        let clients = u32::try_from(CELLS).unwrap() / 2 + 1_000;
         let mut seen = Seen::new(vec![0], clients as usize, 600);
         assert_eq!(seen.drawn.most, CELLS + 2_000);
         for at in [0, 300, 599] {
