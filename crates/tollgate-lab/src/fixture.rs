@@ -413,6 +413,16 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
         }
     });
     edge("a log", &|results| results.start_us = Some(1_431_857_103_000_000));
+    edge("long names", &|results| {
+        results.cases[1].name =
+            "30/10s, and no more than 5/s, each client by itself, new ones too".into();
+        for case in &mut results.cases {
+            for (client, name) in case.raster.clients.iter_mut().zip(LONG_NAMES) {
+                *client = name.into();
+            }
+        }
+        results.start_us = Some(1_431_857_103_000_000);
+    });
     edge("huge names", &|results| {
         let huge = "very_long_name_without_a_break".repeat(40);
         results.name.clone_from(&huge);
@@ -438,6 +448,13 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     });
     edges
 }
+
+/// Clients as logs have them.
+pub(crate) const LONG_NAMES: [&str; 3] = [
+    "2001:0db8:85a3:08d3:1319:8a2e:0370:7344",
+    "/files/rubygems615/rubygems-update-1.3.5/pkg/rubygems-update-1.3.5.gem?from=index",
+    "/blog/tags/puppet?flav=rss20",
+];
 
 /// Names that somebody could give.
 pub(crate) const HOSTILE: [&str; 4] = [

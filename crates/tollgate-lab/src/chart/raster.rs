@@ -54,7 +54,12 @@ fn panel(case: &CaseResult) -> Panel {
     Panel {
         name: case.name.clone(),
         note,
-        rows: raster.clients.iter().take(ROWS).map(|it| printable(it.as_bytes(), 60)).collect(),
+        rows: raster
+            .clients
+            .iter()
+            .take(ROWS)
+            .map(|it| printable(it.as_bytes(), usize::MAX))
+            .collect(),
         marks: vec![
             moments(Ink::Admitted, Shape::High, |cell| cell.admitted),
             moments(Ink::Denied, Shape::Low, |cell| cell.denied),

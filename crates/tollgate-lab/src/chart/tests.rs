@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiment::results::{Bucket, Results};
-use crate::fixture::{bare, cell, edges, results};
+use crate::fixture::{LONG_NAMES, bare, cell, edges, results};
 
 const LOOKS: [Look; 4] = [
     Look { theme: Theme::Light, width: Width::Wide, heading: true },
@@ -61,8 +61,30 @@ fn every_picture_is_well_formed_and_no_text_is_cut_or_hidden() {
                 assert_eq!(seen.iter().find(hidden), None, "{name}: {left} {right} {y} {text:?}");
                 seen.push([left, right, y]);
             }
+            let is_cut = svg.contains('…');
+            assert!(!is_cut || name == "huge names", "{name}: {:?}", words(&svg));
             assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}");
         }
+    }
+}
+
+/// A page that is read on a phone has no pointer to ask for the rest with.
+#[test]
+fn clients_are_named_whole_at_every_width_and_absurd_names_are_titles() {
+    let of = |wanted: &str| edges().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let (long, huge) = (of("long names"), of("huge names"));
+    for look in LOOKS {
+        let svg = raster(&long).svg(look);
+        let words = words(&svg).concat();
+        for name in LONG_NAMES {
+            assert!(words.contains(name), "{name}: {words}");
+        }
+        assert!(!svg.contains("<title>"));
+        let svg = raster(&huge).svg(look);
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        let titles: Vec<_> = tree.descendants().filter(|it| it.has_tag_name("title")).collect();
+        let [title] = &titles[..] else { panic!("{titles:?}") };
+        assert_eq!(title.text().unwrap().trim(), huge.cases[0].raster.clients[0]);
     }
 }
 
