@@ -75,6 +75,14 @@ fn the_zoo_shows_its_finding() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(report).unwrap().permissions().mode();
     assert_ne!(mode & 0o044, 0, "{mode:o}");
+    // What it is an example of is explained where people look for it.
+    for (words, says) in [
+        (&["help", "page", "lab"][..], "the web site of a zoo has more callers\nthan it stands"),
+        (&["help", "lab", "zoo"], "The example of an article on rate limiting with Redis"),
+    ] {
+        let (_, out, _) = place.run(words);
+        assert!(out.contains(says), "{words:?}: {out}");
+    }
     let json = place.json(&["lab", "zoo", "400", "300", "--json"]);
     let admitted: Vec<&Value> =
         json["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
