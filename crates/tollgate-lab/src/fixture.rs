@@ -1,10 +1,10 @@
 //! Results to draw in tests: four cases, two that hold the capacity and two that break it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::experiment::results::{
-    Bucket, Capacity, CaseResult, Denied, Group, GroupResult, Latency, LimitResult, LiveResult,
-    LiveRun, QueueBucket, QueueResult, Raster, Results,
+    Bucket, Capacity, CaseResult, Cell, Denied, Group, GroupResult, Latency, LimitResult,
+    LiveResult, LiveRun, QueueBucket, QueueResult, Raster, Results,
 };
 
 const SECOND: u64 = 1_000_000;
@@ -114,11 +114,17 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         clients: (0..12)
             .map(|n| if n < 2 { format!("greedy-{n}") } else { format!("steady-{n}") })
             .collect(),
+        column_us: DURATION / 600,
         ..Raster::default()
     };
+    let mut cells: BTreeMap<(u32, u32), (bool, bool)> = BTreeMap::new();
+    let mut denied = vec![0; raster.clients.len()];
     for &(now, client) in &traffic {
         let was_admitted = admits(now);
-        raster.attempts.push((client, now, was_admitted));
+        let column = u32::try_from(now / raster.column_us).unwrap();
+        let became = cells.entry((client, column)).or_default();
+        *became = (became.0 || was_admitted, became.1 || !was_admitted);
+        denied[client as usize] += u64::from(!was_admitted);
         while recent.front().is_some_and(|first| first + WINDOW <= now) {
             recent.pop_front();
         }
@@ -136,6 +142,16 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         }
         bucket.occupancy = bucket.occupancy.max(recent.len() as u64);
     }
+    raster.cells = cells
+        .into_iter()
+        .map(|((row, column), (admitted, denied))| Cell {
+            row,
+            column,
+            columns: 1,
+            admitted,
+            denied,
+        })
+        .collect();
     let sum = |part: fn(&Bucket) -> u64| buckets.iter().map(part).sum::<u64>();
     let peak = buckets.iter().map(|bucket| bucket.occupancy).max().unwrap();
     let bursts = ["fixed_window", "token_bucket"].contains(&name);
@@ -165,22 +181,23 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         bytes_per_subject: None,
         live: None,
         queue: None,
-        most_denied: denied_of(&raster),
+        most_denied: denied_of(&raster, &denied),
         groups,
         buckets,
         raster,
     }
 }
 
-/// Who is denied in a raster.
-fn denied_of(raster: &Raster) -> Vec<Denied> {
-    let denied = |row: usize| {
-        let of = raster.attempts.iter().filter(|it| it.0 as usize == row && !it.2);
-        u64::try_from(of.count()).unwrap()
-    };
-    let clients = raster.clients.iter().enumerate();
-    let each = clients.map(|(row, client)| Denied { client: client.clone(), denied: denied(row) });
+/// The clients of a raster that were denied, with how often.
+fn denied_of(raster: &Raster, denied: &[u64]) -> Vec<Denied> {
+    let each = raster.clients.iter().zip(denied);
+    let each = each.map(|(client, denied)| Denied { client: client.clone(), denied: *denied });
     each.filter(|it| it.denied > 0).collect()
+}
+
+/// What became of one column of a raster.
+pub(crate) fn cell(row: u32, column: u32, admitted: bool) -> Cell {
+    Cell { row, column, columns: 1, admitted, denied: !admitted }
 }
 
 /// A case of nothing but these buckets.
@@ -280,7 +297,8 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
         (limit.peak, limit.holds) = (601, false);
     });
     edge("nobody served", &|results| {
-        results.cases[1].raster.attempts.iter_mut().for_each(|attempt| attempt.2 &= attempt.0 > 2);
+        let cells = results.cases[1].raster.cells.iter_mut().filter(|cell| cell.row < 3);
+        cells.for_each(|cell| (cell.admitted, cell.denied) = (false, true));
         results.cases[1].raster.cut = true;
     });
     edge("no time", &|results| (results.duration_us, results.bucket_us) = (0, 0));
@@ -366,7 +384,11 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
         });
         results.cases[0].raster = Raster {
             clients: vec!["c".into()],
-            attempts: vec![(u32::MAX, 0, true), (0, u64::MAX, true)],
+            column_us: u64::MAX,
+            cells: vec![
+                Cell { columns: u32::MAX, ..cell(0, u32::MAX, true) },
+                cell(u32::MAX, 0, true),
+            ],
             cut: true,
         };
     });
@@ -381,9 +403,8 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     edge("200 clients", &|results| {
         for case in &mut results.cases {
             case.raster.clients = (0..200).map(|n| format!("client-{n}")).collect();
-            case.raster.attempts = (0..100_000_u64)
-                .map(|n| (u32::try_from(n % 200).unwrap(), n * 600, n % 3 == 0))
-                .collect();
+            let columns = |row| (0..600).map(move |column| cell(row, column, column % 3 == 0));
+            case.raster.cells = (0..200).flat_map(columns).collect();
         }
     });
     edge("30 clients", &|results| {
@@ -392,6 +413,16 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
         }
     });
     edge("a log", &|results| results.start_us = Some(1_431_857_103_000_000));
+    edge("long names", &|results| {
+        results.cases[1].name =
+            "30/10s, and no more than 5/s, each client by itself, new ones too".into();
+        for case in &mut results.cases {
+            for (client, name) in case.raster.clients.iter_mut().zip(LONG_NAMES) {
+                *client = name.into();
+            }
+        }
+        results.start_us = Some(1_431_857_103_000_000);
+    });
     edge("huge names", &|results| {
         let huge = "very_long_name_without_a_break".repeat(40);
         results.name.clone_from(&huge);
@@ -417,6 +448,13 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     });
     edges
 }
+
+/// Clients as logs have them.
+pub(crate) const LONG_NAMES: [&str; 3] = [
+    "2001:0db8:85a3:08d3:1319:8a2e:0370:7344",
+    "/files/rubygems615/rubygems-update-1.3.5/pkg/rubygems-update-1.3.5.gem?from=index",
+    "/blog/tags/puppet?flav=rss20",
+];
 
 /// Names that somebody could give.
 pub(crate) const HOSTILE: [&str; 4] = [

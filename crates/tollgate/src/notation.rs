@@ -359,21 +359,10 @@ impl<'a> Reader<'a> {
     fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
         Strategy::named(value.text).map_or_else(
             || {
-                if let Some(remedy) = foreign::strategy(value.text) {
-                    return self.fail(
-                        value.span(),
-                        format!("unknown strategy `{}`", value.text),
-                        remedy,
-                    );
-                }
-                let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
-                let hint = did_you_mean(value.text, names.iter().copied());
-                let intro = if hint.is_empty() { "the" } else { "The" };
-                self.fail(
-                    value.span(),
-                    format!("unknown strategy `{}`", value.text.escape_default()),
-                    format!("{hint}{intro} strategies are {}", list(names)),
-                )
+                let remedy = foreign::strategy(value.text)
+                    .map_or_else(|| names_near(value.text), str::to_owned);
+                let what = format!("unknown strategy `{}`", value.text.escape_default());
+                self.fail(value.span(), what, remedy)
             },
             Ok,
         )
@@ -497,6 +486,37 @@ fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Str
         .min()
         .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
         .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`? "))
+}
+
+/// All strategies, after the one whose name is nearly this.
+fn names_near(word: &str) -> String {
+    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    let hint = did_you_mean(word, names.clone());
+    let intro = if hint.is_empty() { "the" } else { "The" };
+    format!("{hint}{intro} strategies are {}", list(names))
+}
+
+impl core::str::FromStr for Strategy {
+    type Err = ParseError;
+
+    /// The strategy of that name, as [`Strategy::named`]. The error of a name that an algorithm has
+    /// elsewhere says which strategy it is here.
+    ///
+    /// ```
+    /// use tollgate::Strategy;
+    /// assert_eq!("gcra".parse(), Ok(Strategy::Gcra));
+    /// let error = "moving_window".parse::<Strategy>().unwrap_err();
+    /// assert_eq!(error.remedy(), "write `sliding_log`");
+    /// ```
+    fn from_str(name: &str) -> Result<Self, ParseError> {
+        Self::named(name).ok_or_else(|| {
+            // No `via` stands before a name that stands for itself.
+            let remedy = foreign::strategy(name)
+                .map_or_else(|| names_near(name), |remedy| remedy.replace("`via ", "`"));
+            let what = format!("unknown strategy `{}`", name.escape_default());
+            ParseError::whole(name, what, remedy)
+        })
+    }
 }
 
 /// `a, b and c`.

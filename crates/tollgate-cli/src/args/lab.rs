@@ -92,8 +92,8 @@ pub(crate) struct LabCommon {
     #[arg(long, value_name = "DURATION", requires = "live")]
     pub(crate) operation: Option<String>,
 
-    /// Run it though it is large: more than 100,000,000 requests in all cases together, or 2 GiB of
-    /// requests that may wait to be tried again
+    /// Run it though it is large: more than 100,000,000 requests or 1,000,000,000 attempts in all
+    /// cases together, or 2 GiB of requests that may wait and of what windows may hold
     #[arg(long)]
     pub(crate) large: bool,
 

@@ -75,6 +75,14 @@ fn the_zoo_shows_its_finding() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(report).unwrap().permissions().mode();
     assert_ne!(mode & 0o044, 0, "{mode:o}");
+    // What it is an example of is explained where people look for it.
+    for (words, says) in [
+        (&["help", "page", "lab"][..], "the web site of a zoo has more callers\nthan it stands"),
+        (&["help", "lab", "zoo"], "The example of an article on rate limiting with Redis"),
+    ] {
+        let (_, out, _) = place.run(words);
+        assert!(out.contains(says), "{words:?}: {out}");
+    }
     let json = place.json(&["lab", "zoo", "400", "300", "--json"]);
     let admitted: Vec<&Value> =
         json["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
@@ -258,11 +266,18 @@ fn a_large_experiment_is_refused_with_what_it_would_take_and_runs_when_told_to()
             "up to 40000000000 attempts with their retries",
         ),
         ("60s", "1000000/s", ", retry = \"obey\"", "GiB of requests that wait to be tried again"),
+        // Few requests, each of them tried again for as long as the experiment takes.
+        (
+            "1h",
+            "1/s",
+            ", retry = \"at_once\", pause = \"1us\", times = 4000000000",
+            "about 3600 requests, up to 12960000000000 attempts with their retries",
+        ),
     ] {
         let file = of(duration, rate, more);
         let (code, out, error) = place.run(&["lab", "run", &file]);
         assert_eq!((code, out.as_str()), (2, ""), "{error}");
-        assert!(error.contains(says) && error.contains("or add --large"), "{error}");
+        assert!(error.contains(says) && error.contains("add --large"), "{error}");
     }
     let (code, out, error) = place.run(&["lab", "run", &of("10s", "10/s", ""), "--large"]);
     assert_eq!(code, 0, "{out}{error}");
@@ -341,6 +356,8 @@ addEventListener("load", () => {
     const outer = text.closest("svg").getBoundingClientRect();
     return inner.left < outer.left - 1 || inner.right > outer.right + 1;
   });
+  // Names of which the end is not there; those of hundreds of characters have a title.
+  const short = texts.filter(text => text.textContent.includes("…") && !text.closest("g.whole"));
   // Columns that one has to scroll to, and text that runs into the next cell.
   const hidden = [...document.querySelectorAll(".table")]
     .filter(table => table.scrollWidth > table.clientWidth + 1);
@@ -359,7 +376,8 @@ addEventListener("load", () => {
   const found = {
     width: innerWidth, page, pictures: pictures.length, texts: texts.length,
     pale: pale.map(text => text.textContent), small: small.map(text => text.textContent),
-    cut: cut.map(text => text.textContent), over: over.map(cell => cell.textContent),
+    cut: cut.map(text => text.textContent), short: short.map(text => text.textContent),
+    over: over.map(cell => cell.textContent),
     hidden: hidden.map(table => table.textContent),
     wide: document.documentElement.scrollWidth > innerWidth + 1,
     body: contrast(getComputedStyle(document.body).color, page), cells,
@@ -427,8 +445,22 @@ fn a_browser_shows_the_report_on_a_phone_and_a_desk_by_day_and_by_night() {
     shows(&place, &["run", &file], 5, &counts);
     let counts = ["admitted", "denied", "queue.done", "queue.depth_max"];
     shows(&place, &["queue", "--offers", "19/s", "--for", "30s"], 4, &counts);
-    // Long names.
+    // Long names, of cases and of clients.
     shows(&place, &["zoo", "40", "30"], 3, &["admitted", "denied", "keys", "bytes"]);
+    let lines = (0..40).map(|n| {
+        let ip = ["2001:db8:85a3:8d3:1319:8a2e:370:7344", "192.0.2.1"][n % 2];
+        let path = "/files/rubygems615/rubygems-update-1.3.5/pkg/rubygems-update-1.3.5.gem";
+        format!("{{\"ip\":\"{ip}\",\"ts\":{},\"path\":\"{path}?{n}\"}}\n", 1_800_000_000 + n / 4)
+    });
+    let log = write(&place, "access.log", &lines.collect::<String>());
+    let report = place.path().join("replay.html");
+    let file = report.to_str().unwrap();
+    for by in ["ip", "path"] {
+        let args = ["replay", &log, "--by", by, "--limit", "2/10s", "--strategy", "all"];
+        let (code, _, error) = place.run(&[&args[..], &["--report", file]].concat());
+        assert_eq!(code, 0, "{error}");
+        looks(&place, &report, 2);
+    }
 }
 
 /// Runs an experiment, and looks at its report in a browser: these pictures and counts are there.
@@ -438,29 +470,7 @@ fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
     let (code, out, error) = place.run(&[&["lab"], args, &more].concat());
     assert_eq!(code, 0, "{error}");
     let json: Value = serde_json::from_str(&out).unwrap();
-    let page = std::fs::read_to_string(&report).unwrap();
-    let probed = place.path().join("probed.html");
-    // The page itself lets no script run.
-    let (before, rest) = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").unwrap();
-    let (policy, after) = rest.split_once('>').unwrap();
-    assert!(policy.contains("default-src 'none'"), "{policy}");
-    let page = format!("{before}{after}").replace("</body>", &format!("{PROBE}</body>"));
-    let mut pages = Vec::new();
-    for (width, is_dark) in [(1_280, false), (1_280, true), (390, false), (390, true)] {
-        std::fs::write(&probed, framed(&page, width)).unwrap();
-        let Some(found) = found(&probed, is_dark) else { return };
-        let seen = format!("{width} {is_dark}: {found:.3000}");
-        assert_eq!(found["pictures"], pictures, "{seen}");
-        assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
-        assert_eq!(found["width"], width);
-        // On a desk a table of many cases may scroll within itself.
-        let hidden = ["hidden"].into_iter().filter(|_| width < 500);
-        for fault in ["pale", "small", "cut", "over", "asked"].into_iter().chain(hidden) {
-            assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");
-        }
-        assert_eq!(found["wide"], false, "it does not scroll sideways: {seen}");
-        assert!(found["body"].as_f64().unwrap() >= 7.0, "{seen}");
-        assert_eq!(found["injected"], 0, "the name is text: {seen}");
+    for found in looks(place, &report, pictures) {
         // The numbers are those of the JSON.
         let embedded: Value = serde_json::from_str(found["results"].as_str().unwrap()).unwrap();
         assert_eq!(embedded, json);
@@ -476,10 +486,41 @@ fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
                 assert_eq!(digits, number, "{measure} of {}", case["name"]);
             }
         }
-        pages.push(found["page"].clone());
     }
-    assert_ne!(pages[0], pages[1], "the night is dark");
-    assert_eq!((&pages[0], &pages[1]), (&pages[2], &pages[3]));
+}
+
+/// What a browser finds in a report, at both widths by day and by night; nothing where there is no
+/// browser.
+fn looks(place: &Place, report: &Path, pictures: u64) -> Vec<Value> {
+    let page = std::fs::read_to_string(report).unwrap();
+    let probed = place.path().join("probed.html");
+    // The page itself lets no script run.
+    let (before, rest) = page.split_once("<meta http-equiv=\"Content-Security-Policy\"").unwrap();
+    let (policy, after) = rest.split_once('>').unwrap();
+    assert!(policy.contains("default-src 'none'"), "{policy}");
+    let page = format!("{before}{after}").replace("</body>", &format!("{PROBE}</body>"));
+    let mut pages = Vec::new();
+    for (width, is_dark) in [(1_280, false), (1_280, true), (390, false), (390, true)] {
+        std::fs::write(&probed, framed(&page, width)).unwrap();
+        let Some(found) = found(&probed, is_dark) else { return Vec::new() };
+        let seen = format!("{width} {is_dark}: {found:.3000}");
+        assert_eq!(found["pictures"], pictures, "{seen}");
+        assert!(found["texts"].as_u64().unwrap() > 30, "{seen}");
+        assert_eq!(found["width"], width);
+        // On a desk a table of many cases may scroll within itself.
+        let hidden = ["hidden"].into_iter().filter(|_| width < 500);
+        for fault in ["pale", "small", "cut", "short", "over", "asked"].into_iter().chain(hidden) {
+            assert_eq!(found[fault], serde_json::json!([]), "{fault}: {seen}");
+        }
+        assert_eq!(found["wide"], false, "it does not scroll sideways: {seen}");
+        assert!(found["body"].as_f64().unwrap() >= 7.0, "{seen}");
+        assert_eq!(found["injected"], 0, "the name is text: {seen}");
+        pages.push(found);
+    }
+    let paper = |place: usize| pages[place]["page"].clone();
+    assert_ne!(paper(0), paper(1), "the night is dark");
+    assert_eq!((paper(0), paper(1)), (paper(2), paper(3)));
+    pages
 }
 
 #[test]

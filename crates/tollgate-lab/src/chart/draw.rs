@@ -44,9 +44,11 @@ fn one(sheet: &mut Sheet, chart: &Chart, look: Look, mut y: f64) -> f64 {
     y = legend(sheet, &chart.keys, y);
     let plot = Plot::new(chart, look.width);
     // Above the axis and level: upright text is hard to read.
-    let unit = TICKS.fit(chart.scale.unit(), sheet.width() - 2.0 * MARGIN);
-    y += 18.0;
-    sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (TICKS, Ink::Muted), unit);
+    y += 4.0;
+    for line in TICKS.wrap(chart.scale.unit(), sheet.width() - 2.0 * MARGIN) {
+        y += 14.0;
+        sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (TICKS, Ink::Muted), line);
+    }
     for panel in &chart.panels {
         y = plot.panel(sheet, panel, y + 12.0);
     }
@@ -81,15 +83,20 @@ fn legend(sheet: &mut Sheet, keys: &[Key], y: f64) -> f64 {
     let right = sheet.width() - MARGIN;
     let mut at = At { x: MARGIN, y: y + 12.0 };
     for key in keys {
-        let text = TEXT.fit(&key.text, right - MARGIN - SWATCH - 6.0);
-        let width = SWATCH + 6.0 + TEXT.width(&text);
+        let lines = TEXT.wrap(&key.text, right - MARGIN - SWATCH - 6.0);
+        let widest = lines.iter().map(|line| TEXT.width(line)).fold(0.0, f64::max);
+        let width = SWATCH + 6.0 + widest;
         if at.x > MARGIN && at.x + width > right {
             at = At { x: MARGIN, y: at.y + 18.0 };
         }
         let corner = At { x: at.x, y: at.y - 10.0 };
         swatch(sheet, key, Rect { at: corner, width: SWATCH, height: 11.0 });
-        let place = At { x: at.x + SWATCH + 6.0, y: at.y };
-        sheet.text(place, TextAnchor::Start, (TEXT, Ink::Text), text);
+        for (place, line) in lines.into_iter().enumerate() {
+            // One that has several lines is as wide as the picture, or nearly.
+            at.y += if place == 0 { 0.0 } else { 16.0 };
+            let place = At { x: at.x + SWATCH + 6.0, y: at.y };
+            sheet.text(place, TextAnchor::Start, (TEXT, Ink::Text), line);
+        }
         at.x += width + 16.0;
     }
     at.y + 4.0

@@ -1,4 +1,4 @@
-//! Text that must fit: measured, cut, broken into lines.
+//! Text that must fit: measured, broken into lines.
 //!
 //! The measure is an estimate on the safe side, since a reader's system has its own font.
 
@@ -6,6 +6,9 @@ use crate::text::printable;
 
 /// The most characters of a name in a sentence.
 const NAME: usize = 40;
+
+/// The most characters of a name that stands on lines of its own: nobody reads on.
+pub(super) const LONGEST: usize = 200;
 
 /// A font size and whether it is bold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,24 +43,30 @@ impl Font {
         em * f64::from(self.size) * if self.bold { 1.12 } else { 1.0 }
     }
 
-    /// The text, or as much of its beginning as fits.
-    pub(super) fn fit(self, text: &str, room: f64) -> String {
-        if self.width(text) <= room {
-            return text.into();
+    /// The text in lines that fit, broken wherever a line is full: for names, that have no words. A
+    /// text of more than [`LONGEST`] characters ends with `…`.
+    pub(super) fn break_up(self, text: &str, room: f64) -> Vec<String> {
+        let mut lines = vec![String::new()];
+        let mut left = room;
+        let cut = (text.chars().count() > LONGEST).then_some('…');
+        for c in text.chars().take(LONGEST).chain(cut) {
+            let wide = self.advance(c);
+            if wide > left && left < room {
+                lines.push(String::new());
+                left = room;
+            }
+            if let Some(line) = lines.last_mut() {
+                line.push(c);
+            }
+            left -= wide;
         }
-        let mut left = room - self.advance('…');
-        let fits = |c: &char| {
-            left -= self.advance(*c);
-            left >= 0.0
-        };
-        text.chars().take_while(fits).chain(['…']).collect()
+        lines
     }
 
     /// The text in lines that fit, broken between words where that is possible.
     pub(super) fn wrap(self, text: &str, room: f64) -> Vec<String> {
         let mut lines = vec![String::new()];
-        for word in text.split_whitespace() {
-            let word = self.fit(word, room);
+        for word in text.split_whitespace().flat_map(|word| self.break_up(word, room)) {
             match lines.last_mut() {
                 Some(line) if line.is_empty() => *line = word,
                 Some(line) if self.width(line) + self.width(" ") + self.width(&word) <= room => {
@@ -92,19 +101,23 @@ mod tests {
     const FONT: Font = Font::plain(12);
 
     #[test]
-    fn what_does_not_fit_is_cut() {
-        assert_eq!(FONT.fit("short", 100.0), "short");
-        let cut = FONT.fit(&"x".repeat(500), 100.0);
-        assert!(cut.ends_with('…') && FONT.width(&cut) <= 100.0, "{cut}");
-        assert_eq!(FONT.fit("abc", 0.0), "…");
-    }
-
-    #[test]
     fn lines_break_between_words_and_fit() {
         let text = format!("some words and {} more", "w".repeat(99));
         let lines = FONT.wrap(&text, 120.0);
         assert!(lines.len() > 2 && lines.iter().all(|line| FONT.width(line) <= 120.0), "{lines:?}");
         assert_eq!(FONT.wrap("", 120.0), [""]);
+    }
+
+    #[test]
+    fn a_name_is_broken_where_a_line_is_full_and_is_whole_up_to_a_bound() {
+        let name = "2001:0db8:85a3:0000:0000:8a2e:0370:7334".repeat(5);
+        let lines = FONT.break_up(&name, 120.0);
+        assert!(lines.len() > 5 && lines.iter().all(|line| FONT.width(line) <= 120.0), "{lines:?}");
+        assert_eq!(lines.concat(), name);
+        let lines = FONT.break_up(&"é".repeat(LONGEST + 1), 120.0);
+        assert_eq!(lines.concat(), "é".repeat(LONGEST) + "…");
+        assert_eq!(FONT.break_up("", 120.0), [""]);
+        assert_eq!(FONT.break_up("ab", 0.0), ["a", "b"], "no line without a letter");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::panel::{Key, Mark, Panel, Run, Scale, Shape};
 use super::raster::ROWS;
 use crate::experiment::results::{CaseResult, Latency, Results};
 use crate::figure::span;
+use crate::text::printable;
 
 /// Percentiles of the latencies of each case, a row each, on one axis. There is none of simulated
 /// time, which has no latencies.
@@ -50,7 +51,7 @@ fn panel(cases: &[(&CaseResult, &Latency)]) -> Panel {
     Panel {
         name: "Latency".into(),
         note: "from due to answered".into(),
-        rows: cases.iter().map(|(case, _)| name(&case.name)).collect(),
+        rows: cases.iter().map(|(case, _)| printable(case.name.as_bytes(), usize::MAX)).collect(),
         marks: vec![
             marks(Ink::Muted, Shape::Line, |it| it.p99, |it| it.max),
             marks(Ink::Admitted, Shape::Area, |it| it.p50, |it| it.p99),

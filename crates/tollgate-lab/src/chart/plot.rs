@@ -4,7 +4,7 @@ use kuva::render::render::TextAnchor;
 
 use super::Chart;
 use super::axis::{self, Across, Unit};
-use super::label::Font;
+use super::label::{Font, LONGEST};
 use super::look::{Ink, Width};
 use super::panel::{Mark, Panel, Scale, Series, Shape};
 use super::sheet::{At, Path, Rect, Sheet};
@@ -20,6 +20,8 @@ const NAME: Font = Font::bold(13);
 const GAP: f64 = 7.0;
 /// How high a row is.
 const ROW: f64 = 17.0;
+/// How high a line of a name is that stands above its row.
+const LINE: f64 = 14.0;
 /// The length of a dash; the gap after it is a little shorter.
 const DASH: f64 = 5.0;
 
@@ -35,6 +37,17 @@ pub(super) struct Plot<'a> {
     pub(super) width: f64,
     shape: Width,
     is_low: bool,
+    /// Whether the names of rows stand above them: where some would not fit beside.
+    is_above: bool,
+}
+
+/// A row of a panel.
+struct Row<'p> {
+    /// The top of its marks, below that of the field.
+    top: f64,
+    name: &'p str,
+    /// The lines of its name.
+    lines: Vec<String>,
 }
 
 impl<'a> Plot<'a> {
@@ -52,13 +65,15 @@ impl<'a> Plot<'a> {
             Scale::Time { top_us, .. } => upwards(*top_us, Unit::of(*top_us).us),
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
-                let widest = rows.map(|row| TICKS.width(row)).fold(0.0, f64::max);
-                (Vec::new(), widest.min(shape.pick(150.0, 112.0)))
+                (Vec::new(), rows.map(|row| TICKS.width(row)).fold(0.0, f64::max))
             }
         };
-        let left = MARGIN + labels + GAP;
-        // On the right there is room for half of the last label.
+        // All of a picture, so that its rows begin at one place.
+        let is_above =
+            matches!(chart.scale, Scale::Rows { .. }) && labels > shape.pick(150.0, 112.0);
+        // At both ends there is room for half of a label.
         let last = TICKS.width(&across.end());
+        let left = if is_above { MARGIN.max(last / 2.0 + 6.0) } else { MARGIN + labels + GAP };
         let width = shape.pixels() - left - (last / 2.0 + 6.0).max(MARGIN + 6.0);
         // As many as fit side by side.
         let room = |most: &u8| f64::from(*most) * (last + 12.0) <= width;
@@ -73,7 +88,27 @@ impl<'a> Plot<'a> {
             width,
             shape,
             is_low: chart.is_low,
+            is_above,
         }
+    }
+
+    /// The rows of a panel, and how high they are together.
+    fn rows<'p>(&self, panel: &'p Panel) -> (Vec<Row<'p>>, f64) {
+        let mut top = 0.0;
+        let mut rows = Vec::with_capacity(panel.rows.len());
+        for name in &panel.rows {
+            let lines = if self.is_above {
+                TICKS.break_up(name, self.shape.pixels() - 2.0 * MARGIN)
+            } else {
+                vec![name.clone()]
+            };
+            if self.is_above {
+                top += LINE * real_len(lines.len()) + 2.0;
+            }
+            rows.push(Row { top, name, lines });
+            top += ROW;
+        }
+        (rows, top)
     }
 
     fn x(&self, at_us: u64) -> f64 {
@@ -83,15 +118,16 @@ impl<'a> Plot<'a> {
     /// Draws a panel from `top` down; returns where it ends.
     pub(super) fn panel(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let top = self.header(sheet, panel, top);
+        let (rows, high) = self.rows(panel);
         let height = match self.scale {
             Scale::Count { .. } | Scale::Time { .. } if self.is_low => 68.0,
             Scale::Count { .. } | Scale::Time { .. } => self.shape.pick(110.0, 100.0),
-            Scale::Rows { .. } => (real_len(panel.rows.len()) * ROW).max(16.0),
+            Scale::Rows { .. } => high.max(16.0),
         };
         let field = Rect { at: At { x: self.left, y: top }, width: self.width, height };
-        self.grid(sheet, panel, field);
+        self.grid(sheet, &rows, field);
         for mark in &panel.marks {
-            self.mark(sheet, mark, field);
+            self.mark(sheet, mark, &rows, field);
         }
         let bottom = top + height;
         sheet.boxes(Ink::Muted, [Rect { at: At { y: bottom, ..field.at }, height: 1.0, ..field }]);
@@ -106,56 +142,86 @@ impl<'a> Plot<'a> {
     fn header(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let right = sheet.width() - MARGIN;
         let note_width = TEXT.width(&panel.note);
-        let y = top + 14.0;
         let room = self.shape.pick(right - MARGIN - note_width - 16.0, right - MARGIN);
-        let name = NAME.fit(&printable(panel.name.as_bytes(), 200), room);
-        sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (NAME, Ink::Text), name);
-        let note = TEXT.fit(&panel.note, right - MARGIN);
+        let mut y = top + 14.0;
+        for (place, line) in
+            NAME.wrap(&printable(panel.name.as_bytes(), LONGEST), room).into_iter().enumerate()
+        {
+            y += if place == 0 { 0.0 } else { 17.0 };
+            sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (NAME, Ink::Text), line);
+        }
         match self.shape {
             Width::Wide => {
                 let at = At { x: self.left + self.width, y };
-                sheet.text(at, TextAnchor::End, (TEXT, Ink::Muted), note);
+                sheet.text(at, TextAnchor::End, (TEXT, Ink::Muted), panel.note.clone());
                 y + 8.0
             }
             Width::Narrow => {
-                let at = At { x: MARGIN, y: y + 16.0 };
-                sheet.text(at, TextAnchor::Start, (TEXT, Ink::Muted), note);
-                y + 27.0
+                for line in TEXT.wrap(&panel.note, right - MARGIN) {
+                    y += 16.0;
+                    sheet.text(At { x: MARGIN, y }, TextAnchor::Start, (TEXT, Ink::Muted), line);
+                }
+                y + 11.0
             }
         }
     }
 
-    fn grid(&self, sheet: &mut Sheet, panel: &Panel, field: Rect) {
+    fn grid(&self, sheet: &mut Sheet, rows: &[Row<'_>], field: Rect) {
         let upright = |(at_us, _): &(u64, String)| Rect {
             at: At { x: self.x(*at_us) - 0.5, ..field.at },
             width: 1.0,
             ..field
         };
-        sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
         let level = |y: f64| Rect { at: At { y, ..field.at }, height: 1.0, ..field };
-        let mut labels = Vec::new();
+        let beside = |sheet: &mut Sheet, y: f64, text: &str| {
+            let at = At { x: field.at.x - GAP, y: y + 4.0 };
+            sheet.text(at, TextAnchor::End, (TICKS, Ink::Muted), text.into());
+        };
         match self.scale {
             Scale::Count { .. } | Scale::Time { .. } => {
-                for (count, says) in &self.counts {
-                    labels.push((self.y(real(*count), field), says.clone()));
+                sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
+                let levels = || self.counts.iter().map(|(count, _)| self.y(real(*count), field));
+                sheet.boxes(Ink::Grid, levels().map(level));
+                for (y, (_, says)) in levels().zip(&self.counts) {
+                    beside(sheet, y, says);
                 }
-                sheet.boxes(Ink::Grid, labels.iter().map(|(y, _)| level(*y)));
+            }
+            Scale::Rows { .. } if self.is_above => {
+                // No line goes through a name.
+                for row in rows {
+                    let at = At { y: field.at.y + row.top, ..field.at };
+                    let upright = self.marks.iter().map(upright);
+                    sheet.boxes(
+                        Ink::Grid,
+                        upright.map(|it| Rect { at: At { y: at.y, ..it.at }, height: ROW, ..it }),
+                    );
+                    sheet.boxes(Ink::Grid, [level(at.y)]);
+                    self.above(sheet, row, at);
+                }
             }
             Scale::Rows { .. } => {
-                let rows = panel.rows.iter().enumerate();
-                labels.extend(
-                    rows.map(|(index, row)| {
-                        (field.at.y + ROW * (real_len(index) + 0.5), row.clone())
-                    }),
-                );
-                let lines = labels.iter().map(|(y, _)| level(y - ROW / 2.0));
-                sheet.boxes(Ink::Grid, lines);
+                sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
+                sheet.boxes(Ink::Grid, rows.iter().map(|row| level(field.at.y + row.top)));
+                for row in rows {
+                    beside(sheet, field.at.y + row.top + ROW / 2.0, row.name);
+                }
             }
         }
-        for (y, text) in labels {
-            let text = TICKS.fit(&text, field.at.x - MARGIN - GAP + 1.0);
-            let at = At { x: field.at.x - GAP, y: y + 4.0 };
-            sheet.text(at, TextAnchor::End, (TICKS, Ink::Muted), text);
+    }
+
+    /// The name of a row above it, with what is cut of it as a title.
+    fn above(&self, sheet: &mut Sheet, row: &Row<'_>, at: At) {
+        let is_cut = row.name.chars().count() > LONGEST;
+        if is_cut {
+            sheet.begin_title(row.name);
+        }
+        for (place, line) in row.lines.iter().enumerate() {
+            let below = real_len(row.lines.len() - 1 - place);
+            let at = At { x: MARGIN, y: at.y - 4.0 - LINE * below };
+            sheet.text(at, TextAnchor::Start, (TICKS, Ink::Muted), line.clone());
+        }
+        if is_cut {
+            sheet.end_title();
         }
     }
 
@@ -165,7 +231,7 @@ impl<'a> Plot<'a> {
         field.at.y + field.height * (1.0 - (count / top).min(1.0))
     }
 
-    fn mark(&self, sheet: &mut Sheet, mark: &Mark, field: Rect) {
+    fn mark(&self, sheet: &mut Sheet, mark: &Mark, rows: &[Row<'_>], field: Rect) {
         match mark {
             Mark::Area { ink, series } => sheet.fill(*ink, self.outline(series, 0.0, field)),
             Mark::Above { ink, level, series } => {
@@ -184,13 +250,14 @@ impl<'a> Plot<'a> {
                 let (above, height) = lane(*shape);
                 sheet.boxes(
                     *ink,
-                    runs.iter().map(|run| {
+                    runs.iter().filter_map(|run| {
+                        let top = field.at.y + rows.get(run.row)?.top;
                         let x = self.x(run.from_us).min(field.at.x + field.width - thin);
-                        Rect {
-                            at: At { x, y: field.at.y + ROW * (real_len(run.row) + above) },
+                        Some(Rect {
+                            at: At { x, y: top + ROW * above },
                             width: (self.x(run.to_us) - x).max(thin),
                             height: ROW * height,
-                        }
+                        })
                     }),
                 );
             }

@@ -1,28 +1,29 @@
 //! Who got through when.
 
-use std::collections::BTreeSet;
-
 use super::Chart;
 use super::axis::Across;
 use super::columns::{COLUMNS, Timeline};
 use super::label::name;
 use super::look::Ink;
 use super::panel::{Key, Mark, Panel, Run, Scale, Shape};
-use crate::experiment::results::{CaseResult, Raster, Results};
-use crate::figure::plural;
+use crate::experiment::results::{CaseResult, Cell, Raster, Results};
+use crate::figure::{plural, span};
 use crate::text::printable;
 
 /// The most rows of a panel: with more there is no room for their names.
 pub(super) const ROWS: usize = 12;
 
-/// Every attempt of up to 12 clients, those denied most often first: a row for each client, and
-/// admitted attempts above denied ones.
+/// When up to 12 clients were let through and denied, those denied most often first: a row for each
+/// client, and what was admitted above what was denied.
 #[must_use]
 pub fn raster(results: &Results) -> Chart {
     let end_us = Timeline::new(results, COLUMNS).end_us;
-    let latest = |case: &CaseResult| case.raster.attempts.iter().map(|(_, at, _)| *at).max();
+    let latest = |case: &CaseResult| {
+        let column = case.raster.cells.iter().map(|cell| cell.column).max()?;
+        Some(case.raster.column_us.saturating_mul(u64::from(column)))
+    };
     let end_us = results.cases.iter().filter_map(latest).fold(end_us, u64::max);
-    let panels = results.cases.iter().map(|case| panel(case, end_us)).collect();
+    let panels = results.cases.iter().map(panel).collect();
     let key = |shape, ink, text: &str| Key { shape, ink, text: text.into() };
     let [admitted, denied] = results.words();
     Chart {
@@ -37,7 +38,7 @@ pub fn raster(results: &Results) -> Chart {
     }
 }
 
-fn panel(case: &CaseResult, end_us: u64) -> Panel {
+fn panel(case: &CaseResult) -> Panel {
     let raster = &case.raster;
     let clients = raster.clients.len();
     let shown = clients.min(ROWS);
@@ -46,33 +47,33 @@ fn panel(case: &CaseResult, end_us: u64) -> Panel {
     } else {
         plural(u64::try_from(shown).unwrap_or(u64::MAX), "client")
     };
-    let moments =
-        |ink, shape, admitted| Mark::Moments { ink, shape, runs: runs(raster, admitted, end_us) };
+    let moments = |ink, shape, was: fn(&Cell) -> bool| {
+        let cells = raster.cells.iter().filter(move |cell| was(cell));
+        Mark::Moments { ink, shape, runs: runs(cells, raster.column_us) }
+    };
     Panel {
         name: case.name.clone(),
         note,
-        rows: raster.clients.iter().take(ROWS).map(|it| printable(it.as_bytes(), 60)).collect(),
+        rows: raster
+            .clients
+            .iter()
+            .take(ROWS)
+            .map(|it| printable(it.as_bytes(), usize::MAX))
+            .collect(),
         marks: vec![
-            moments(Ink::Admitted, Shape::High, true),
-            moments(Ink::Denied, Shape::Low, false),
+            moments(Ink::Admitted, Shape::High, |cell| cell.admitted),
+            moments(Ink::Denied, Shape::Low, |cell| cell.denied),
         ],
     }
 }
 
-/// Attempts as columns that touch are joined: a million of them are no more than the columns.
-fn runs(raster: &Raster, admitted: bool, end_us: u64) -> Vec<Run> {
-    let column_us = end_us.div_ceil(u64::try_from(COLUMNS).unwrap_or(u64::MAX)).max(1);
-    let mut cells = BTreeSet::new();
-    for &(row, at_us, was_admitted) in &raster.attempts {
-        let row = usize::try_from(row).unwrap_or(usize::MAX);
-        if was_admitted == admitted && row < ROWS {
-            cells.insert((row, at_us / column_us));
-        }
-    }
+/// Cells that touch are joined.
+fn runs<'c>(cells: impl Iterator<Item = &'c Cell>, column_us: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for (row, column) in cells {
-        let from_us = column * column_us;
-        let to_us = from_us.saturating_add(column_us);
+    for cell in cells {
+        let Some(row) = usize::try_from(cell.row).ok().filter(|row| *row < ROWS) else { continue };
+        let from_us = u64::from(cell.column).saturating_mul(column_us);
+        let to_us = from_us.saturating_add(u64::from(cell.columns).saturating_mul(column_us));
         match runs.last_mut() {
             Some(run) if run.row == row && run.to_us == from_us => run.to_us = to_us,
             _ => runs.push(Run { row, from_us, to_us }),
@@ -89,11 +90,7 @@ fn says(results: &Results) -> String {
     if results.cases.iter().all(|case| case.requests == 0) {
         return "Nobody asked.".into();
     }
-    let shown = if results.cases.iter().any(|case| case.raster.cut) {
-        " A row is a client, those denied most often first."
-    } else {
-        ""
-    };
+    let shown = shown(results);
     if worst.never_served == 0 {
         return format!("Every request got through in the end, in every case.{shown}");
     }
@@ -103,4 +100,25 @@ fn says(results: &Results) -> String {
         worst.never_served,
         plural(worst.requests, "request"),
     )
+}
+
+/// Whose rows there are, where that is not everybody, and where they are less than exact.
+fn shown(results: &Results) -> String {
+    let rasters = || results.cases.iter().map(|case| &case.raster);
+    let mut shown = String::new();
+    if rasters().any(|raster| raster.cut) {
+        shown += " A row is a client: first up to 8 that were denied most often, then others.";
+    }
+    let columns = |raster: &Raster| {
+        let widest = raster.cells.iter().map(|cell| cell.columns).max().filter(|it| *it > 1)?;
+        Some(raster.column_us.saturating_mul(u64::from(widest)))
+    };
+    if let Some(us) = rasters().filter_map(columns).max() {
+        shown += &format!(
+            " There were too many clients to keep every moment of each: a mark of up to {} says \
+             that there was something in it.",
+            span(us)
+        );
+    }
+    shown
 }

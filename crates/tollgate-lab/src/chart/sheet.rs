@@ -72,6 +72,18 @@ impl Sheet {
         self.scene.add(Primitive::RichText { x, y, spans, size: font.size, anchor, color });
     }
 
+    /// What is drawn from here to [`Sheet::end_title`] shows this when it is pointed at.
+    pub(super) fn begin_title(&mut self, title: &str) {
+        let title = Some(title.to_owned());
+        // A class of its own: the drawing crate has another look for those that have none.
+        let extra_attrs = Some("class=\"whole\"".to_owned());
+        self.scene.add(Primitive::GroupStart { transform: None, title, extra_attrs });
+    }
+
+    pub(super) fn end_title(&mut self) {
+        self.scene.add(Primitive::GroupEnd);
+    }
+
     /// Filled rectangles as one path: it is a third as long as one element for each.
     pub(super) fn boxes(&mut self, ink: Ink, boxes: impl IntoIterator<Item = Rect>) {
         let mut path = Path::default();

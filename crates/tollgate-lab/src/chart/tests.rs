@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::experiment::results::{Bucket, Results};
-use crate::fixture::{bare, edges, results};
+use crate::fixture::{LONG_NAMES, bare, cell, edges, results};
 
 const LOOKS: [Look; 4] = [
     Look { theme: Theme::Light, width: Width::Wide, heading: true },
@@ -61,8 +61,30 @@ fn every_picture_is_well_formed_and_no_text_is_cut_or_hidden() {
                 assert_eq!(seen.iter().find(hidden), None, "{name}: {left} {right} {y} {text:?}");
                 seen.push([left, right, y]);
             }
+            let is_cut = svg.contains('…');
+            assert!(!is_cut || name == "huge names", "{name}: {:?}", words(&svg));
             assert!(!svg.contains("NaN") && !svg.contains("inf\""), "{name}");
         }
+    }
+}
+
+/// A page that is read on a phone has no pointer to ask for the rest with.
+#[test]
+fn clients_are_named_whole_at_every_width_and_absurd_names_are_titles() {
+    let of = |wanted: &str| edges().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
+    let (long, huge) = (of("long names"), of("huge names"));
+    for look in LOOKS {
+        let svg = raster(&long).svg(look);
+        let words = words(&svg).concat();
+        for name in LONG_NAMES {
+            assert!(words.contains(name), "{name}: {words}");
+        }
+        assert!(!svg.contains("<title>"));
+        let svg = raster(&huge).svg(look);
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        let titles: Vec<_> = tree.descendants().filter(|it| it.has_tag_name("title")).collect();
+        let [title] = &titles[..] else { panic!("{titles:?}") };
+        assert_eq!(title.text().unwrap().trim(), huge.cases[0].raster.clients[0]);
     }
 }
 
@@ -292,7 +314,8 @@ fn requests_that_never_got_through_are_counted() {
     let (_, results) = edges().into_iter().find(|(name, _)| *name == "nobody served").unwrap();
     let said = raster(&results).says().to_owned();
     let none = "With uniform, 1932 of 2880 requests never got through. ";
-    assert_eq!(said, format!("{none}A row is a client, those denied most often first."));
+    let rows = "A row is a client: first up to 8 that were denied most often, then others.";
+    assert_eq!(said, format!("{none}{rows}"));
 }
 
 #[test]
@@ -310,9 +333,21 @@ fn names_are_shown_as_they_are() {
 fn attempts_that_touch_are_one_mark() {
     let mut results = results();
     for case in &mut results.cases {
-        case.raster.attempts = (0..1_000_000_u64).map(|n| (0, n * 60, true)).collect();
+        let column = |column| cell(0, column, true);
+        case.raster.cells = (0..600).map(column).collect();
     }
     let chart = raster(&results);
     let panel::Mark::Moments { runs, .. } = &chart.panels[0].marks[0] else { panic!() };
     assert_eq!(runs.len(), 1);
+}
+
+#[test]
+fn where_moments_were_not_kept_the_caption_says_so() {
+    let mut results = results();
+    let kept = raster(&results).says().to_owned();
+    results.cases[1].raster.cells[0].columns = 64;
+    let says = raster(&results).says().to_owned();
+    let coarse = "There were too many clients to keep every moment of each: a mark of up to 6.4 s \
+                  says that there was something in it.";
+    assert_eq!(says, format!("{kept} {coarse}"));
 }

@@ -144,7 +144,24 @@ impl Workload {
 impl Workload {
     /// About how many requests it makes.
     pub(super) fn requests(&self) -> u64 {
-        let span_us = self.until_us.saturating_sub(self.from_us);
+        self.requests_in(self.until_us.saturating_sub(self.from_us))
+    }
+
+    /// About how many of them come within so long, where most come.
+    pub(super) fn requests_within(&self, us: u64) -> u64 {
+        let span_us = us.min(self.until_us.saturating_sub(self.from_us));
+        let most = match &self.arrivals {
+            // At noon twice as many as on average.
+            Arrivals::Diurnal { .. } => self.requests_in(span_us).saturating_mul(2),
+            Arrivals::Edge { window_us, size, .. } => {
+                span_us.div_ceil((*window_us).max(1)).saturating_mul(2).saturating_mul(*size)
+            }
+            _ => self.requests_in(span_us),
+        };
+        most.min(self.requests())
+    }
+
+    fn requests_in(&self, span_us: u64) -> u64 {
         let of = |units: u64, period_us: u64| {
             let all = u128::from(span_us) * u128::from(units) / u128::from(period_us.max(1));
             u64::try_from(all).unwrap_or(u64::MAX)
@@ -162,7 +179,9 @@ impl Workload {
                 u64::from(self.clients).saturating_mul(*each).saturating_mul(gangs)
             }
             Arrivals::Edge { window_us, size, .. } => of(2, *window_us).saturating_mul(*size),
-            Arrivals::Log(traffic) => traffic.summary.events,
+            Arrivals::Log(traffic) => {
+                of(traffic.summary.events, self.until_us.saturating_sub(self.from_us))
+            }
         }
     }
 }

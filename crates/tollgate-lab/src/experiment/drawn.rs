@@ -1,6 +1,6 @@
-//! Whose attempts are drawn one by one, of a case with more clients than a picture has rows.
+//! Whose attempts are drawn, and when: of all clients, in columns of time, in bounded memory.
 
-use super::results::Raster;
+use super::results::{Cell, Raster};
 
 /// How many clients have a row.
 pub(super) const ROWS: usize = 12;
@@ -8,69 +8,131 @@ pub(super) const ROWS: usize = 12;
 /// How many of them are for those who are denied most, where others are there too.
 const DENIED: usize = 8;
 
-/// How many attempts are kept at most.
-const ATTEMPTS: usize = 20_000;
+/// How many columns the experiment has: as many as a picture.
+const COLUMNS: u64 = 600;
 
-/// Attempts of single clients. All are kept until they are too many; then those of the clients that
-/// were denied most so far, and of some others from the first to the last.
+/// The most columns: what is decided later than after twice the time is in the last.
+const MAX_COLUMNS: u16 = 1_200;
+
+/// The widest cell has `1 << WIDEST` columns: all that there are.
+const WIDEST: u8 = 11;
+
+/// How many cells are held at most, where there are fewer than half as many clients: 4 MiB of them.
+const CELLS: usize = 1 << 19;
+
+/// How many of those denied most keep narrow cells when others give theirs up. More than have a
+/// row: who is denied most in the end may be behind others now.
+const NARROW: usize = 64;
+
+const ADMITTED: u8 = 1;
+const DENIED_TOO: u8 = 2;
+
+/// What became of one client's attempts in one column, or in several beside each other.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    client: u32,
+    /// The first of its columns.
+    column: u16,
+    /// It has `1 << width` columns.
+    width: u8,
+    became: u8,
+}
+
+impl Held {
+    fn covers(self, column: u16) -> bool {
+        self.column >> self.width == column >> self.width
+    }
+
+    /// At least so wide.
+    fn widened(self, width: u8) -> Self {
+        let width = self.width.max(width);
+        Self { column: self.column >> width << width, width, ..self }
+    }
+}
+
+/// When each client was let through and denied: in cells of one column, from the start to the end.
+///
+/// Which clients have a row is known at the end alone, so cells are held of all. When they are too
+/// many, those of clients that were not denied most so far are joined to wider ones: the picture is
+/// coarser there, and lacks nothing.
 pub(super) struct Drawn {
-    /// Client, microseconds from the start, and whether it was let through.
-    attempts: Vec<(u32, u64, bool)>,
+    column_us: u64,
+    /// In the order of time.
+    cells: Vec<Held>,
+    /// Of each client, the place of its newest cell, counted from 1.
+    newest: Vec<u32>,
+    /// How many cells are held.
+    most: usize,
+    /// How wide those became that were joined last: narrower ones would be too many again.
+    width: u8,
     /// Clients from the first to the last, in order: they are drawn where nobody is denied.
     spread: Vec<u32>,
-    /// Whose attempts are kept, in order, once all were too many.
-    kept: Option<Vec<u32>>,
-    cut: bool,
 }
 
 impl Drawn {
-    pub(super) fn new(spread: Vec<u32>) -> Self {
-        Self { attempts: Vec::new(), spread, kept: None, cut: false }
+    /// Of clients with numbers below `clients`, over so many microseconds.
+    pub(super) fn new(spread: Vec<u32>, clients: usize, duration_us: u64) -> Self {
+        Self {
+            column_us: duration_us.div_ceil(COLUMNS).max(1),
+            cells: Vec::new(),
+            newest: vec![0; clients],
+            // One for each client there must always be room for.
+            most: CELLS.max(clients.saturating_mul(2)),
+            width: 1,
+            spread,
+        }
     }
 
-    pub(super) fn see(&mut self, client: u32, at_us: u64, is_admitted: bool) {
-        let is_out = |kept: &Vec<u32>| kept.binary_search(&client).is_err();
-        if self.kept.as_ref().is_some_and(is_out) {
-            return;
+    /// An attempt becomes something; `denied` says how often each client was denied so far.
+    pub(super) fn see(&mut self, client: u32, at_us: u64, is_admitted: bool, denied: &[u32]) {
+        let column = u16::try_from(at_us / self.column_us).unwrap_or(u16::MAX);
+        let cell = Held {
+            client,
+            column: column.min(MAX_COLUMNS - 1),
+            width: 0,
+            became: if is_admitted { ADMITTED } else { DENIED_TOO },
+        };
+        if self.cells.len() >= self.most {
+            self.join(denied);
         }
-        if self.attempts.len() == ATTEMPTS && self.kept.is_none() {
-            self.choose();
-            return self.see(client, at_us, is_admitted);
-        }
-        if self.attempts.len() == ATTEMPTS {
-            self.cut = true;
-            return;
-        }
-        self.attempts.push((client, at_us, is_admitted));
+        self.add(cell);
     }
 
-    /// Keeps some clients alone from here on.
-    fn choose(&mut self) {
-        let mut kept: Vec<u32> = self.by_denials().into_iter().take(ROWS).collect();
-        kept.extend(&self.spread);
-        kept.sort_unstable();
-        kept.dedup();
-        self.attempts.retain(|(client, ..)| kept.binary_search(client).is_ok());
-        self.kept = Some(kept);
-        self.cut = true;
+    fn add(&mut self, cell: Held) {
+        let Some(newest) = self.newest.get_mut(cell.client as usize) else { return };
+        let place = (*newest as usize).checked_sub(1);
+        match place.and_then(|place| self.cells.get_mut(place)) {
+            Some(held) if held.covers(cell.column) => held.became |= cell.became,
+            _ => {
+                self.cells.push(cell);
+                *newest = u32::try_from(self.cells.len()).unwrap_or(0);
+            }
+        }
     }
 
-    /// Who was denied, the most often first.
-    fn by_denials(&self) -> Vec<u32> {
-        let mut denied: Vec<u32> =
-            self.attempts.iter().filter(|(.., is_in)| !is_in).map(|(client, ..)| *client).collect();
-        denied.sort_unstable();
-        let mut counts: Vec<(usize, u32)> = denied
-            .chunk_by(|one, other| one == other)
-            .filter_map(|all| Some((all.len(), *all.first()?)))
-            .collect();
-        counts.sort_unstable_by(|one, other| other.0.cmp(&one.0).then(one.1.cmp(&other.1)));
-        counts.into_iter().map(|(_, client)| client).collect()
+    /// Joins cells until half of them are enough, of all clients but those that were denied most so
+    /// far.
+    fn join(&mut self, denied: &[u32]) {
+        let mut narrow = self.spread.clone();
+        narrow.extend(most_denied(denied, NARROW).into_iter().map(|(client, _)| client));
+        narrow.sort_unstable();
+        for width in self.width..=WIDEST {
+            self.width = width;
+            self.newest.fill(0);
+            for cell in core::mem::take(&mut self.cells) {
+                let is_narrow = narrow.binary_search(&cell.client).is_ok();
+                self.add(if is_narrow { cell } else { cell.widened(width) });
+            }
+            if self.cells.len() <= self.most / 2 {
+                return;
+            }
+        }
     }
 
     /// The picture: those denied most often first, then others from the first to the last.
-    pub(super) fn finish(self, name: impl Fn(u32) -> String) -> Raster {
-        let denied = self.by_denials();
+    pub(super) fn finish(self, denied: &[u32], name: impl Fn(u32) -> String) -> Raster {
+        let denied: Vec<u32> =
+            most_denied(denied, DENIED + ROWS).into_iter().map(|(client, _)| client).collect();
         let (first, more) = denied.split_at(denied.len().min(DENIED));
         let mut rows = first.to_vec();
         for client in self.spread.iter().chain(more) {
@@ -78,68 +140,160 @@ impl Drawn {
                 rows.push(*client);
             }
         }
-        let row = |client| rows.iter().position(|row| *row == client);
-        let mut cut = self.cut;
-        let attempts = self.attempts.iter().filter_map(|&(client, at_us, is_admitted)| {
-            let row = row(client);
+        let mut cut = false;
+        let cells = self.cells.iter().filter_map(|cell| {
+            let row = rows.iter().position(|row| *row == cell.client);
             cut |= row.is_none();
-            Some((u32::try_from(row?).ok()?, at_us, is_admitted))
+            Some(Cell {
+                row: u32::try_from(row?).ok()?,
+                column: u32::from(cell.column),
+                columns: 1 << cell.width,
+                admitted: cell.became & ADMITTED > 0,
+                denied: cell.became & DENIED_TOO > 0,
+            })
         });
-        let attempts = attempts.collect();
-        Raster { clients: rows.iter().map(|client| name(*client)).collect(), attempts, cut }
+        let mut cells: Vec<Cell> = cells.collect();
+        cells.sort_by_key(|cell| (cell.row, cell.column));
+        let clients = rows.iter().map(|client| name(*client)).collect();
+        Raster { clients, column_us: self.column_us, cells, cut }
     }
+}
+
+/// So many clients that were denied most often, in that order, with how often.
+pub(super) fn most_denied(denied: &[u32], most: usize) -> Vec<(u32, u64)> {
+    let counted = (0..).zip(denied).filter(|(_, denied)| **denied > 0);
+    let mut all: Vec<(u32, u64)> =
+        counted.map(|(client, denied)| (client, u64::from(*denied))).collect();
+    let order =
+        |one: &(u32, u64), other: &(u32, u64)| other.1.cmp(&one.1).then(one.0.cmp(&other.0));
+    if all.len() > most {
+        all.select_nth_unstable_by(most.saturating_sub(1), order);
+        all.truncate(most);
+    }
+    all.sort_unstable_by(order);
+    all
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn clients(drawn: Drawn) -> Vec<String> {
-        drawn.finish(|client| client.to_string()).clients
+    /// Lets a client see these attempts, and counts the denials beside them as the measures do.
+    struct Seen {
+        drawn: Drawn,
+        denied: Vec<u32>,
+    }
+
+    impl Seen {
+        fn new(spread: Vec<u32>, clients: usize, duration_us: u64) -> Self {
+            Self { drawn: Drawn::new(spread, clients, duration_us), denied: vec![0; clients] }
+        }
+
+        fn see(&mut self, client: u32, at_us: u64, is_admitted: bool) {
+            self.denied[client as usize] += u32::from(!is_admitted);
+            self.drawn.see(client, at_us, is_admitted, &self.denied);
+        }
+
+        fn finish(self) -> Raster {
+            self.drawn.finish(&self.denied, |client| client.to_string())
+        }
+    }
+
+    fn of(raster: &Raster, row: u32) -> Vec<Cell> {
+        raster.cells.iter().copied().filter(|cell| cell.row == row).collect()
     }
 
     #[test]
     fn who_is_denied_most_comes_first_and_the_others_are_spread() {
-        let mut drawn = Drawn::new((0..12).map(|n| n * 100).collect());
+        let mut seen = Seen::new((0..12).map(|n| n * 100).collect(), 1_200, 6_000);
         for client in 0..1_200 {
-            drawn.see(client, 1, true);
+            seen.see(client, 1, true);
         }
         for client in [777, 777, 5, 777, 300] {
-            drawn.see(client, 2, false);
+            seen.see(client, 5_990, false);
         }
-        let raster = drawn.finish(|client| format!("client {client}"));
+        let raster = seen.finish();
         let first: Vec<&str> = raster.clients.iter().map(String::as_str).take(5).collect();
-        assert_eq!(first, ["client 777", "client 5", "client 300", "client 0", "client 100"]);
-        assert_eq!((raster.clients.len(), raster.cut), (ROWS, true));
-        let of = |row| raster.attempts.iter().filter(|it| it.0 == row).count();
-        assert_eq!([of(0), of(1), of(3)], [4, 2, 1]);
+        assert_eq!(first, ["777", "5", "300", "0", "100"]);
+        assert_eq!((raster.clients.len(), raster.column_us, raster.cut), (ROWS, 10, true));
+        let cell =
+            |row, column, admitted| Cell { row, column, columns: 1, admitted, denied: !admitted };
+        assert_eq!(of(&raster, 0), [cell(0, 0, true), cell(0, 599, false)]);
+        assert_eq!(of(&raster, 3), [cell(3, 0, true)]);
     }
 
     #[test]
-    fn a_row_has_all_of_its_client_also_when_the_others_were_too_many() {
-        let mut drawn = Drawn::new(vec![7]);
-        drawn.see(4_000, 0, true);
-        for n in 0..100_000_u32 {
-            drawn.see(n % 3_000, u64::from(n), true);
-            if n % 1_000 == 0 {
-                drawn.see(4_000, u64::from(n), n % 2_000 == 0);
+    fn what_became_of_a_column_is_one_cell_whatever_the_number_of_attempts() {
+        let mut seen = Seen::new(vec![0], 1, 600);
+        for n in 0..600_000 {
+            seen.see(0, n / 1_000, n % 2 == 0);
+        }
+        // Later than anything can be.
+        seen.see(0, u64::MAX, false);
+        assert_eq!(seen.drawn.cells.len(), 601);
+        let raster = seen.finish();
+        assert_eq!((raster.cells.len(), raster.cut), (601, false));
+        assert!(raster.cells[..600].iter().all(|cell| cell.admitted && cell.denied));
+        assert_eq!(raster.cells[600].column, u32::from(MAX_COLUMNS) - 1);
+        let nobody = Seen::new(vec![3], 4, 0).finish();
+        assert_eq!((&nobody.clients[..], nobody.column_us), (&["3".to_owned()][..], 1));
+    }
+
+    /// More cells than are held: rows are still those denied most, from the start to the end.
+    #[test]
+    fn where_there_are_too_many_cells_those_of_others_are_wider_and_none_is_lost() {
+        let clients = 1_000;
+        let mut seen = Seen::new(vec![0, 500], clients, 600);
+        seen.drawn.most = 20_000;
+        for at in 0..600 {
+            for client in 0..1_000 {
+                // 700 is denied a little all the time, 900 more often than all others in the end.
+                let is_denied = match client {
+                    700 => at % 5 == 0,
+                    900 => at >= 400,
+                    client => client % 100 == 1 && at == 3,
+                };
+                seen.see(client, at, !is_denied);
+            }
+            assert!(seen.drawn.cells.len() <= 20_000);
+        }
+        let raster = seen.finish();
+        assert_eq!(raster.clients[..3], ["900", "700", "1"]);
+        let covers = |row: u32| -> Vec<u32> {
+            of(&raster, row).iter().flat_map(|it| it.column..it.column + it.columns).collect()
+        };
+        for row in 0..3 {
+            let columns = covers(row);
+            let all: Vec<u32> = (0..600).collect();
+            assert_eq!(columns[..600], all, "row {row}: the whole time, once");
+        }
+        // Who was denied most all along is as fine as if nobody else were there.
+        assert_eq!(of(&raster, 1).len(), 600);
+        let wide = of(&raster, 0);
+        assert!(wide[0].columns > 1 && wide[0].admitted && !wide[0].denied, "{:?}", wide[0]);
+        assert!(wide.last().unwrap().columns == 1 && wide.last().unwrap().denied);
+        assert!(
+            wide.iter().filter(|cell| cell.denied).all(|cell| cell.column + cell.columns > 400)
+        );
+        // Nobody denies 0, but it is one of those who are spread.
+        let row = raster.clients.iter().position(|client| client == "0").unwrap();
+        assert_eq!(of(&raster, u32::try_from(row).unwrap()).len(), 600);
+    }
+
+    #[test]
+    fn a_cell_of_each_of_many_clients_is_held() {
+        let clients = u32::try_from(CELLS).unwrap() / 2 + 1_000;
+        let mut seen = Seen::new(vec![0], clients as usize, 600);
+        assert_eq!(seen.drawn.most, CELLS + 2_000);
+        for at in [0, 300, 599] {
+            for client in 0..clients {
+                seen.drawn.see(client, at, true, &[]);
             }
         }
-        let raster = drawn.finish(|client| client.to_string());
-        assert_eq!((&raster.clients[..], raster.cut), (&["4000".into(), "7".into()][..], true));
-        let of = |row| raster.attempts.iter().filter(|it| it.0 == row).count();
-        assert_eq!((of(0), of(1)), (101, 34), "from the first attempt to the last");
-        assert!(raster.attempts.is_sorted_by_key(|it| it.1));
-    }
-
-    #[test]
-    fn attempts_are_bounded() {
-        let mut drawn = Drawn::new(vec![0]);
-        for n in 0..50_000 {
-            drawn.see(0, n, n % 2 == 0);
-        }
-        let raster = drawn.finish(|client| client.to_string());
-        assert_eq!((raster.attempts.len(), raster.cut), (ATTEMPTS, true));
-        assert_eq!(clients(Drawn::new(vec![3])), ["3"]);
+        assert!(seen.drawn.cells.len() <= seen.drawn.most);
+        let last = Seen { denied: [vec![0; clients as usize - 1], vec![1]].concat(), ..seen };
+        let raster = last.finish();
+        let whole: u32 = of(&raster, 0).iter().map(|cell| cell.columns).sum();
+        assert!(raster.cut && whole >= 3, "{:?}", raster.cells);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::{Span, SpanRelativeTo};
 use serde::Deserialize;
-use tollgate::{LimitSet, Strategy};
+use tollgate::{LimitSet, ParseError, Strategy};
 use toml::Spanned;
 
 use super::arrivals::BEFORE_EDGE_US;
@@ -26,7 +26,7 @@ const MAX_BUCKETS: u64 = 100_000;
 /// The most clients of a workload.
 const MAX_CLIENTS: u32 = 10_000_000;
 
-/// The most different clients of an experiment: each takes 12 bytes and more.
+/// The most different clients of an experiment: each takes 16 bytes and more.
 const MAX_ALL_CLIENTS: u64 = 50_000_000;
 
 /// The most requests of one burst, one loop, or one client of a gang.
@@ -637,9 +637,8 @@ fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
         return Ok((cases.collect::<Checked<_>>()?, notes));
     }
     let each = strategies.list().iter().map(|name| {
-        let strategy = Strategy::named(name).ok_or_else(|| {
-            let names: Vec<&str> = Strategy::ALL.iter().map(|it| it.name()).collect();
-            format!("there is no strategy `{name}`: \"all\", or some of {}", names.join(", "))
+        let strategy: Strategy = name.parse().map_err(|error: ParseError| {
+            format!("there is no strategy `{name}`: {}; \"all\" tries each", error.remedy())
         })?;
         Ok((named(name), parts(Some(strategy))?))
     });

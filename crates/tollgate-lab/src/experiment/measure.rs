@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::drawn::Drawn;
+use super::drawn::{Drawn, most_denied};
 use super::results::{Bucket, CaseResult, Denied, GroupResult, LimitResult};
 use super::{Case, Experiment};
 use crate::decide::Per;
@@ -37,12 +37,18 @@ pub(super) struct Became {
     pub(super) is_last: bool,
 }
 
+/// When a client was let through.
+type Admitted = (u64, u32);
+
+/// What that takes for as long as it is in a window.
+pub(super) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
+
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
 /// each. What is held is what was admitted in the last window.
 struct Window {
     window_us: u64,
     per: Per,
-    admitted: VecDeque<(u64, u32)>,
+    admitted: VecDeque<Admitted>,
     /// Of each client, where each has its own.
     counts: Vec<u32>,
     most: u64,
@@ -273,7 +279,7 @@ impl Measures {
                 group.never_served += 1;
             }
         }
-        self.drawn.see(asked.client, at, is_admitted);
+        self.drawn.see(asked.client, at, is_admitted, &self.denied);
     }
 
     /// Counts a job of a queue that is delivered, in the order of time.
@@ -389,28 +395,13 @@ impl Measures {
             queue: None,
             groups: self.groups,
             buckets: self.buckets,
-            most_denied: most_denied(&self.denied)
+            most_denied: most_denied(&self.denied, MOST_DENIED)
                 .into_iter()
                 .map(|(client, denied)| Denied { client: name(client), denied })
                 .collect(),
-            raster: self.drawn.finish(name),
+            raster: self.drawn.finish(&self.denied, name),
         }
     }
-}
-
-/// The clients that were denied most often, in that order.
-fn most_denied(denied: &[u32]) -> Vec<(u32, u64)> {
-    let counted = (0..).zip(denied).filter(|(_, denied)| **denied > 0);
-    let mut all: Vec<(u32, u64)> =
-        counted.map(|(client, denied)| (client, u64::from(*denied))).collect();
-    let order =
-        |one: &(u32, u64), other: &(u32, u64)| other.1.cmp(&one.1).then(one.0.cmp(&other.0));
-    if all.len() > MOST_DENIED {
-        all.select_nth_unstable_by(MOST_DENIED - 1, order);
-        all.truncate(MOST_DENIED);
-    }
-    all.sort_unstable_by(order);
-    all
 }
 
 /// To four places: more would be noise.

@@ -44,11 +44,11 @@ pub mod results;
 mod retry;
 mod run;
 mod simulate;
+mod size;
 
 use std::sync::Arc;
 
 use crate::decide::{Part, Per};
-use crate::figure::span;
 use crate::read::Traffic;
 use crate::replay::Plan;
 
@@ -60,6 +60,7 @@ pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
 pub use self::retry::Retry;
 pub use self::simulate::{Progress, Took, run};
+pub use self::size::Size;
 
 /// Who asks when, and what is tried.
 #[derive(Clone, Debug)]
@@ -106,35 +107,6 @@ pub struct Case {
     pub workloads: Vec<usize>,
 }
 
-/// About how much an experiment is, told before it runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Size {
-    /// Requests of all cases together: about so many.
-    pub requests: u64,
-    /// Attempts of all cases together, if every request is denied as often as it is tried.
-    pub attempts: u64,
-    /// Bytes of the requests that could wait at one time to be tried again.
-    pub waiting_bytes: u64,
-}
-
-impl core::fmt::Display for Size {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { requests, attempts, waiting_bytes } = *self;
-        write!(f, "about {requests} requests")?;
-        if attempts > requests {
-            write!(f, ", up to {attempts} attempts with their retries")?;
-        }
-        // A million attempts a second take as many microseconds as there are.
-        write!(f, ", {} at a million attempts a second", span(attempts))?;
-        if waiting_bytes > 0 {
-            let gib = waiting_bytes as f64 / f64::from(1 << 30);
-            write!(f, ", up to {gib:.1} GiB of requests that wait to be tried again")?;
-        }
-        Ok(())
-    }
-}
-
 impl Experiment {
     /// The traffic of an access log under each case of a plan, with a count for each client.
     /// `name` is what it is called; of an empty log the experiment takes a microsecond.
@@ -176,40 +148,6 @@ impl Experiment {
     /// Whether its time is that of an access log.
     pub(crate) fn is_of_a_log(&self) -> bool {
         self.workloads.iter().any(|workload| matches!(workload.arrivals, Arrivals::Log(_)))
-    }
-
-    /// About how much it is: simulated, it takes memory for requests that wait to be tried again,
-    /// and time for each attempt.
-    ///
-    /// # Examples
-    /// ```
-    /// use tollgate_lab::experiment::zoo;
-    /// assert_eq!(zoo(400, 300, 1)?.size().requests, 1_600);
-    /// # Ok::<(), tollgate::ParseError>(())
-    /// ```
-    #[must_use]
-    pub fn size(&self) -> Size {
-        let of = |case: &Case| {
-            let workloads = case.workloads.iter().filter_map(|place| self.workloads.get(*place));
-            workloads.fold(Size::default(), |sum, workload| {
-                let requests = workload.requests();
-                let tries = u64::from(workload.retry.times()).saturating_add(1);
-                let waiting = if tries > 1 { requests } else { 0 };
-                Size {
-                    requests: sum.requests.saturating_add(requests),
-                    attempts: sum.attempts.saturating_add(requests.saturating_mul(tries)),
-                    waiting_bytes: sum
-                        .waiting_bytes
-                        .saturating_add(waiting.saturating_mul(run::WAITING_BYTES)),
-                }
-            })
-        };
-        self.cases.iter().map(of).fold(Size::default(), |sum, case| Size {
-            requests: sum.requests.saturating_add(case.requests),
-            attempts: sum.attempts.saturating_add(case.attempts),
-            // One case after the other.
-            waiting_bytes: sum.waiting_bytes.max(case.waiting_bytes),
-        })
     }
 }
 

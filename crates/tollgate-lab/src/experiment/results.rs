@@ -168,7 +168,8 @@ pub struct CaseResult {
     pub groups: Vec<GroupResult>,
     /// The series over time, from the start on, one bucket after the other.
     pub buckets: Vec<Bucket>,
-    /// What single attempts became, of up to 12 clients: those denied most often first.
+    /// When up to 12 clients were let through and denied: up to 8 that were denied most often, then
+    /// others.
     pub raster: Raster,
 }
 
@@ -332,14 +333,41 @@ pub struct Bucket {
     pub occupancy: u64,
 }
 
-/// Single attempts, for a picture of who got through when.
+/// When single clients were let through and denied, for a picture.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Raster {
     /// The names of the rows.
     pub clients: Vec<String>,
-    /// Row, microseconds from the start, and whether it was let through; in order of time.
-    pub attempts: Vec<(u32, u64, bool)>,
-    /// True when there were more clients or attempts than these.
+    /// Microseconds of a column: 600 of them are the time of the experiment.
+    pub column_us: u64,
+    /// What became of the attempts of each row, from the start to the end: by row, and by time.
+    pub cells: Vec<Cell>,
+    /// True when others asked than these.
     pub cut: bool,
+}
+
+/// What became of a client's attempts in one column of time. Serialized as a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(into = "(u32, u32, u32, bool, bool)")]
+#[non_exhaustive]
+pub struct Cell {
+    /// The client, an index into [`Raster::clients`].
+    pub row: u32,
+    /// The first of its columns, counted from the start.
+    pub column: u32,
+    /// How many columns it has: 1, and more where there were too many clients to tell those of
+    /// each apart.
+    pub columns: u32,
+    /// Whether an attempt was let through in it.
+    pub admitted: bool,
+    /// Whether one was not.
+    pub denied: bool,
+}
+
+impl From<Cell> for (u32, u32, u32, bool, bool) {
+    fn from(cell: Cell) -> Self {
+        let Cell { row, column, columns, admitted, denied } = cell;
+        (row, column, columns, admitted, denied)
+    }
 }

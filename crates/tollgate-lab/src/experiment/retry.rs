@@ -56,12 +56,27 @@ impl Retry {
         }
     }
 
-    /// How often at most a request is tried again.
-    pub(super) fn times(self) -> u32 {
+    /// How often a request is tried again if it is denied each time, with so long to the end and
+    /// so many requests in all. Who backs off waits half of the longest pause.
+    pub(super) fn most(self, left_us: u64, requests: u64) -> u64 {
         match self {
             Self::Never => 0,
-            Self::AtOnce { times, .. } | Self::Obey { times } | Self::BackOff { times, .. } => {
-                times
+            // The last comes before the end.
+            Self::AtOnce { pause_us, times } => {
+                u64::from(times).min(left_us.saturating_sub(1) / pause_us.max(1))
+            }
+            // Who comes back when the denial said so is denied only where another got through.
+            Self::Obey { times } => u64::from(times).min(requests),
+            Self::BackOff { base_us, most_us, times } => {
+                let (mut left_us, mut tries) = (left_us, 0);
+                let mut longest_us = base_us.clamp(1, most_us.max(1));
+                while longest_us < most_us && longest_us / 2 < left_us && tries < u64::from(times) {
+                    left_us -= longest_us / 2;
+                    tries += 1;
+                    longest_us = longest_us.saturating_mul(2).min(most_us);
+                }
+                let more = left_us / (longest_us / 2).max(1);
+                u64::from(times).min(tries.saturating_add(more))
             }
         }
     }

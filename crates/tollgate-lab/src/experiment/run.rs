@@ -75,8 +75,10 @@ impl<'e> Run<'e> {
             let next = source.next()?;
             sources.push(Head { workload: number, source, next });
         }
-        let drawn = Drawn::new(spread(experiment, case, &firsts));
-        let measures = Measures::new(experiment, case, clients as usize, drawn);
+        let clients = clients as usize;
+        let spread = spread(experiment, case, &firsts);
+        let drawn = Drawn::new(spread, clients, experiment.duration_us);
+        let measures = Measures::new(experiment, case, clients, drawn);
         Ok(Self {
             experiment,
             firsts,

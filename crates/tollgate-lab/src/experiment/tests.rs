@@ -105,6 +105,25 @@ fn who_was_denied_most_is_named_first() {
     assert_eq!(case.raster.clients[0], "many 1", "and drawn first");
 }
 
+/// What is drawn is the whole time, however much happens before the worst client comes.
+#[test]
+fn who_comes_late_and_is_denied_most_is_drawn_first_and_to_the_end() {
+    let text = "version = 1\nduration = \"60s\"\n\
+        [[workload]]\nname = \"many\"\narrivals = \"steady\"\nrate = \"1000/s\"\nclients = 5\n\
+        [[workload]]\nname = \"flood\"\narrivals = \"steady\"\nrate = \"900/s\"\nfrom = \"30s\"\n\
+        [[case]]\nlimits = [{ per = \"client\", limit = \"1/s via gcra\" }]\n";
+    let case = &results(text).cases[0];
+    let denied: Vec<&str> = case.most_denied.iter().map(|it| &*it.client).collect();
+    assert_eq!(case.raster.clients, denied);
+    let columns = |row: u32| -> Vec<u32> {
+        let cells = case.raster.cells.iter().filter(|cell| cell.row == row);
+        cells.map(|cell| cell.column).collect()
+    };
+    assert_eq!((case.raster.column_us, case.raster.cut), (100_000, false));
+    assert_eq!(columns(0), (300..600).collect::<Vec<_>>(), "flood, from its first attempt on");
+    assert_eq!(columns(1), (0..600).collect::<Vec<_>>());
+}
+
 const RETRIES: &str = r#"
     version = 1
     duration = "30s"
@@ -204,7 +223,24 @@ fn the_measures_are_those_of_the_attempts() {
                 assert!(bucket.occupancy <= held, "{}: bucket {place}", case.name);
             }
         }
-        assert_eq!(result.raster.attempts.len(), seen.len());
+        let clients = [("polite", 5), ("storm", 3), ("patient", 2)];
+        let names = clients
+            .iter()
+            .flat_map(|(of, clients)| (1..=*clients).map(move |number| format!("{of} {number}")));
+        let names: Vec<String> = names.collect();
+        let mut cells = std::collections::BTreeMap::new();
+        for (attempt, verdict) in &seen {
+            let name = &names[attempt.client.index() as usize];
+            let row = result.raster.clients.iter().position(|client| client == name).unwrap();
+            let column = (attempt.at_us - experiment.start_us) / 50_000;
+            let became = cells.entry((row, column)).or_insert((false, false));
+            *became = (became.0 || verdict.is_admitted, became.1 || !verdict.is_admitted);
+        }
+        let drawn = result.raster.cells.iter().map(|cell| {
+            let place = (cell.row as usize, u64::from(cell.column));
+            (place, (cell.admitted, cell.denied))
+        });
+        assert!(drawn.eq(cells), "{}", case.name);
         assert_eq!((result.raster.clients.len(), result.raster.cut), (10, false));
         let of_groups: u64 = result.groups.iter().map(|group| group.attempts).sum();
         assert_eq!(of_groups, result.attempts);
@@ -572,7 +608,17 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
         (works.replace("limit = \"1/s\"", "limit = \"1/x\""), "unit of time"),
         (
             format!("{works}strategies = [\"gcr\"]\n"),
-            "there is no strategy `gcr`: \"all\", or some of uniform, fixed_window",
+            "there is no strategy `gcr`: did you mean `gcra`? The strategies are uniform, fixed",
+        ),
+        // Names that algorithms have elsewhere, as `via` translates them in a limit.
+        (
+            format!("{works}strategies = [\"leaky_bucket\"]\n"),
+            "there is no strategy `leaky_bucket`: a leaky bucket that meters is `gcra`, one that \
+             spaces events evenly `uniform`",
+        ),
+        (
+            format!("{works}strategies = [\"gcra\", \"moving_window\"]\n"),
+            "there is no strategy `moving_window`: write `sliding_log`",
         ),
         (format!("{head}{case}"), "there is no [[workload]]"),
         (format!("{head}{steady}"), "there is no [[case]]"),

@@ -74,17 +74,23 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
 
 /// More requests than these run only with `--large`.
 const MAX_REQUESTS: u64 = 100_000_000;
-/// The same of bytes of requests that may wait to be tried again.
-const MAX_WAITING_BYTES: u64 = 2 << 30;
+/// The same of attempts, if every request is denied as often as it is tried.
+const MAX_ATTEMPTS: u64 = 1_000_000_000;
+/// The same of bytes of requests that may wait to be tried again and of what was admitted in the
+/// last windows.
+const MAX_BYTES: u64 = 2 << 30;
 
 /// That an experiment is not larger than somebody may have meant, before anything runs.
 fn is_of_size(experiment: &Experiment, common: &LabCommon) -> Result<()> {
     let size = experiment.size();
-    let is_small = size.requests <= MAX_REQUESTS && size.waiting_bytes <= MAX_WAITING_BYTES;
+    let is_small = size.requests <= MAX_REQUESTS
+        && size.attempts <= MAX_ATTEMPTS
+        && size.waiting_bytes.saturating_add(size.window_bytes) <= MAX_BYTES;
     ensure!(
         common.large || is_small,
-        "this experiment is large: {size}. Make its `duration` or `rate` smaller, or add --large: \
-         without it at most {MAX_REQUESTS} requests run, and 2 GiB of them wait"
+        "this experiment is large: {size}. Make its `duration`, `rate` or `times` smaller, or add \
+         --large: without it at most {MAX_REQUESTS} requests and {MAX_ATTEMPTS} attempts run, in \
+         2 GiB"
     );
     Ok(())
 }

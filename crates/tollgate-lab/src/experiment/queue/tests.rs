@@ -135,6 +135,7 @@ proptest! {
              [[case]]\nqueue = {{ bound = {bound}, workers = {workers}, work = \"{work_ms}ms\", \
              counts = \"{counts}\" }}\n"
         );
+        let experiment = Experiment::parse("x", &text).unwrap();
         let results = results(&text);
         let case = &results.cases[0];
         let found = queue(case);
@@ -147,8 +148,9 @@ proptest! {
             refused: 0,
             most: 0,
         };
-        for (_, at_us, _) in &case.raster.attempts {
-            slow.offer(*at_us);
+        let mut offers = Run::new(&experiment, &experiment.cases[0], BATCH).unwrap();
+        while let Some(asked) = offers.pop().unwrap() {
+            slow.offer(asked.at_us);
         }
         let end = 10 * SECOND;
         let taken: Vec<(u64, u64)> =
