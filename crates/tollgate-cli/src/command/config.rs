@@ -6,8 +6,8 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate::Period;
 use tollgate_policy::{
-    Absent, Combine, Dimension, Entry, Level, Policies, Policy, Problem, Problems, Rule, Shard,
-    schema,
+    Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, Level, Policies, Policy, Problem,
+    Problems, Rule, Shard, schema,
 };
 
 use crate::args::ConfigCheck;
@@ -194,7 +194,10 @@ fn policy_text(policy: &Policy, text: &mut String) {
     }
     row("cost", &policy.cost.to_string());
     let failure = policy.on_failure.name();
-    row("on failure", &format!("{failure}, also when the store takes over {}", deadline(policy)));
+    // A file knows no store.
+    let or_said = if policy.deadline.is_none() { ", or what its URL says" } else { "" };
+    let deadline = deadline(policy);
+    row("on failure", &format!("{failure}, also when the store takes over {deadline}{or_said}"));
     match &policy.shard {
         Shard::By(field) => row("shard", &field.to_string()),
         Shard::Never => row("shard", "never: not for a cluster"),
@@ -213,7 +216,7 @@ fn without(what: &Absent) -> String {
 
 /// As a file has it: what is shown can be written.
 fn deadline(policy: &Policy) -> String {
-    let Some(deadline) = policy.deadline else { return "the store's, else 50ms".to_owned() };
+    let deadline = policy.deadline.unwrap_or(DEFAULT_DEADLINE);
     let micros = u64::try_from(deadline.as_micros()).ok();
     let period = micros.and_then(Period::from_micros);
     period.map_or_else(|| format!("{deadline:?}"), |period| period.to_string())

@@ -42,7 +42,9 @@ fn limits() {
         &["check", "zoo", "--limit", "5/s via gcra", "--strategy", "gcra"],
         &["leave out this `via`, or the `gcra` given beside the limit"],
     );
-    refused(&place, &["check", "zoo", "-l", "5/s", "--strategy", "gcr"], &["'gcra'"]);
+    refused(&place, &["check", "zoo", "-l", "5/s", "--strategy", "gcr"], &["did you mean `gcra`"]);
+    let leaky = ["check", "zoo", "-l", "5/s", "--strategy", "leaky_bucket"];
+    refused(&place, &leaky, &["a leaky bucket that meters is `gcra`"]);
 }
 
 #[test]
@@ -151,7 +153,8 @@ fn an_address_without_a_scheme_is_no_file() {
             let args = [words, &["--store", address], rest].concat();
             let output = place.tollgate(&args).current_dir(place.path()).output().unwrap();
             let error = String::from_utf8(output.stderr).unwrap();
-            assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
+            let code = if command[0] == "run" { 125 } else { 2 };
+            assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
             assert!(error.contains("scheme"), "{args:?}: {error}");
             assert!(!error.contains("s3cret"), "{args:?}: {error}");
             assert!(!place.path().join(address).exists(), "{address}");

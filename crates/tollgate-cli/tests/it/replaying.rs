@@ -173,7 +173,7 @@ fn bad_input_says_what_would_be_right() {
             &["replay", &log, "-l", "3/s via gcra", "--strategy", "all"],
             "the strategy is given twice",
         ),
-        (&["replay", &log, "-l", "3/s", "--strategy", "fixed"], "'fixed_window'"),
+        (&["replay", &log, "-l", "3/s", "--strategy", "fixed"], "write `fixed_window`"),
         (&["replay", &log, "-l", "3/s", "--by", ""], "--by needs a field: ip, path, user"),
         (&["replay", &log, "-l", "3/s", "--spread", "often"], "'often'"),
         (&["replay", &log, "-l", "3/s", "--store", "redis://"], "the host is missing"),

@@ -663,13 +663,7 @@ fn the_loss_of_the_store_and_its_return_are_told_once() {
     while auth().0 != 200 {
         assert!(start.elapsed() < LONG, "{:?}", auth());
     }
-    // One who gives it too little time, and another who asks something else under one key, say
-    // nothing of the store.
-    let mut mine = serving.client();
-    let hasty = r#"{"subject": "a", "limit": "9/h", "deadline": "1ms", "on_failure": "allow"}"#;
     kill_process(redis.process(), Signal::STOP).unwrap();
-    let outcome = mine.check(hasty).unwrap()["outcome"].clone();
-    assert_eq!(outcome, "failed_open");
     // The log has a sample of what is answered: this one is within it.
     let question = r#"{"subject": "a", "limit": "9/h", "on_failure": "allow"}"#;
     assert_eq!(serving.client().check(question).unwrap()["outcome"], "failed_open");
