@@ -10,13 +10,14 @@ use std::future::Future;
 use std::hint::black_box;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use tollgate::{Ask, Limiter, MemoryStore};
-use tollgate_policy::{Field, Fields, Format, Gate, Policies};
+use tollgate::{Ask, Limiter, MemoryStore, Notice, Store as _};
+use tollgate_policy::{Condition, Effect, Field, Fields, Format, Gate, Policies, Ruling};
 
 const ROUNDS: usize = 31;
 const CALLS: usize = 20_000;
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A request as a front of HTTP has it.
 struct Request {
@@ -150,6 +151,28 @@ fn main() {
             black_box(now(gate.check(request)).is_allowed());
         };
         sides.push((format!("gate, {count} policies"), Box::new(side)));
+    }
+    // Bans that hold for none of the requests: what all others pay while there are some.
+    for count in [1, 10_000] {
+        let store = MemoryStore::new();
+        let gate = Gate::new(policies(1, "first"), store.clone()).unwrap();
+        for n in 0..count {
+            let net = format!("203.{}.{}.0/24", n >> 8, n & 255);
+            let ban = Condition::parse("ip", [net.as_str()]).unwrap();
+            let ban = Ruling::new(Effect::Ban, vec![ban]).unwrap();
+            let text = format!(r#"{{"effect":"ban","when":{{"ip":["{net}"]}}}}"#);
+            match n {
+                // The last one is ruled, which reads all of them.
+                _ if n + 1 == count => now(gate.rule(&ban, HOUR)).unwrap(),
+                _ => now(store.post(&Notice::new(&net, text, HOUR).unwrap())).unwrap(),
+            }
+        }
+        let requests = requests(1);
+        let side = move |i: usize| {
+            let request = &requests[i % requests.len()];
+            black_box(now(gate.check(request)).is_allowed());
+        };
+        sides.push((format!("gate, 1 policy, {count} bans"), Box::new(side)));
     }
     let mut times = vec![Vec::new(); sides.len()];
     for round in 0..=ROUNDS {
