@@ -173,7 +173,7 @@ fn rulings(answer: &Value) -> String {
     if all.is_empty() {
         return "nothing is ruled\n".to_owned();
     }
-    let mut table = show::table(["ruling", "requests", "policy", "left", "reason"]);
+    let mut table = show::texts(["ruling", "requests", "policy", "left", "reason"]);
     for one in all {
         table.add_row([
             said(&one["effect"]),

@@ -61,14 +61,20 @@ impl Output {
 
 /// A table of at most [`TABLE_COLUMNS`]: the first column is text, the others are numbers.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = texts(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The same where all columns are texts.
+pub(crate) fn texts<const N: usize>(header: [&str; N]) -> Table {
     let line = LineStyle::none().fill('─').junction('─');
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(line)).set_header(header);
     // Without a terminal the library cannot know a width, and the output should be the same.
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(TABLE_COLUMNS);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
     table
 }
 
