@@ -15,15 +15,19 @@ fn file(path: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The instructions of the last stage, which is the image: a word and what follows it, continued
-/// lines joined.
-fn image() -> Vec<(String, String)> {
+/// All instructions: a word and what follows it, continued lines joined.
+fn recipe() -> Vec<(String, String)> {
     let recipe = file("packaging/Dockerfile").replace("\\\n", " ");
     let lines = recipe.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let all: Vec<_> = lines
+    lines
         .map(|line| line.split_once(' ').unwrap())
         .map(|(word, rest)| (word.to_owned(), rest.to_owned()))
-        .collect();
+        .collect()
+}
+
+/// Those of the last stage, which is the image.
+fn image() -> Vec<(String, String)> {
+    let all = recipe();
     let last = all.iter().rposition(|(word, _)| word == "FROM").unwrap();
     all[last..].to_vec()
 }
@@ -37,6 +41,21 @@ fn instruction<'a>(image: &'a [(String, String)], word: &str) -> &'a str {
 /// The words of a command in the form that needs no shell.
 fn words(text: &str) -> Vec<String> {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// The program is copied without its debug information, which has a stage of its own.
+#[test]
+fn debug_information_is_apart() {
+    let all = recipe();
+    let built = all.iter().find(|(word, rest)| word == "RUN" && rest.contains("cargo build"));
+    let (_, built) = built.unwrap();
+    for step in ["objcopy --only-keep-debug tollgate tollgate.debug", "objcopy --strip-all"] {
+        assert!(built.contains(step), "{built}");
+    }
+    let debug = all.iter().position(|(_, rest)| rest.ends_with(" AS debug")).unwrap();
+    let (word, copied) = &all[debug + 1];
+    assert!(word == "COPY" && copied.contains("tollgate.debug"), "{copied}");
+    assert!(image().iter().all(|(_, rest)| !rest.contains("tollgate.debug")));
 }
 
 #[test]
