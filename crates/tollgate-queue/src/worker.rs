@@ -261,7 +261,8 @@ impl<B: Backend> Worker<B> {
             worker: self,
             consumer: self.consumer.clone(),
             has_agreed: false,
-            is_changed: false,
+            refused: None,
+            in_vain: false,
             ready: VecDeque::new(),
             hand: JoinSet::new(),
             held: HashMap::new(),
@@ -292,8 +293,11 @@ struct AtWork<'w, B> {
     consumer: Consumer<B>,
     /// Whether these settings were the queue's once: then others are a change.
     has_agreed: bool,
-    /// Whether the queue has other settings now.
-    is_changed: bool,
+    /// Why a question was refused, where the queue has other settings now: they are followed before
+    /// anything else is asked.
+    refused: Option<Error>,
+    /// The settings that were followed last were those that had been refused.
+    in_vain: bool,
     /// Taken and not begun.
     ready: VecDeque<TakenJob>,
     hand: JoinSet<Result<(), Failure>>,
@@ -338,8 +342,8 @@ impl<B: Backend> AtWork<'_, B> {
                 self.not_before = Instant::now();
             }
             let may_ask = Instant::now() >= self.not_before;
-            if may_ask && self.is_changed {
-                self.follow().await?;
+            if may_ask && let Some(refused) = self.refused.take() {
+                self.follow(refused).await?;
             }
             if may_ask {
                 self.say().await?;
@@ -485,7 +489,7 @@ impl<B: Backend> AtWork<'_, B> {
         let most = worker.batch.max(free).min(left);
         let taken = self.consumer.take(&worker.name, most).await;
         let Some(taken) = self.went(taken)? else { return Ok(Duration::ZERO) };
-        self.has_agreed = true;
+        (self.has_agreed, self.in_vain) = (true, false);
         for (id, why) in &taken.foreign {
             worker.tell(Notice::Foreign { id: *id, why });
             self.ran.dead += 1;
@@ -549,15 +553,28 @@ impl<B: Backend> AtWork<'_, B> {
         Ok(())
     }
 
-    /// Works as the queue says now.
-    async fn follow(&mut self) -> Result<(), Error> {
-        let settings = self.consumer.queue().settings().await;
-        let Some(settings) = self.went(settings)? else { return Ok(()) };
-        self.is_changed = false;
-        if let Some(working) = settings.working {
-            self.worker.tell(Notice::Changed(&working));
-            self.consumer = self.consumer.queue().working(working)?;
+    /// Works as the queue says now, after a question was refused.
+    async fn follow(&mut self, refused: Error) -> Result<(), Error> {
+        let settings = match self.consumer.queue().settings().await {
+            // It lies in another form: that is nothing to be followed.
+            Err(error @ Error::Settings { .. }) => return Err(error),
+            settings => self.went(settings)?,
+        };
+        let Some(settings) = settings else {
+            self.refused = Some(refused);
+            return Ok(());
+        };
+        let Some(working) = settings.working else { return Ok(()) };
+        if working == *self.consumer.settings() {
+            // It was changed back meanwhile. Refused once more, it is no change that is refused.
+            if core::mem::replace(&mut self.in_vain, true) {
+                return Err(refused);
+            }
+            return Ok(());
         }
+        self.in_vain = false;
+        self.worker.tell(Notice::Changed(&working));
+        self.consumer = self.consumer.queue().working(working)?;
         Ok(())
     }
 
@@ -568,9 +585,10 @@ impl<B: Backend> AtWork<'_, B> {
                 self.pause = FAULT_PAUSE;
                 Ok(Some(answer))
             }
-            // Once: what is followed and refused again is a fault that does not pass.
-            Err(Error::Settings { .. }) if self.has_agreed && !self.is_changed => {
-                self.is_changed = true;
+            // Several may be refused before the change is followed: what failed, what is held, and
+            // the next take.
+            Err(error @ Error::Settings { .. }) if self.has_agreed => {
+                self.refused = Some(error);
                 Ok(None)
             }
             Err(error) if error.is_transient() => {
