@@ -575,6 +575,8 @@ impl<B: Backend> AtWork<'_, B> {
         self.in_vain = false;
         self.worker.tell(Notice::Changed(&working));
         self.consumer = self.consumer.queue().working(working)?;
+        // What is taken from now on comes back after the timeout of now.
+        self.next_beat = self.next_beat.min(Instant::now() + self.beat());
         Ok(())
     }
 

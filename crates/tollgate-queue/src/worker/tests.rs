@@ -464,3 +464,28 @@ async fn a_change_that_is_taken_back_is_none() {
     let ran = worker.concurrency(2).run(handle, core::future::pending()).await.unwrap();
     assert_eq!(ran.done, 1);
 }
+
+/// A job that is taken after the visibility timeout was lowered is extended in time.
+#[tokio::test(start_paused = true)]
+async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
+    let queue = queue();
+    let door = queue.offering(Offering::new(9)).unwrap();
+    door.offer(&Job::new()).await.unwrap();
+    let working = Working::new().visibility(millis(30_000));
+    let worker = Worker::new(queue.working(working.clone()).unwrap(), "w").concurrency(4);
+    let count = AtomicUsize::new(0);
+    let handle = |_| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let (queue, door, working) = (queue.clone(), door.clone(), working.clone());
+        async move {
+            if is_first {
+                queue.change(working.visibility(millis(300))).await.unwrap();
+                door.offer(&Job::new()).await.unwrap();
+            }
+            pass(Duration::from_secs(5)).await;
+            Ok(())
+        }
+    };
+    let ran = worker.run(handle, pass(Duration::from_secs(6))).await.unwrap();
+    assert_eq!((ran.done, ran.lost, count.load(Ordering::Relaxed)), (2, 0, 2));
+}
