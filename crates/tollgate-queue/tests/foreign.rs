@@ -90,6 +90,45 @@ async fn what_is_no_job_is_a_dead_letter() {
     }
 }
 
+/// What looks like an id and is none stops nobody: one that is too large, or not written as we do.
+#[tokio::test]
+async fn what_is_no_id_of_ours_is_a_dead_letter() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::List).await;
+    let door = queue.offering(Offering::new(10)).unwrap();
+    door.offer(&Job::new().field("n", "1")).await.unwrap();
+    let foreign = [
+        "99999999999999999999999-0 hello",
+        "18446744073709551616-0 1:a,1:b,",
+        "5-18446744073709551616 1:a,1:b,",
+        "007-0 1:a,1:b,",
+        "7-00 1:a,1:b,",
+    ];
+    for text in foreign {
+        server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", text.as_bytes()]);
+    }
+    // The largest there is, is one.
+    let largest = b"18446744073709551615-18446744073709551615 1:n,1:2,";
+    server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", largest]);
+    assert_eq!(queue.waiting(9).await.unwrap().len(), 7);
+    queue.stats().await.unwrap();
+    let hands = queue.working(Working::new()).unwrap();
+    let taken = hands.take("w", 9).await.unwrap();
+    let n: Vec<_> = taken.jobs.iter().map(|job| job.text("n")).collect();
+    assert_eq!(n, [Some("1"), Some("2")]);
+    assert_eq!(taken.foreign.len(), 5, "{taken:?}");
+    let ids: Vec<_> = taken.jobs.iter().map(|job| job.id).collect();
+    assert_eq!(hands.done(&ids).await.unwrap(), 2);
+    let dead = queue.dead(9).await.unwrap();
+    let texts: Vec<_> = dead.iter().map(|dead| dead.bytes().unwrap()).collect();
+    assert_eq!(texts, foreign.map(str::as_bytes));
+    for dead in dead {
+        assert!(queue.take_dead(dead.id).await.unwrap().is_some());
+    }
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.waiting, stats.in_flight, stats.dead), (0, 0, 0));
+}
+
 /// Who takes from the group without our scripts and dies holds its job no longer than a worker.
 #[tokio::test]
 async fn a_job_of_a_foreign_consumer_that_died_comes_back() {
