@@ -129,6 +129,40 @@ async fn what_is_no_id_of_ours_is_a_dead_letter() {
     assert_eq!((stats.waiting, stats.in_flight, stats.dead), (0, 0, 0));
 }
 
+/// The same where there is always something to take, and behind more of our own than one look sees.
+#[tokio::test]
+async fn a_job_of_a_foreign_consumer_comes_back_whatever_waits() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::Stream).await;
+    let door = queue.offering(Offering::new(10_000)).unwrap();
+    let working = Working::new().visibility(Duration::from_millis(50)).deliveries(1_000);
+    let hands = queue.working(working).unwrap();
+    // Held by us for ever: they are idle, too.
+    door.offer_all(&vec![Job::new(); 1_000]).await.unwrap();
+    door.offer_all(&vec![Job::new(); 200]).await.unwrap();
+    let mut held = hands.take("w", 1_000).await.unwrap().jobs;
+    held.extend(hands.take("w", 200).await.unwrap().jobs);
+    assert_eq!(held.len(), 1_200);
+    door.offer(&Job::new().field("n", "ghost")).await.unwrap();
+    command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
+    // As a worker extends them: `out` alone says so.
+    let far = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+                 redis.call('ZADD', KEYS[1], '9999999999999999', id)
+               end";
+    server.command(&[b"EVAL", far.as_bytes(), b"1", b"tgq1:{queue:q}:out"]);
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never came back");
+        // More waits than is taken.
+        door.offer_all(&[Job::new(), Job::new()]).await.unwrap();
+        let taken = hands.take("w", 1).await.unwrap().jobs;
+        if taken.iter().any(|job| job.text("n") == Some("ghost")) {
+            break;
+        }
+        hands.done(&taken.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+    }
+}
+
 /// Who takes from the group without our scripts and dies holds its job no longer than a worker.
 #[tokio::test]
 async fn a_job_of_a_foreign_consumer_that_died_comes_back() {

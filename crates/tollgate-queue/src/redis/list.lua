@@ -132,7 +132,7 @@ end
 
 -- What something else takes from a list is gone from it.
 local function adopt()
-  return {}
+  return {}, true
 end
 
 -- The fields of one that is out.

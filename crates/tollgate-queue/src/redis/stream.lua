@@ -108,18 +108,29 @@ local function redeliver(worker, id, number)
 end
 
 -- Finds those that something else than a worker of ours has taken from the group, and has neither
--- acknowledged nor asked for again within the visibility timeout: they come back now. Only where
--- nothing is left that was never delivered.
+-- acknowledged nor asked for again within the visibility timeout: they come back now. True with
+-- them where all were looked at; else the next look goes on, for those of our own that are held for
+-- long are idle, too.
 local function adopt(now, visibility)
-  local idle, adopted = math.ceil(visibility / 1000), {}
-  local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, '-', '+', '1000')
-  for _, one in ipairs(pending.err and {} or pending) do
+  local idle, adopted, many = math.ceil(visibility / 1000), {}, 1000
+  local from = call('HGET', meta, 'pending') or '-'
+  local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, from, '+', many)
+  if pending.err then
+    pending = {}
+  end
+  for _, one in ipairs(pending) do
     if not call('ZSCORE', out, one[1]) then
       call('ZADD', out, now, one[1])
       adopted[#adopted + 1] = one[1]
     end
   end
-  return adopted
+  local is_all = #pending < many
+  if not is_all then
+    call('HSET', meta, 'pending', '(' .. pending[many][1])
+  elseif from ~= '-' then
+    call('HDEL', meta, 'pending')
+  end
+  return adopted, is_all
 end
 
 -- The fields of one that is out.
