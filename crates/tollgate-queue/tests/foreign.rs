@@ -163,6 +163,29 @@ async fn a_job_of_a_foreign_consumer_comes_back_whatever_waits() {
     }
 }
 
+/// What somebody else holds is nothing that a rate is asked for.
+#[tokio::test]
+async fn a_job_that_somebody_else_holds_uses_no_rate() {
+    for deadline in [None, Some(Duration::from_secs(600))] {
+        let Some(server) = server() else { return };
+        let queue = queue(&server, Form::Stream).await;
+        let door = queue.offering(Offering::new(10)).unwrap();
+        let rate = "1/h via fixed_window".parse().unwrap();
+        let hands = queue.working(Working::new().rate(rate)).unwrap();
+        let job = Job::new();
+        let job = deadline.map_or(job.clone(), |deadline| job.deadline(deadline));
+        // The group is there once something was taken.
+        command(&server, "XGROUP CREATE tgq1:{queue:q}:jobs workers 0 MKSTREAM");
+        door.offer(&job).await.unwrap();
+        command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
+        for _ in 0..3 {
+            assert!(hands.take("w", 9).await.unwrap().jobs.is_empty());
+        }
+        door.offer(&job).await.unwrap();
+        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 1, "{deadline:?}");
+    }
+}
+
 /// Who takes from the group without our scripts and dies holds its job no longer than a worker.
 #[tokio::test]
 async fn a_job_of_a_foreign_consumer_that_died_comes_back() {

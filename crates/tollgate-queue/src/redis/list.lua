@@ -22,6 +22,11 @@ local function depth(all)
   return all and there + call('ZCARD', out) or there
 end
 
+-- How many could be delivered, at most so many.
+local function undelivered(many)
+  return math.min(many, depth(false))
+end
+
 -- Adds a job of this word of ARGV.
 local function put(from)
   local ms = math.floor(clock() / 1000)

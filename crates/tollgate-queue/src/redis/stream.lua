@@ -15,6 +15,25 @@ local function depth(all)
   return all and there or there - call('ZCARD', out)
 end
 
+-- How many could be delivered, at most so many: what somebody else holds counts as waiting, and is
+-- not there to be delivered.
+local function undelivered(many)
+  local there = math.min(many, depth(false))
+  local pending = redis.pcall('XPENDING', jobs, 'workers')
+  if there <= 0 or pending.err or pending[1] <= call('ZCARD', out) then
+    return there
+  end
+  local last
+  for _, group in ipairs(call('XINFO', 'GROUPS', jobs)) do
+    local is = {}
+    for place = 1, #group, 2 do
+      is[group[place]] = group[place + 1]
+    end
+    last = is.name == 'workers' and is['last-delivered-id'] or last
+  end
+  return #call('XRANGE', jobs, '(' .. last, '+', 'COUNT', there)
+end
+
 -- The next id where a test says what time it is.
 local function given_id()
   local ms = math.floor(clock() / 1000)
