@@ -82,6 +82,33 @@ fn without_ids(text: &str) -> Vec<String> {
     text.trim_end().lines().map(line).collect()
 }
 
+/// Something else has put more among the jobs than a job may have: the others are offered again.
+#[test]
+fn a_dead_job_that_is_none_holds_up_no_other() {
+    let place = Place::new();
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat());
+    assert_eq!(run(&["push", "mail", "n=1", "--bound", "9"]).0, 0);
+    let fields: String = (0..65).map(|n| format!(" f{n} v")).collect();
+    let add = format!("redis-cli XADD 'tgq1:{{queue:mail}}:jobs' '*'{fields}");
+    assert!(crate::scripts::sh(&place, &add).status.success());
+    assert_eq!(run(&["push", "mail", "n=2"]).0, 0);
+    let work = ["work", "mail", "--exec", "false", "--deliveries", "1", "--until-empty"];
+    assert_eq!(run(&work).0, 0);
+    let (code, out, err) = run(&["dead", "mail", "--again", "all"]);
+    assert_eq!((code, err.as_str()), (1, ""), "{out}");
+    assert!(out.starts_with("2 jobs offered again, 1 dead; "), "{out}");
+    let (_, id) = out.trim_end().rsplit_once("is no job: `--forget ").unwrap();
+    let id = id.trim_end_matches('`');
+    let json = serde_json::from_str::<serde_json::Value>(
+        &run(&["dead", "mail", "--again", "all", "--json"]).1,
+    );
+    assert_eq!(json.unwrap()["no_job"][0], id);
+    let (code, out, err) = run(&["dead", "mail", "--forget", id]);
+    assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+    assert_eq!(run(&["stats", "mail"]).1.matches("waiting    2").count(), 1);
+}
+
 #[test]
 fn the_commands_code_decides_and_dead_jobs_can_be_had_again() {
     let place = Place::new();
