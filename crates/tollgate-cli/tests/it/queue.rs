@@ -213,6 +213,39 @@ fn a_job_is_accepted_once_and_too_old_is_dropped() {
     assert_eq!(stats(&place)["too_old"], 1);
 }
 
+/// A dead job that is forgotten leaves nothing that keeps the same from being offered again.
+#[test]
+fn what_is_forgotten_is_not_known_any_more() {
+    let place = Place::new();
+    forgotten(&place, &[]);
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    forgotten(&place, &["--store", &store]);
+}
+
+fn forgotten(place: &Place, store: &[&str]) {
+    let run = |args: &[&str]| place.run(&[&["queue"], args, store].concat());
+    let push = || run(&["push", "mail", "to=ann", "--once", "order:1", "--bound", "9"]).1;
+    let die = || {
+        let work = ["work", "mail", "--exec", "false", "--deliveries", "1", "--until-empty"];
+        assert_eq!(run(&work).0, 0);
+    };
+    for which in ["all", "one"] {
+        assert!(push().starts_with("accepted: "), "{which}");
+        die();
+        assert!(push().starts_with("known: "), "{which}");
+        // Offered again, it is the same job still.
+        assert_eq!(run(&["dead", "mail", "--again", "all"]).0, 0);
+        assert!(push().starts_with("known: "), "{which}");
+        die();
+        let dead: serde_json::Value =
+            serde_json::from_str(&run(&["dead", "mail", "--json"]).1).unwrap();
+        let id = if which == "all" { which } else { dead[0]["id"].as_str().unwrap() };
+        let (code, out, err) = run(&["dead", "mail", "--forget", id]);
+        assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+    }
+    assert!(push().starts_with("accepted: "));
+}
+
 #[test]
 fn jobs_that_were_done_are_kept_where_that_is_wanted() {
     let place = Place::new();

@@ -4,7 +4,7 @@
 -- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
 -- done     those that were done and are kept: the id, how often it was delivered, the fields
-local waiting, done, bodies, dead, graves = KEYS[1], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local waiting, done, bodies, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local FORM = 'list'
 local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 

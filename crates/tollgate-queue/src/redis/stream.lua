@@ -1,7 +1,7 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
 -- done     those that were done and are kept: their fields after `@id` and `@deliveries`
-local jobs, done, dead, graves = KEYS[1], KEYS[7], KEYS[8], KEYS[9]
+local jobs, done, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
 local FORM = 'stream'
 
 -- What the queue was made with by who offered first.

@@ -36,6 +36,7 @@ local function drops(id)
   local is_so = is_too_old(id)
   if is_so then
     leave_client({id})
+    call('HDEL', onces, id)
   end
   return is_so
 end
@@ -180,8 +181,8 @@ if (is_last or is_time) and depth(false) > 0 then
     call('HSET', meta, 'looked', string.format('%.0f', now))
   end
 end
--- Nothing is there: what is counted of clients still, somebody else has taken away.
-if delivered == 0 and not is_cut and call('EXISTS', clients) == 1 and depth(true) == 0 then
-  call('DEL', clients)
+-- Nothing is there: what is known of jobs that wait still, somebody else has taken away.
+if delivered == 0 and not is_cut and call('EXISTS', clients, onces) > 0 and depth(true) == 0 then
+  call('DEL', clients, onces)
 end
 return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}

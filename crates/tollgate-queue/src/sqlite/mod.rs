@@ -234,6 +234,10 @@ impl Backend for SqliteQueues {
         self.when_made(queue, None, move |at| at.take_dead(id)).await
     }
 
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.when_made(queue, None, move |at| at.forget_dead(id)).await
+    }
+
     async fn wait(&self, _queue: &str, most: Duration) {
         poll(most).await;
     }

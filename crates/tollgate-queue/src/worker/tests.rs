@@ -309,6 +309,10 @@ impl Backend for Failing {
         self.queues.take_dead(queue, id).await
     }
 
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.queues.forget_dead(queue, id).await
+    }
+
     async fn wait(&self, queue: &str, most: Duration) {
         self.queues.wait(queue, most).await;
     }

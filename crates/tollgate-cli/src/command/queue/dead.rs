@@ -141,7 +141,7 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
 async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let mut jobs = 0;
     if let Which::One(id) = which {
-        if queue.take_dead(*id).await?.is_none() {
+        if queue.forget_dead(*id).await?.is_none() {
             bail!("no dead job {id} is kept in `{}`", queue.name());
         }
         return Done::now(queue, 1).await;
@@ -149,7 +149,7 @@ async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     loop {
         let page = which.of(queue).await?;
         for dead in &page {
-            jobs += u64::from(queue.take_dead(dead.id).await?.is_some());
+            jobs += u64::from(queue.forget_dead(dead.id).await?.is_some());
         }
         if page.len() < PAGE {
             break;
