@@ -260,6 +260,8 @@ pub struct Taken {
     pub foreign: Vec<(JobId, String)>,
     /// The queue is paused: there may be jobs, and none is given ([`crate::Queue::pause`]).
     pub paused: bool,
+    /// There is no such queue: nobody has made it yet, or it was removed.
+    pub absent: bool,
 }
 
 /// A job in hand.

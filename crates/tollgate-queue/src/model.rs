@@ -306,7 +306,7 @@ impl Model {
         grant: impl FnOnce(usize) -> Result<Granted, Error>,
     ) -> Result<Taken, Error> {
         if self.offering.is_none() && self.working.is_none() {
-            return Ok(Taken::default());
+            return Ok(Taken { absent: true, ..Taken::default() });
         }
         self.agree_on_working(name, working)?;
         self.working.get_or_insert_with(|| working.clone());

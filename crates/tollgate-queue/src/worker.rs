@@ -122,8 +122,13 @@ pub struct Worker<B> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice<'n> {
-    /// A fault that may pass is waited for.
+    /// A fault that may pass is waited for. It is told once, until [`Notice::Back`].
     Fault(&'n Error),
+    /// What was waited for answers again, so long after it was told.
+    Back(Duration),
+    /// The queue was removed ([`crate::Queue::remove`]): the worker waits until somebody makes it
+    /// again.
+    Removed,
     /// How the queue is worked on was changed ([`crate::Queue::change`]): this is how it is now,
     /// and the worker follows.
     Changed(&'n Working),
@@ -275,6 +280,8 @@ impl<B: Backend> Worker<B> {
             next_beat: Instant::now(),
             is_empty: false,
             is_paused: false,
+            is_absent: None,
+            lost: None,
         };
         match at_work.run(handle, stop).await {
             Ok(ran) => Ok(ran),
@@ -317,6 +324,10 @@ struct AtWork<'w, B> {
     is_empty: bool,
     /// The queue was paused when it was asked last.
     is_paused: bool,
+    /// Nobody had made it when it was asked last, or it was removed; none before it was asked.
+    is_absent: Option<bool>,
+    /// Since when nothing answers.
+    lost: Option<Instant>,
 }
 
 impl<B: Backend> AtWork<'_, B> {
@@ -497,6 +508,9 @@ impl<B: Backend> AtWork<'_, B> {
         // What is in hand here is out, too: then there is something that may come back.
         self.is_empty =
             taken.jobs.is_empty() && taken.next.is_none() && !taken.paused && self.is_quiet();
+        if self.is_absent.replace(taken.absent) == Some(false) && taken.absent {
+            worker.tell(Notice::Removed);
+        }
         if self.is_paused != taken.paused {
             self.is_paused = taken.paused;
             worker.tell(if taken.paused { Notice::Paused } else { Notice::Resumed });
@@ -582,6 +596,10 @@ impl<B: Backend> AtWork<'_, B> {
 
     /// What came of a question: none for a fault that may pass, or when the settings have changed.
     fn went<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
+        let is_away = result.as_ref().is_err_and(Error::is_transient);
+        if let Some(since) = self.lost.take_if(|_| !is_away) {
+            self.worker.tell(Notice::Back(since.elapsed()));
+        }
         match result {
             Ok(answer) => {
                 self.pause = FAULT_PAUSE;
@@ -594,7 +612,10 @@ impl<B: Backend> AtWork<'_, B> {
                 Ok(None)
             }
             Err(error) if error.is_transient() => {
-                self.worker.tell(Notice::Fault(&error));
+                if self.lost.is_none() {
+                    self.lost = Some(Instant::now());
+                    self.worker.tell(Notice::Fault(&error));
+                }
                 self.not_before = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_FAULT_PAUSE);
                 Ok(None)

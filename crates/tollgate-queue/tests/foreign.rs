@@ -239,7 +239,8 @@ async fn a_queue_that_is_removed_beside_its_worker_leaves_no_key() {
         assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 0);
         hands.again(taken[1].held(), Duration::ZERO, "late").await.unwrap();
         assert!(!hands.extend(taken[1].held()).await.unwrap());
-        assert!(hands.take("w", 2).await.unwrap().jobs.is_empty());
+        let taken = hands.take("w", 2).await.unwrap();
+        assert!(taken.jobs.is_empty() && taken.absent);
         assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0), "{form:?}");
         door.offer(&Job::new()).await.unwrap();
         assert_eq!(hands.take("w", 2).await.unwrap().jobs.len(), 1);

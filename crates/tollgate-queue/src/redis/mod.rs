@@ -375,6 +375,9 @@ impl Backend for RedisQueues {
             [Word::Bytes(what)] if what == b"paused" => {
                 return Ok(Taken { paused: true, ..Taken::default() });
             }
+            [Word::Bytes(what)] if what == b"absent" => {
+                return Ok(Taken { absent: true, ..Taken::default() });
+            }
             [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
             [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
                 (next, body::taken(packed)?)

@@ -14,7 +14,7 @@ end
 if not was[2] then
   -- Who takes makes no queue: one that was removed beside its workers stays away.
   if call('EXISTS', meta, KEYS[1]) == 0 then
-    return {nonce, 'jobs', -1}
+    return {nonce, 'absent'}
   end
   call('HSET', meta, 'form', FORM, 'working', ARGV[2], 'keep', ARGV[8])
 elseif was[2] ~= ARGV[2] then

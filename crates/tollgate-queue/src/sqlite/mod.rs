@@ -147,7 +147,8 @@ impl Backend for SqliteQueues {
     ) -> Result<Taken, Error> {
         let (working, worker) = (working.clone(), worker.to_owned());
         let take = move |at: &mut At<'_, '_>| at.take(&working, &worker, most);
-        self.when_made(queue, Taken::default(), take).await
+        let absent = Taken { absent: true, ..Taken::default() };
+        self.when_made(queue, absent, take).await
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {

@@ -175,7 +175,7 @@ impl At<'_, '_> {
             let due = self.tx.first(sql, [self.is.id], |row| maybe(row, 0))?.flatten();
             due.map(|due| Duration::from_micros(due.saturating_sub(self.now_us)))
         };
-        Ok(Taken { jobs, next, foreign, paused: false })
+        Ok(Taken { jobs, next, foreign, ..Taken::default() })
     }
 
     /// As many have left what the bound counts.

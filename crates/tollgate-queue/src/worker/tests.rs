@@ -493,3 +493,44 @@ async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
     let ran = worker.run(handle, pass(Duration::from_secs(6))).await.unwrap();
     assert_eq!((ran.done, ran.lost, count.load(Ordering::Relaxed)), (2, 0, 2));
 }
+
+/// What a worker tells of, in its order.
+fn told<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    (worker.on_notice(move |notice| tell.lock().push(format!("{notice:?}"))), told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_told_once_and_its_return_with_how_long() {
+    let queue = failing(7, false);
+    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(1);
+    let (worker, told) = told(worker);
+    worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
+    let told = told.lock().clone();
+    assert!(told.len() == 2 && told[0].starts_with("Fault("), "{told:?}");
+    // 0.1 s, and twice as long each time up to 5 s.
+    assert!(told[1].starts_with("Back(11.3"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_removed_beside_its_worker_is_told_once_each_time() {
+    let queue = queue();
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
+    let (worker, told) = told(worker);
+    let removes = async {
+        let door = queue.offering(Offering::new(9)).unwrap();
+        // Nobody has made it yet: that is nothing that was removed.
+        pass(millis(2_000)).await;
+        for _ in 0..2 {
+            door.offer(&Job::new()).await.unwrap();
+            pass(millis(2_000)).await;
+            assert!(queue.remove().await.unwrap());
+            pass(millis(2_000)).await;
+        }
+    };
+    let ran = worker.run(|_| async { Ok(()) }, removes).await.unwrap();
+    assert_eq!(ran.done, 2);
+    assert_eq!(*told.lock(), ["Removed", "Removed"]);
+}
