@@ -139,6 +139,9 @@ pub(crate) async fn queues_of_service(
             AnyQueues::Redis(RedisQueues::connect_as(options, form).await?)
         }
     };
+    if let Some(warning) = crate::command::queue::eviction(&queues).await {
+        tracing::warn!(target: "tollgate", "{warning}");
+    }
     let named = wanted
         .into_iter()
         .map(|(name, offering)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, offering)));

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Place;
 use crate::redis::Redis;
+use crate::serving::Serving;
 
 fn push(place: &Place, args: &[&str]) -> i32 {
     place.code(&[&["queue", "push", "mail"], args].concat())
@@ -43,7 +44,7 @@ fn a_job_goes_from_push_to_work() {
     );
 }
 
-/// What the README shows, pasted into a shell; and what `docs/queue.md` shows first, pasted after it.
+/// What the README shows, pasted into a shell; and what `docs/queue.md` shows first, after it.
 #[test]
 fn the_readme_and_the_page_on_queues_work_when_pasted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
@@ -326,18 +327,30 @@ fn paused(place: &Place, store: &[&str]) {
 }
 
 #[test]
-fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on() {
-    let place = Place::new();
-    let full = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
-    let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
-    let push = ["queue", "push", "mail", "to=ann", "--bound", "9", "--store", &store];
-    let (code, _, error) = place.run(&push);
-    let says =
-        "this Redis evicts keys when it is full (maxmemory-policy allkeys-lru), and jobs are";
-    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
-    let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
-    let (code, _, error) = place.run(&work);
-    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
+fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on_and_served() {
+    for (policy, loses) in [
+        ("allkeys-lru", "jobs are lost then"),
+        ("volatile-ttl", "ids of --once and counts of rates are forgotten then"),
+    ] {
+        let place = Place::new();
+        let full = ["--maxmemory", "64mb", "--maxmemory-policy", policy];
+        let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
+        let says = format!(
+            "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set"
+        );
+        let push = ["queue", "push", "mail", "to=ann", "--bound", "9", "--store", &store];
+        let (code, _, error) = place.run(&push);
+        assert!(code == 0 && error.matches(&says).count() == 1, "{error}");
+        let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
+        let (code, _, error) = place.run(&work);
+        assert!(code == 0 && error.matches(&says).count() == 1, "{error}");
+        // A service says it at its start; where it has no queue, it is about none.
+        for (queue, times) in [(&["--queue", "mail=9", "--queue", "more=9"][..], 1), (&[], 0)] {
+            let serving = Serving::start(&place, &[queue, &["--store", &store]].concat());
+            let error = serving.end();
+            assert_eq!(error.matches(&says).count(), times, "{error}");
+        }
+    }
 }
 
 fn listed(place: &Place, store: &[&str]) {
@@ -471,6 +484,37 @@ fn a_worker_that_is_killed_loses_nothing() {
         (&stats["done"], &stats["redelivered"], &stats["in_flight"]),
         (&1.into(), &1.into(), &0.into())
     );
+}
+
+/// Who waits for something says so once, and when it is over.
+#[test]
+fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
+    let place = Place::new();
+    let Some((redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat()).0;
+    let push = ["push", "mail", "to=ann", "--bound", "9"];
+    assert_eq!(run(&push), 0);
+    let work = ["queue", "work", "mail", "--exec", "true", "--store", &store];
+    let mut worker = place.std(&work).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let begin = Instant::now();
+    while run(&["remove", "mail"]) != 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "its job is never done");
+    }
+    assert_eq!(
+        lines.next().unwrap(),
+        "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
+    );
+    drop(redis);
+    let said = lines.next().unwrap();
+    assert!(said.starts_with("waiting: "), "{said}");
+    let again = Redis::start(place.path(), &[]);
+    assert!(again.is_some(), "it was there before");
+    let said = lines.next().unwrap();
+    assert!(said.starts_with("the store is back after "), "{said}");
+    signal(&worker, Signal::TERM);
+    assert!(worker.wait().unwrap().success());
+    assert_eq!(lines.next().as_deref(), Some("1 done"));
 }
 
 #[test]

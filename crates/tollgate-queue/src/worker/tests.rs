@@ -406,8 +406,8 @@ async fn a_change_is_followed_also_where_several_questions_are_refused() {
         Working::new().visibility(millis(9_000)),
     ];
     for other in others {
-        // The first fails when it is time to take again, too, before the beat, at it, and after it; a
-        // second is held across it or not.
+        // The first fails when it is time to take again, too: before the beat, at it, and after it.
+        // A second is held across it or not.
         for (fails_ms, jobs) in [550, 550, 600, 601, 700].into_iter().zip([1, 2, 2, 2, 2]) {
             let queue = queue();
             let door = queue.offering(Offering::new(9)).unwrap();
@@ -444,7 +444,7 @@ async fn a_change_is_followed_also_where_several_questions_are_refused() {
             };
             let ran = worker.run(handle, core::future::pending()).await.unwrap();
             assert_eq!((ran.done, ran.again, ran.lost), (jobs, 1, 0), "{other:?} {fails_ms}");
-            assert_eq!(*changed.lock(), [other.clone()]);
+            assert_eq!(*changed.lock(), std::slice::from_ref(&other));
         }
     }
 }
