@@ -69,7 +69,12 @@ impl Counter {
 /// The store of a service, in its runtime: memory when none is named, with the counts of
 /// `snapshot`.
 pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Result<AnyStore> {
-    let url = match (url.filter(|url| !url.is_empty()), snapshot) {
+    let url = url.filter(|url| !url.is_empty());
+    if url.is_some_and(|url| url.starts_with("memory://") && url != "memory://") {
+        // What follows is not shown: it may be a password.
+        bail!("the memory has no host and no path: write `memory://` with nothing behind it");
+    }
+    let url = match (url, snapshot) {
         (None | Some("memory://"), None) => return Ok(AnyStore::Memory(MemoryStore::new())),
         (None | Some("memory://"), Some(path)) => {
             let (store, restored) = tollgate_server::snapshot::restore(path)?;
@@ -134,6 +139,9 @@ pub(crate) async fn queues_of_service(
             AnyQueues::Redis(RedisQueues::connect_as(options, form).await?)
         }
     };
+    if let Some(warning) = crate::command::queue::eviction(&queues).await {
+        tracing::warn!(target: "tollgate", "{warning}");
+    }
     let named = wanted
         .into_iter()
         .map(|(name, offering)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, offering)));

@@ -127,6 +127,10 @@ impl Backend for AnyQueues {
         of!(self, it => it.take_dead(queue, id).await)
     }
 
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        of!(self, it => it.forget_dead(queue, id).await)
+    }
+
     async fn wait(&self, queue: &str, most: Duration) {
         of!(self, it => it.wait(queue, most).await);
     }

@@ -129,6 +129,13 @@ pub trait Backend: Send + Sync {
         id: JobId,
     ) -> impl Future<Output = Result<Option<Dead>, Error>> + Send;
 
+    /// The same, and forgets what it was accepted once under.
+    fn forget_dead(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> impl Future<Output = Result<Option<Dead>, Error>> + Send;
+
     /// Waits until something may have been offered, and no longer than this.
     fn wait(&self, queue: &str, most: Duration) -> impl Future<Output = ()> + Send;
 }

@@ -41,6 +41,31 @@ pub struct Job {
     deadline: Option<Duration>,
     /// It was dead, and its `once` is one that nobody else can say.
     is_again: bool,
+    /// What it was to be accepted once under before it was dead.
+    before: Option<Once>,
+}
+
+/// Under what a job was accepted once, and which job that was: this one, or the one that it was
+/// before it was dead and offered again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Once {
+    pub(crate) of: JobId,
+    pub(crate) id: Arc<str>,
+}
+
+impl fmt::Display for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.of, self.id)
+    }
+}
+
+impl Once {
+    /// As it displays. None of what nobody here has written, and of nothing.
+    #[cfg(any(feature = "redis", feature = "sqlite"))]
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let (of, id) = text.split_once(' ')?;
+        Some(Self { of: of.parse().ok()?, id: id.into() })
+    }
 }
 
 impl Job {
@@ -100,7 +125,7 @@ impl Job {
     /// the queue remembers it.
     #[must_use]
     pub fn once(self, id: impl Into<String>) -> Self {
-        Self { once: Some(id.into()), is_again: false, ..self }
+        Self { once: Some(id.into()), is_again: false, before: None, ..self }
     }
 
     /// It is this client's: at most [`crate::Offering::per_client`] of one client are counted. A
@@ -123,6 +148,21 @@ impl Job {
 
     pub(crate) fn once_id(&self) -> Option<&str> {
         self.once.as_deref()
+    }
+
+    /// Under what the queue remembers it once it is accepted as this job, where its ids are
+    /// remembered at all: that is what goes with it when it is dead and forgotten.
+    pub(crate) fn known_as(&self, id: JobId, is_remembered: bool) -> Option<Once> {
+        if self.is_again {
+            return self.before.clone();
+        }
+        let once = self.once.as_deref().filter(|_| is_remembered)?;
+        Some(Once { of: id, id: once.into() })
+    }
+
+    #[cfg(feature = "redis")]
+    pub(crate) fn before(&self) -> Option<&Once> {
+        self.before.as_ref()
     }
 
     pub(crate) fn client_name(&self) -> Option<&Arc<str>> {
@@ -220,6 +260,8 @@ pub struct Taken {
     pub foreign: Vec<(JobId, String)>,
     /// The queue is paused: there may be jobs, and none is given ([`crate::Queue::pause`]).
     pub paused: bool,
+    /// There is no such queue: nobody has made it yet, or it was removed.
+    pub absent: bool,
 }
 
 /// A job in hand.
@@ -398,6 +440,8 @@ pub struct Dead {
     /// What was said last of why it failed; none when nobody said anything.
     pub why: Option<String>,
     pub(crate) client: Option<Arc<str>>,
+    /// None where its queue did not remember it, and of one that died before this was kept.
+    pub(crate) once: Option<Once>,
     pub(crate) body: Body,
 }
 
@@ -424,8 +468,8 @@ impl Dead {
     #[must_use]
     pub fn job(&self) -> Job {
         let once = Some(format!("@dead:{}", self.id));
-        let (body, client) = (self.body.clone(), self.client.clone());
-        Job { body, once, client, deadline: None, is_again: true }
+        let (body, client, before) = (self.body.clone(), self.client.clone(), self.once.clone());
+        Job { body, once, client, deadline: None, is_again: true, before }
     }
 }
 

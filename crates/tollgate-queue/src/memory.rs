@@ -191,6 +191,10 @@ impl Backend for MemoryQueues {
         Ok(self.one(queue).model.lock().take_dead(id))
     }
 
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        Ok(self.one(queue).model.lock().forget_dead(id))
+    }
+
     async fn wait(&self, queue: &str, most: Duration) {
         let one = self.one(queue);
         let _ = tokio::time::timeout(most, one.offered.notified()).await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
+use crate::job::{Dead, DoneJob, Held, Job, JobId, Once, OutJob, Taken, TakenJob, WaitingJob};
 use crate::settings::{Offering, Settings, Working, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
@@ -129,6 +129,7 @@ pub struct Model {
 struct Waiting {
     id: JobId,
     client: Option<Arc<str>>,
+    once: Option<Once>,
     /// Too old from then on.
     until_us: u64,
     body: Body,
@@ -254,7 +255,8 @@ impl Model {
         let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
         let (client, body) = (job.client_name().cloned(), job.body().clone());
         self.count(client.as_ref(), |of| of.waiting += 1);
-        self.waiting.push_back(Waiting { id, client, until_us, body });
+        let once = job.known_as(id, offering.remember_us() > 0);
+        self.waiting.push_back(Waiting { id, client, once, until_us, body });
         self.totals.accepted += 1;
         Ok(Offered::Accepted { id, depth: depth + 1 })
     }
@@ -304,7 +306,7 @@ impl Model {
         grant: impl FnOnce(usize) -> Result<Granted, Error>,
     ) -> Result<Taken, Error> {
         if self.offering.is_none() && self.working.is_none() {
-            return Ok(Taken::default());
+            return Ok(Taken { absent: true, ..Taken::default() });
         }
         self.agree_on_working(name, working)?;
         self.working.get_or_insert_with(|| working.clone());
@@ -437,8 +439,8 @@ impl Model {
     fn bury(&mut self, id: JobId, now_us: u64, working: &Working) {
         let Some(out) = self.remove(id, now_us) else { return };
         self.totals.died += 1;
-        let Out { job, deliveries, why, .. } = out;
-        self.dead.push_back(Dead { id, deliveries, why, client: job.client, body: job.body });
+        let Out { job: Waiting { client, once, body, .. }, deliveries, why, .. } = out;
+        self.dead.push_back(Dead { id, deliveries, why, client, once, body });
         while self.dead.len() > working.kept_dead() {
             self.dead.pop_front();
         }
@@ -572,6 +574,18 @@ impl Model {
     pub fn take_dead(&mut self, id: JobId) -> Option<Dead> {
         let place = self.dead.iter().position(|dead| dead.id == id)?;
         self.dead.remove(place)
+    }
+
+    /// Removes a dead job for good: what it was accepted once under is forgotten with it.
+    pub fn forget_dead(&mut self, id: JobId) -> Option<Dead> {
+        let dead = self.take_dead(id)?;
+        if let Some(Once { of, id }) = &dead.once
+            // Another may have been accepted under it since.
+            && self.known.get(&**id).is_some_and(|(known, _)| known == of)
+        {
+            self.known.remove(&**id);
+        }
+        Some(dead)
     }
 
     /// Pauses it, or lets it go on: paused, nothing is taken, and nothing becomes dead or too old.

@@ -212,6 +212,16 @@ impl<B: Backend> Queue<B> {
     pub async fn take_dead(&self, id: JobId) -> Result<Option<Dead>, Error> {
         self.0.backend.take_dead(&self.0.name, id).await
     }
+
+    /// Removes a dead job for good and gives it; none when it is not there. What it was accepted
+    /// once under ([`crate::Job::once`]) is forgotten with it, so that the same may be offered
+    /// again. One that died before this version was used has none.
+    ///
+    /// # Errors
+    /// As [`Queue::stats`].
+    pub async fn forget_dead(&self, id: JobId) -> Result<Option<Dead>, Error> {
+        self.0.backend.forget_dead(&self.0.name, id).await
+    }
 }
 
 /// Offers jobs to a queue.

@@ -122,8 +122,13 @@ pub struct Worker<B> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice<'n> {
-    /// A fault that may pass is waited for.
+    /// A fault that may pass is waited for. It is told once, until [`Notice::Back`].
     Fault(&'n Error),
+    /// What was waited for answers again, so long after it was told.
+    Back(Duration),
+    /// The queue was removed ([`crate::Queue::remove`]): the worker waits until somebody makes it
+    /// again.
+    Removed,
     /// How the queue is worked on was changed ([`crate::Queue::change`]): this is how it is now,
     /// and the worker follows.
     Changed(&'n Working),
@@ -261,7 +266,8 @@ impl<B: Backend> Worker<B> {
             worker: self,
             consumer: self.consumer.clone(),
             has_agreed: false,
-            is_changed: false,
+            refused: None,
+            in_vain: false,
             ready: VecDeque::new(),
             hand: JoinSet::new(),
             held: HashMap::new(),
@@ -274,6 +280,8 @@ impl<B: Backend> Worker<B> {
             next_beat: Instant::now(),
             is_empty: false,
             is_paused: false,
+            is_absent: None,
+            lost: None,
         };
         match at_work.run(handle, stop).await {
             Ok(ran) => Ok(ran),
@@ -292,8 +300,11 @@ struct AtWork<'w, B> {
     consumer: Consumer<B>,
     /// Whether these settings were the queue's once: then others are a change.
     has_agreed: bool,
-    /// Whether the queue has other settings now.
-    is_changed: bool,
+    /// Why a question was refused, where the queue has other settings now: they are followed before
+    /// anything else is asked.
+    refused: Option<Error>,
+    /// The settings that were followed last were those that had been refused.
+    in_vain: bool,
     /// Taken and not begun.
     ready: VecDeque<TakenJob>,
     hand: JoinSet<Result<(), Failure>>,
@@ -313,6 +324,10 @@ struct AtWork<'w, B> {
     is_empty: bool,
     /// The queue was paused when it was asked last.
     is_paused: bool,
+    /// Nobody had made it when it was asked last, or it was removed; none before it was asked.
+    is_absent: Option<bool>,
+    /// Since when nothing answers.
+    lost: Option<Instant>,
 }
 
 impl<B: Backend> AtWork<'_, B> {
@@ -338,8 +353,8 @@ impl<B: Backend> AtWork<'_, B> {
                 self.not_before = Instant::now();
             }
             let may_ask = Instant::now() >= self.not_before;
-            if may_ask && self.is_changed {
-                self.follow().await?;
+            if may_ask && let Some(refused) = self.refused.take() {
+                self.follow(refused).await?;
             }
             if may_ask {
                 self.say().await?;
@@ -485,7 +500,7 @@ impl<B: Backend> AtWork<'_, B> {
         let most = worker.batch.max(free).min(left);
         let taken = self.consumer.take(&worker.name, most).await;
         let Some(taken) = self.went(taken)? else { return Ok(Duration::ZERO) };
-        self.has_agreed = true;
+        (self.has_agreed, self.in_vain) = (true, false);
         for (id, why) in &taken.foreign {
             worker.tell(Notice::Foreign { id: *id, why });
             self.ran.dead += 1;
@@ -493,6 +508,9 @@ impl<B: Backend> AtWork<'_, B> {
         // What is in hand here is out, too: then there is something that may come back.
         self.is_empty =
             taken.jobs.is_empty() && taken.next.is_none() && !taken.paused && self.is_quiet();
+        if self.is_absent.replace(taken.absent) == Some(false) && taken.absent {
+            worker.tell(Notice::Removed);
+        }
         if self.is_paused != taken.paused {
             self.is_paused = taken.paused;
             worker.tell(if taken.paused { Notice::Paused } else { Notice::Resumed });
@@ -549,32 +567,55 @@ impl<B: Backend> AtWork<'_, B> {
         Ok(())
     }
 
-    /// Works as the queue says now.
-    async fn follow(&mut self) -> Result<(), Error> {
-        let settings = self.consumer.queue().settings().await;
-        let Some(settings) = self.went(settings)? else { return Ok(()) };
-        self.is_changed = false;
-        if let Some(working) = settings.working {
-            self.worker.tell(Notice::Changed(&working));
-            self.consumer = self.consumer.queue().working(working)?;
+    /// Works as the queue says now, after a question was refused.
+    async fn follow(&mut self, refused: Error) -> Result<(), Error> {
+        let settings = match self.consumer.queue().settings().await {
+            // It lies in another form: that is nothing to be followed.
+            Err(error @ Error::Settings { .. }) => return Err(error),
+            settings => self.went(settings)?,
+        };
+        let Some(settings) = settings else {
+            self.refused = Some(refused);
+            return Ok(());
+        };
+        let Some(working) = settings.working else { return Ok(()) };
+        if working == *self.consumer.settings() {
+            // It was changed back meanwhile. Refused once more, it is no change that is refused.
+            if core::mem::replace(&mut self.in_vain, true) {
+                return Err(refused);
+            }
+            return Ok(());
         }
+        self.in_vain = false;
+        self.worker.tell(Notice::Changed(&working));
+        self.consumer = self.consumer.queue().working(working)?;
+        // What is taken from now on comes back after the timeout of now.
+        self.next_beat = self.next_beat.min(Instant::now() + self.beat());
         Ok(())
     }
 
     /// What came of a question: none for a fault that may pass, or when the settings have changed.
     fn went<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
+        let is_away = result.as_ref().is_err_and(Error::is_transient);
+        if let Some(since) = self.lost.take_if(|_| !is_away) {
+            self.worker.tell(Notice::Back(since.elapsed()));
+        }
         match result {
             Ok(answer) => {
                 self.pause = FAULT_PAUSE;
                 Ok(Some(answer))
             }
-            // Once: what is followed and refused again is a fault that does not pass.
-            Err(Error::Settings { .. }) if self.has_agreed && !self.is_changed => {
-                self.is_changed = true;
+            // Several may be refused before the change is followed: what failed, what is held, and
+            // the next take.
+            Err(error @ Error::Settings { .. }) if self.has_agreed => {
+                self.refused = Some(error);
                 Ok(None)
             }
             Err(error) if error.is_transient() => {
-                self.worker.tell(Notice::Fault(&error));
+                if self.lost.is_none() {
+                    self.lost = Some(Instant::now());
+                    self.worker.tell(Notice::Fault(&error));
+                }
                 self.not_before = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(MAX_FAULT_PAUSE);
                 Ok(None)

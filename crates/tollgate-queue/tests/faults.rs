@@ -113,9 +113,11 @@ async fn is_waited_for(form: Form) {
     let (faults, handled) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(20).on_notice({
         let faults = Arc::clone(&faults);
-        move |notice| {
-            assert!(matches!(notice, Notice::Fault(error) if error.is_transient()), "{notice:?}");
-            faults.fetch_add(1, Ordering::Relaxed);
+        // Once that it is away, and once that it is back.
+        move |notice| match (notice, faults.fetch_add(1, Ordering::Relaxed)) {
+            (Notice::Fault(error), 0) if error.is_transient() => {}
+            (Notice::Back(_), 1) => {}
+            (notice, nth) => panic!("{nth}: {notice:?}"),
         }
     });
     let (at, go) = tokio::sync::oneshot::channel::<()>();
@@ -149,5 +151,6 @@ async fn is_waited_for(form: Form) {
     let (ran, ()) = tokio::join!(worker.run(handle, core::future::pending()), breaks);
     let ran = ran.unwrap();
     assert_eq!((ran.done, ran.lost, ran.unsaid), (20, 0, 0), "{ran:?}");
+    assert_eq!(faults.load(Ordering::Relaxed), 2);
     assert_eq!(queue.stats().await.unwrap().done, 20);
 }

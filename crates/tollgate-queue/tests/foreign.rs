@@ -90,6 +90,102 @@ async fn what_is_no_job_is_a_dead_letter() {
     }
 }
 
+/// What looks like an id and is none stops nobody: one that is too large, or not written as we do.
+#[tokio::test]
+async fn what_is_no_id_of_ours_is_a_dead_letter() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::List).await;
+    let door = queue.offering(Offering::new(10)).unwrap();
+    door.offer(&Job::new().field("n", "1")).await.unwrap();
+    let foreign = [
+        "99999999999999999999999-0 hello",
+        "18446744073709551616-0 1:a,1:b,",
+        "5-18446744073709551616 1:a,1:b,",
+        "007-0 1:a,1:b,",
+        "7-00 1:a,1:b,",
+    ];
+    for text in foreign {
+        server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", text.as_bytes()]);
+    }
+    // The largest there is, is one.
+    let largest = b"18446744073709551615-18446744073709551615 1:n,1:2,";
+    server.command(&[b"RPUSH", b"tgq1:{queue:q}:waiting", largest]);
+    assert_eq!(queue.waiting(9).await.unwrap().len(), 7);
+    queue.stats().await.unwrap();
+    let hands = queue.working(Working::new()).unwrap();
+    let taken = hands.take("w", 9).await.unwrap();
+    let n: Vec<_> = taken.jobs.iter().map(|job| job.text("n")).collect();
+    assert_eq!(n, [Some("1"), Some("2")]);
+    assert_eq!(taken.foreign.len(), 5, "{taken:?}");
+    let ids: Vec<_> = taken.jobs.iter().map(|job| job.id).collect();
+    assert_eq!(hands.done(&ids).await.unwrap(), 2);
+    let dead = queue.dead(9).await.unwrap();
+    let texts: Vec<_> = dead.iter().map(|dead| dead.bytes().unwrap()).collect();
+    assert_eq!(texts, foreign.map(str::as_bytes));
+    for dead in dead {
+        assert!(queue.take_dead(dead.id).await.unwrap().is_some());
+    }
+    let stats = queue.stats().await.unwrap();
+    assert_eq!((stats.waiting, stats.in_flight, stats.dead), (0, 0, 0));
+}
+
+/// The same where there is always something to take, and behind more of our own than one look sees.
+#[tokio::test]
+async fn a_job_of_a_foreign_consumer_comes_back_whatever_waits() {
+    let Some(server) = server() else { return };
+    let queue = queue(&server, Form::Stream).await;
+    let door = queue.offering(Offering::new(10_000)).unwrap();
+    let working = Working::new().visibility(Duration::from_millis(50)).deliveries(1_000);
+    let hands = queue.working(working).unwrap();
+    // Held by us for ever: they are idle, too.
+    door.offer_all(&vec![Job::new(); 1_000]).await.unwrap();
+    door.offer_all(&vec![Job::new(); 200]).await.unwrap();
+    let mut held = hands.take("w", 1_000).await.unwrap().jobs;
+    held.extend(hands.take("w", 200).await.unwrap().jobs);
+    assert_eq!(held.len(), 1_200);
+    door.offer(&Job::new().field("n", "ghost")).await.unwrap();
+    command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
+    // As a worker extends them: `out` alone says so.
+    let far = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+                 redis.call('ZADD', KEYS[1], '9999999999999999', id)
+               end";
+    server.command(&[b"EVAL", far.as_bytes(), b"1", b"tgq1:{queue:q}:out"]);
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never came back");
+        // More waits than is taken.
+        door.offer_all(&[Job::new(), Job::new()]).await.unwrap();
+        let taken = hands.take("w", 1).await.unwrap().jobs;
+        if taken.iter().any(|job| job.text("n") == Some("ghost")) {
+            break;
+        }
+        hands.done(&taken.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+    }
+}
+
+/// What somebody else holds is nothing that a rate is asked for.
+#[tokio::test]
+async fn a_job_that_somebody_else_holds_uses_no_rate() {
+    for deadline in [None, Some(Duration::from_secs(600))] {
+        let Some(server) = server() else { return };
+        let queue = queue(&server, Form::Stream).await;
+        let door = queue.offering(Offering::new(10)).unwrap();
+        let rate = "1/h via fixed_window".parse().unwrap();
+        let hands = queue.working(Working::new().rate(rate)).unwrap();
+        let job = Job::new();
+        let job = deadline.map_or(job.clone(), |deadline| job.deadline(deadline));
+        // The group is there once something was taken.
+        command(&server, "XGROUP CREATE tgq1:{queue:q}:jobs workers 0 MKSTREAM");
+        door.offer(&job).await.unwrap();
+        command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
+        for _ in 0..3 {
+            assert!(hands.take("w", 9).await.unwrap().jobs.is_empty());
+        }
+        door.offer(&job).await.unwrap();
+        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 1, "{deadline:?}");
+    }
+}
+
 /// Who takes from the group without our scripts and dies holds its job no longer than a worker.
 #[tokio::test]
 async fn a_job_of_a_foreign_consumer_that_died_comes_back() {
@@ -143,7 +239,8 @@ async fn a_queue_that_is_removed_beside_its_worker_leaves_no_key() {
         assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 0);
         hands.again(taken[1].held(), Duration::ZERO, "late").await.unwrap();
         assert!(!hands.extend(taken[1].held()).await.unwrap());
-        assert!(hands.take("w", 2).await.unwrap().jobs.is_empty());
+        let taken = hands.take("w", 2).await.unwrap();
+        assert!(taken.jobs.is_empty() && taken.absent);
         assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0), "{form:?}");
         door.offer(&Job::new()).await.unwrap();
         assert_eq!(hands.take("w", 2).await.unwrap().jobs.len(), 1);

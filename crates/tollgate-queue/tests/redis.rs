@@ -69,6 +69,12 @@ async fn clients_are_counted(server: &RedisServer, on: &RedisQueues, name: &str)
         }
     }
     assert_eq!(counts, jobs, "a count is of its jobs");
+    // What is known of a job's being accepted once is of one that is there.
+    let onces = hash(server, &format!("tgq1:{{queue:{name}}}:onces"));
+    let waiting = on.waiting(name, 1_000).await.unwrap().into_iter().map(|job| job.id);
+    let out = on.in_hand(name, 1_000).await.unwrap().into_iter().map(|job| job.id);
+    let ids: Vec<String> = waiting.chain(out).map(|id| id.to_string()).collect();
+    assert!(onces.chunks(2).all(|pair| ids.contains(&pair[0])), "{onces:?} {ids:?}");
     let there = histories::of_clients(on, name).await;
     let there = there.iter().flat_map(|(client, (waiting, out))| {
         [(format!("w{client}"), *waiting), (format!("o{client}"), *out)]
@@ -99,6 +105,19 @@ proptest! {
     ) {
         redis_does_what_memory_does(Form::List, &is, &steps);
     }
+}
+
+#[tokio::test]
+async fn what_is_dead_and_forgotten_may_be_offered_again() {
+    let Some(server) = server() else { return };
+    for form in FORMS {
+        let clock = ManualClock::at_micros(1_700_000_000_000_000);
+        let redis = RedisQueues::with_clock(options(server), form, clock.clone()).await.unwrap();
+        histories::forgotten(Queue::new(redis, name()).unwrap(), &clock).await;
+    }
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let memory = MemoryQueues::with_clock(clock.clone());
+    histories::forgotten(Queue::new(memory, "q").unwrap(), &clock).await;
 }
 
 #[tokio::test]

@@ -48,6 +48,15 @@ fn of_clients(path: &std::path::Path) -> BTreeMap<String, (u64, u64)> {
 }
 
 #[tokio::test]
+async fn what_is_dead_and_forgotten_may_be_offered_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let options = Options::new(dir.path().join("q.db")).clock(clock.clone());
+    let file = SqliteQueues::open_with(options).unwrap();
+    histories::forgotten(Queue::new(file, "q").unwrap(), &clock).await;
+}
+
+#[tokio::test]
 async fn more_than_one_look_finds_is_as_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let clock = ManualClock::at_micros(1_700_000_000_123_456);
@@ -114,7 +123,14 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     assert!(error.contains("format 99 of `queue`") && error.contains("newer tollgate"), "{error}");
 }
 
-/// What the third step has made, taken away again.
+/// What the fourth step has made, taken away again.
+const WITHOUT_ONCES: &str = "
+    ALTER TABLE queue_jobs DROP COLUMN once;
+    ALTER TABLE queue_dead DROP COLUMN once;
+    UPDATE guests SET format = 3 WHERE name = 'queue';
+";
+
+/// The same of the third.
 const WITHOUT_CLIENTS: &str = "
     DROP TRIGGER queue_clients_come;
     DROP TRIGGER queue_clients_move;
@@ -133,7 +149,8 @@ const WITHOUT_PAUSES: &str = "
 
 #[tokio::test]
 async fn a_file_of_an_older_version_is_brought_to_this_one() {
-    for older in [&[WITHOUT_CLIENTS][..], &[WITHOUT_CLIENTS, WITHOUT_PAUSES]] {
+    let steps = [WITHOUT_ONCES, WITHOUT_CLIENTS, WITHOUT_PAUSES];
+    for older in (1..=steps.len()).map(|many| &steps[..many]) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("queues.db");
         let path = path.to_str().unwrap();
@@ -142,8 +159,9 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
         // One that waits, one in hand, and one that is dead.
         let door = old.offering(Offering::new(9)).unwrap();
         let hands = old.working(Working::new().deliveries(1)).unwrap();
-        for _ in 0..3 {
-            door.offer(&Job::new()).await.unwrap();
+        let job = Job::new().once("x");
+        for job in [&job, &Job::new(), &Job::new()] {
+            door.offer(job).await.unwrap();
         }
         let taken = hands.take("w", 2).await.unwrap().jobs;
         hands.again(taken[0].held(), Duration::ZERO, "no").await.unwrap();
@@ -155,7 +173,12 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
         drop(conn);
         let queue = queue();
         assert!(!queue.stats().await.unwrap().paused);
-        assert_eq!(queue.dead(9).await.unwrap()[0].client(), None);
+        let dead = queue.dead(9).await.unwrap();
+        assert_eq!(dead[0].client(), None);
+        // It was not kept then under what this one was accepted.
+        assert!(queue.forget_dead(dead[0].id).await.unwrap().is_some());
+        let known = queue.offering(Offering::new(9)).unwrap().offer(&job).await.unwrap();
+        assert_eq!(known, Offered::Known { id: dead[0].id });
         let hands = queue.working(Working::new().deliveries(1)).unwrap();
         assert!(queue.pause().await.unwrap());
         assert!(hands.take("w", 1).await.unwrap().paused);

@@ -16,7 +16,7 @@ mod explain;
 mod health;
 mod help;
 mod lab;
-mod queue;
+pub(crate) mod queue;
 mod replay;
 pub(crate) mod run;
 mod scripts;

@@ -179,7 +179,7 @@ impl Call {
             "how long ids are remembered, in microseconds",
             "how many jobs of one client the bound counts at most, 0 for no such bound",
             "how many words the job has; for a job that is accepted once, has a deadline or a \
-             client, `WORDS KEY US CLIENT`: 1 where KEYS[6] is `tgq1:{queue:NAME}:once:ID`, else \
+             client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `tgq1:{queue:NAME}:once:ID`, else \
              0; the deadline in microseconds, or nothing; and the client with a blank before it, \
              or nothing",
             "a field's name",

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Place;
 use crate::redis::Redis;
+use crate::serving::Serving;
 
 fn push(place: &Place, args: &[&str]) -> i32 {
     place.code(&[&["queue", "push", "mail"], args].concat())
@@ -43,28 +44,70 @@ fn a_job_goes_from_push_to_work() {
     );
 }
 
-/// What the README shows, pasted into a shell.
+/// What the README shows, pasted into a shell; and what `docs/queue.md` shows first, after it.
 #[test]
-fn the_readme_works_when_pasted() {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once("tollgate queue push").unwrap();
-    let (lines, rest) = section.split_once("\n```\n```text\n").unwrap();
-    let (_, shown) = rest.split_once(", 1 now\n").unwrap();
-    let (shown, _) = shown.split_once("\n```").unwrap();
+fn the_readme_and_the_page_on_queues_work_when_pasted() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    let read = |path: &str| std::fs::read_to_string(format!("{folder}{path}")).unwrap();
+    // The first lines of a shell that offer something, and what they print.
+    let block = |text: &str| {
+        let (_, section) = text.split_once("tollgate queue push").unwrap();
+        let (lines, rest) = section.split_once("\n```\n```text\n").unwrap();
+        let (shown, _) = rest.split_once("\n```").unwrap();
+        (format!("tollgate queue push{lines}"), shown.to_owned())
+    };
     let place = Place::new();
     let program = assert_cmd::cargo::cargo_bin!("tollgate");
-    // In a home of its own: counts and queues of who runs this are none of its business.
-    let (home, program) = (place.path().display(), program.display());
-    let script = format!(
-        "exec 2>&1; unset XDG_STATE_HOME TOLLGATE_STORE; export HOME='{home}'
-         tollgate() {{ '{program}' \"$@\"; }}; tollgate queue push{lines}"
+    for page in ["README.md", "docs/queue.md"] {
+        let (lines, shown) = block(&read(page));
+        // In a home of its own: counts and queues of who runs this are none of its business.
+        let (home, program) = (place.path().display(), program.display());
+        let script = format!(
+            "exec 2>&1; unset XDG_STATE_HOME TOLLGATE_STORE; export HOME='{home}'
+             tollgate() {{ '{program}' \"$@\"; }}; {lines}"
+        );
+        let output = crate::scripts::sh(&place, &script);
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{page}: {out}");
+        assert_eq!(without_ids(&out), without_ids(&shown), "{page}");
+    }
+}
+
+/// The same lines with no id of a job that was accepted, which is another each time.
+fn without_ids(text: &str) -> Vec<String> {
+    let line =
+        |line: &str| match line.strip_prefix("accepted: ").and_then(|it| it.split_once("-0, ")) {
+            Some((_, depth)) => format!("accepted: ID, {depth}"),
+            None => line.trim_end().to_owned(),
+        };
+    text.trim_end().lines().map(line).collect()
+}
+
+/// Something else has put more among the jobs than a job may have: the others are offered again.
+#[test]
+fn a_dead_job_that_is_none_holds_up_no_other() {
+    let place = Place::new();
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat());
+    assert_eq!(run(&["push", "mail", "n=1", "--bound", "9"]).0, 0);
+    let fields: String = (0..65).map(|n| format!(" f{n} v")).collect();
+    let add = format!("redis-cli XADD 'tgq1:{{queue:mail}}:jobs' '*'{fields}");
+    assert!(crate::scripts::sh(&place, &add).status.success());
+    assert_eq!(run(&["push", "mail", "n=2"]).0, 0);
+    let work = ["work", "mail", "--exec", "false", "--deliveries", "1", "--until-empty"];
+    assert_eq!(run(&work).0, 0);
+    let (code, out, err) = run(&["dead", "mail", "--again", "all"]);
+    assert_eq!((code, err.as_str()), (1, ""), "{out}");
+    assert!(out.starts_with("2 jobs offered again, 1 dead; "), "{out}");
+    let (_, id) = out.trim_end().rsplit_once("is no job: `--forget ").unwrap();
+    let id = id.trim_end_matches('`');
+    let json = serde_json::from_str::<serde_json::Value>(
+        &run(&["dead", "mail", "--again", "all", "--json"]).1,
     );
-    let output = crate::scripts::sh(&place, &script);
-    let out = String::from_utf8(output.stdout).unwrap();
-    let (accepted, rest) = out.split_once('\n').unwrap();
-    assert!(accepted.starts_with("accepted: ") && accepted.ends_with("-0, 1 now"), "{out}");
-    assert_eq!((output.status.code(), rest.trim_end()), (Some(0), shown), "{out}");
+    assert_eq!(json.unwrap()["no_job"][0], id);
+    let (code, out, err) = run(&["dead", "mail", "--forget", id]);
+    assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+    assert_eq!(run(&["stats", "mail"]).1.matches("waiting    2").count(), 1);
 }
 
 #[test]
@@ -171,6 +214,39 @@ fn a_job_is_accepted_once_and_too_old_is_dropped() {
     assert_eq!(stats(&place)["too_old"], 1);
 }
 
+/// A dead job that is forgotten leaves nothing that keeps the same from being offered again.
+#[test]
+fn what_is_forgotten_is_not_known_any_more() {
+    let place = Place::new();
+    forgotten(&place, &[]);
+    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    forgotten(&place, &["--store", &store]);
+}
+
+fn forgotten(place: &Place, store: &[&str]) {
+    let run = |args: &[&str]| place.run(&[&["queue"], args, store].concat());
+    let push = || run(&["push", "mail", "to=ann", "--once", "order:1", "--bound", "9"]).1;
+    let die = || {
+        let work = ["work", "mail", "--exec", "false", "--deliveries", "1", "--until-empty"];
+        assert_eq!(run(&work).0, 0);
+    };
+    for which in ["all", "one"] {
+        assert!(push().starts_with("accepted: "), "{which}");
+        die();
+        assert!(push().starts_with("known: "), "{which}");
+        // Offered again, it is the same job still.
+        assert_eq!(run(&["dead", "mail", "--again", "all"]).0, 0);
+        assert!(push().starts_with("known: "), "{which}");
+        die();
+        let dead: serde_json::Value =
+            serde_json::from_str(&run(&["dead", "mail", "--json"]).1).unwrap();
+        let id = if which == "all" { which } else { dead[0]["id"].as_str().unwrap() };
+        let (code, out, err) = run(&["dead", "mail", "--forget", id]);
+        assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+    }
+    assert!(push().starts_with("accepted: "));
+}
+
 #[test]
 fn jobs_that_were_done_are_kept_where_that_is_wanted() {
     let place = Place::new();
@@ -251,18 +327,30 @@ fn paused(place: &Place, store: &[&str]) {
 }
 
 #[test]
-fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on() {
-    let place = Place::new();
-    let full = ["--maxmemory", "64mb", "--maxmemory-policy", "allkeys-lru"];
-    let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
-    let push = ["queue", "push", "mail", "to=ann", "--bound", "9", "--store", &store];
-    let (code, _, error) = place.run(&push);
-    let says =
-        "this Redis evicts keys when it is full (maxmemory-policy allkeys-lru), and jobs are";
-    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
-    let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
-    let (code, _, error) = place.run(&work);
-    assert!(code == 0 && error.matches(says).count() == 1, "{error}");
+fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on_and_served() {
+    for (policy, loses) in [
+        ("allkeys-lru", "jobs are lost then"),
+        ("volatile-ttl", "ids of --once and counts of rates are forgotten then"),
+    ] {
+        let place = Place::new();
+        let full = ["--maxmemory", "64mb", "--maxmemory-policy", policy];
+        let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
+        let says = format!(
+            "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set"
+        );
+        let push = ["queue", "push", "mail", "to=ann", "--bound", "9", "--store", &store];
+        let (code, _, error) = place.run(&push);
+        assert!(code == 0 && error.matches(&says).count() == 1, "{error}");
+        let work = ["queue", "work", "mail", "--exec", "true", "--until-empty", "--store", &store];
+        let (code, _, error) = place.run(&work);
+        assert!(code == 0 && error.matches(&says).count() == 1, "{error}");
+        // A service says it at its start; where it has no queue, it is about none.
+        for (queue, times) in [(&["--queue", "mail=9", "--queue", "more=9"][..], 1), (&[], 0)] {
+            let serving = Serving::start(&place, &[queue, &["--store", &store]].concat());
+            let error = serving.end();
+            assert_eq!(error.matches(&says).count(), times, "{error}");
+        }
+    }
 }
 
 fn listed(place: &Place, store: &[&str]) {
@@ -396,6 +484,37 @@ fn a_worker_that_is_killed_loses_nothing() {
         (&stats["done"], &stats["redelivered"], &stats["in_flight"]),
         (&1.into(), &1.into(), &0.into())
     );
+}
+
+/// Who waits for something says so once, and when it is over.
+#[test]
+fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
+    let place = Place::new();
+    let Some((redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat()).0;
+    let push = ["push", "mail", "to=ann", "--bound", "9"];
+    assert_eq!(run(&push), 0);
+    let work = ["queue", "work", "mail", "--exec", "true", "--store", &store];
+    let mut worker = place.std(&work).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let begin = Instant::now();
+    while run(&["remove", "mail"]) != 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "its job is never done");
+    }
+    assert_eq!(
+        lines.next().unwrap(),
+        "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
+    );
+    drop(redis);
+    let said = lines.next().unwrap();
+    assert!(said.starts_with("waiting: "), "{said}");
+    let again = Redis::start(place.path(), &[]);
+    assert!(again.is_some(), "it was there before");
+    let said = lines.next().unwrap();
+    assert!(said.starts_with("the store is back after "), "{said}");
+    signal(&worker, Signal::TERM);
+    assert!(worker.wait().unwrap().success());
+    assert_eq!(lines.next().as_deref(), Some("1 done"));
 }
 
 #[test]

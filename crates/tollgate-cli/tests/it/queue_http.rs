@@ -135,6 +135,13 @@ fn wrong_offers_are_told() {
         let (is, _, said) = client.whole("POST", path, body).unwrap();
         assert!(is == status && said.contains(says), "{path} {body}: {is} {said}");
     }
+    let mut bytes = |body| {
+        let kind = "content-type: application/octet-stream\r\n";
+        client.whole_with(kind, "POST", "/v1/queues/scans", body).unwrap()
+    };
+    let (status, _, said) = bytes("");
+    assert!(status == 400 && said.contains("there is no body: the bytes of a job"), "{said}");
+    assert_eq!(bytes("x").0, 202);
     let (_, _, stats) = client.whole("GET", "/v1/queues/mail", "").unwrap();
     assert!(stats.contains("\"accepted\":0"), "{stats}");
     drop(serving);

@@ -158,9 +158,20 @@ impl Client {
         path: &str,
         body: &str,
     ) -> io::Result<(u16, String, String)> {
+        self.whole_with("", method, path, body)
+    }
+
+    /// The same with headers of one's own, each with its end.
+    pub(crate) fn whole_with(
+        &mut self,
+        headers: &str,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> io::Result<(u16, String, String)> {
         let stream = self.0.get_mut();
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(text.as_bytes())?;
@@ -224,6 +235,7 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--admin", "0.0.0.0:0"], "TOLLGATE_ADMIN_TOKEN"),
         (&["--config", "/nowhere.toml"], "/nowhere.toml"),
         (&["--store", "postgres://x"], "unknown kind of store"),
+        (&["--store", "memory://x"], "write `memory://` with nothing behind it"),
         (&["--store", "redis://127.0.0.1:1"], "127.0.0.1:1"),
         (&["--trust", "10.0.0.0/99"], "10.0.0.0/99"),
         (&["--client-header", "x forwarded"], "x forwarded"),

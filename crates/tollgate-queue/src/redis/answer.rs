@@ -9,7 +9,7 @@ use tollgate_redis::Word;
 use super::Form;
 use super::body::body;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, JobId, OutJob, WaitingJob};
+use crate::job::{Dead, DoneJob, JobId, Once, OutJob, WaitingJob};
 use crate::settings::{Offering, Working, other_settings};
 
 /// An answer that no script of ours gives.
@@ -93,13 +93,16 @@ pub(super) fn without_form(made: &str) -> &str {
 
 pub(super) fn dead(word: &Word) -> Result<Dead, Error> {
     let Word::List(words) = word else { return Err(garbled()) };
-    let [the_id, deliveries, why, fields, client] = &words[..] else { return Err(garbled()) };
+    let [the_id, deliveries, why, fields, client, once] = &words[..] else {
+        return Err(garbled());
+    };
     let why = text(why)?;
     Ok(Dead {
         id: text(the_id)?.parse().map_err(|_| garbled())?,
         deliveries: u32::try_from(int(deliveries)?).map_err(|_| garbled())?,
         why: (!why.is_empty()).then_some(why),
         client: whose(client)?,
+        once: Once::read(&text(once)?),
         body: body(fields)?,
     })
 }

@@ -5,6 +5,8 @@
 -- untils   of each that has a deadline, when it is too old
 -- clients  of each that has a client: `w` where it waits or `o` where it is out, and the client; and
 --          of each such word how many there are, which no id can be taken for: those begin with a digit
+-- onces    of each that is remembered: which job was accepted once, and under what; it is this one, or
+--          the one that it was before it was dead
 -- tries    of each that is out: how often it was delivered, `h` while it is held, why it failed;
 --          nothing for one that is held for the first time
 -- dead     the ids of dead jobs, the oldest first
@@ -159,9 +161,10 @@ end
 local function forget(ids)
   leave_client(ids)
   call('ZREM', out, unpack(ids))
-  if call('EXISTS', tries, untils) > 0 then
+  if call('EXISTS', tries, untils, onces) > 0 then
     call('HDEL', tries, unpack(ids))
     call('HDEL', untils, unpack(ids))
+    call('HDEL', onces, unpack(ids))
   end
 end
 
@@ -173,12 +176,12 @@ local function remove(id)
 end
 
 local function bury(id, number, why, keep)
-  local fields, client = body(id), whose(id)
+  local fields, client, once = body(id), whose(id), call('HGET', onces, id) or ''
   remove(id)
   count('died', 1)
   if fields then
     call('RPUSH', dead, id)
-    call('HSET', graves, id, cmsgpack.pack({number, why, fields, client}))
+    call('HSET', graves, id, cmsgpack.pack({number, why, fields, client, once}))
   end
   while call('LLEN', dead) > keep do
     call('HDEL', graves, call('LPOP', dead))

@@ -1,5 +1,5 @@
-if fresh > 0 and not has_deadlines then
-  fresh = math.min(fresh, depth(false))
+if fresh > 0 then
+  fresh = undelivered(fresh)
 end
 there = #back + fresh
 granted = there

@@ -4,7 +4,7 @@
 -- bodies   of each that is out, who has it or had it last, and its fields: `5:wendy,FIELDS`
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
 -- done     those that were done and are kept: the id, how often it was delivered, the fields
-local waiting, done, bodies, dead, graves = KEYS[1], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local waiting, done, bodies, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
 local FORM = 'list'
 local last_ms, last_number, were, ms_text = 0, 0, 0, nil
 
@@ -20,6 +20,11 @@ end
 local function depth(all)
   local there = call('LLEN', waiting)
   return all and there + call('ZCARD', out) or there
+end
+
+-- How many could be delivered, at most so many.
+local function undelivered(many)
+  return math.min(many, depth(false))
 end
 
 -- Adds a job of this word of ARGV.
@@ -47,16 +52,33 @@ local function accepted()
   return tonumber(call('HGET', meta, 'accepted') or 0)
 end
 
+-- Whether a number is written as in ids, and none that is too large for one.
+local function is_of_id(text)
+  if #text > 20 or #text > 1 and string.sub(text, 1, 1) == '0' then
+    return false
+  end
+  return #text < 20 or text <= '18446744073709551615'
+end
+
+-- The id and the fields of one that waits. None where somebody else has put it there otherwise than
+-- an offer does: all that look at ids could not read this one, or would call it another.
+local function read(is)
+  local ms, number, fields = string.match(is, '^(%d+)%-(%d+) (.*)$')
+  if ms and is_of_id(ms) and is_of_id(number) then
+    return ms .. '-' .. number, fields
+  end
+end
+
 -- The id of the first that was never delivered.
 local function first()
   local is = call('LINDEX', waiting, 0)
-  return is and string.match(is, '^%d+%-%d+ ')
+  return is and read(is)
 end
 
 -- Adds the first so many of those that were never delivered to an answer.
 local function show(many, answer)
   for _, is in ipairs(call('LRANGE', waiting, 0, many - 1)) do
-    local id, fields = string.match(is, '^(%d+%-%d+) (.*)$')
+    local id, fields = read(is)
     answer[#answer + 1] = {id or '0-0', fields or is}
   end
 end
@@ -99,7 +121,7 @@ local function deliver(worker, many)
   local entries, taken = {}, {}
   local by = #worker .. ':' .. worker .. ','
   for place, is in ipairs(call('LPOP', waiting, many) or {}) do
-    local id, fields = string.match(is, '^(%d+%-%d+) (.*)$')
+    local id, fields = read(is)
     if not id then
       id, fields = name(), is
     end
@@ -115,7 +137,7 @@ end
 
 -- What something else takes from a list is gone from it.
 local function adopt()
-  return {}
+  return {}, true
 end
 
 -- The fields of one that is out.

@@ -1,5 +1,6 @@
 -- Looks: nonce, 'settings'; 'stats'; 'waiting', 'out', 'done' or 'dead' and how many; 'take' and the
--- id of a dead job.
+-- id of a dead job; 'grave' and the same, which stays; 'forget' and the same, and which job was accepted
+-- once under the last of the keys.
 local was = call('HMGET', meta, 'form', 'refused', 'known', 'delivered', 'redelivered', 'done',
   'too_old', 'died', 'paused')
 local other = other_form(was[1])
@@ -57,9 +58,16 @@ local answer = {nonce}
 for _, id in ipairs(ids) do
   local grave = call('HGET', graves, id)
   if grave then
-    local number, why, fields, client = unpack(cmsgpack.unpack(grave))
-    answer[#answer + 1] = {id, number, why, fields, client or ''}
-    if ARGV[2] == 'take' then
+    local number, why, fields, client, once = unpack(cmsgpack.unpack(grave))
+    answer[#answer + 1] = {id, number, why, fields, client or '', once or ''}
+    if ARGV[2] == 'forget' then
+      -- Another may have been accepted under it since.
+      local of = string.match(call('GET', KEYS[#KEYS]) or '', '^%S+')
+      if of == ARGV[4] then
+        call('DEL', KEYS[#KEYS])
+      end
+    end
+    if ARGV[2] == 'take' or ARGV[2] == 'forget' then
       call('LREM', dead, 1, id)
       call('HDEL', graves, id)
     end

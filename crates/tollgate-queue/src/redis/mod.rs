@@ -72,12 +72,13 @@ impl Form {
     /// needs, then those that `done` needs.
     fn keys(self) -> &'static [&'static str] {
         match self {
-            Self::Stream => {
-                &["jobs", "out", "meta", "untils", "clients", "tries", "done", "dead", "graves"]
-            }
-            Self::List => &[
-                "waiting", "out", "meta", "untils", "clients", "tries", "done", "bodies", "dead",
+            Self::Stream => &[
+                "jobs", "out", "meta", "untils", "clients", "onces", "tries", "done", "dead",
                 "graves",
+            ],
+            Self::List => &[
+                "waiting", "out", "meta", "untils", "clients", "onces", "tries", "done", "bodies",
+                "dead", "graves",
             ],
         }
     }
@@ -85,14 +86,14 @@ impl Form {
     /// How many of the keys `done` needs.
     fn done_keys(self) -> usize {
         match self {
-            Self::Stream => 7,
-            Self::List => 8,
+            Self::Stream => 8,
+            Self::List => 9,
         }
     }
 }
 
 /// How many of the keys an offer needs.
-const OFFER_KEYS: usize = 5;
+const OFFER_KEYS: usize = 6;
 
 /// Queues on one Redis. Cheap to clone: clones share the connections.
 #[derive(Clone)]
@@ -304,6 +305,11 @@ fn keys(form: Form, queue: &str, most: usize) -> Vec<String> {
     form.keys().iter().take(most).map(key).collect()
 }
 
+/// Where it is remembered that something was accepted once.
+fn once_key(queue: &str, once: &str) -> String {
+    format!("{PREFIX}:{{queue:{queue}}}:once:{once}")
+}
+
 fn words<const N: usize>(words: [String; N]) -> Vec<Vec<u8>> {
     words.map(String::into_bytes).into()
 }
@@ -368,6 +374,9 @@ impl Backend for RedisQueues {
         let (next, found) = match &answer[..] {
             [Word::Bytes(what)] if what == b"paused" => {
                 return Ok(Taken { paused: true, ..Taken::default() });
+            }
+            [Word::Bytes(what)] if what == b"absent" => {
+                return Ok(Taken { absent: true, ..Taken::default() });
             }
             [Word::Bytes(what), next] if what == b"jobs" => (next, Vec::new()),
             [Word::Bytes(what), next, Word::Bytes(packed)] if what == b"jobs" => {
@@ -548,6 +557,20 @@ impl Backend for RedisQueues {
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
         let words = words(["take".to_owned(), id.to_string()]);
         let answer = self.look(queue, words).await?;
+        answer.first().map(dead).transpose()
+    }
+
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        // What it was accepted once under is a key of its own, which a script must be told.
+        let the_grave = words(["grave".to_owned(), id.to_string()]);
+        let answer = self.look(queue, the_grave).await?;
+        let Some(grave) = answer.first().map(dead).transpose()? else { return Ok(None) };
+        let Some(once) = grave.once else { return self.take_dead(queue, id).await };
+        let mut keys = keys(self.0.form, queue, usize::MAX);
+        keys.push(once_key(queue, &once.id));
+        let words = words(["forget".to_owned(), id.to_string(), once.of.to_string()]);
+        let question = Question { queue, said: Said::Nothing, keys, words };
+        let answer = self.call(&self.0.look, question).await?;
         answer.first().map(dead).transpose()
     }
 

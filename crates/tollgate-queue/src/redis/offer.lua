@@ -1,8 +1,9 @@
 -- Adds jobs, each as if it came alone: nonce, settings, bound, 1 for a bound of all, us of
 -- remembering, the bound for each client or 0; then of each job how many words it has, and these. A
 -- job that is to be accepted once, has a deadline or a client, says `WORDS KEY US CLIENT`: which of
--- the keys after the fifth it is remembered at, or 0; us of the deadline, or nothing; and the
--- client with a blank before it, or nothing.
+-- the keys after the sixth it is remembered at, or 0; us of the deadline, or nothing; and the
+-- client with a blank before it, or nothing. `WORDS+` says that one word more follows: what a job that
+-- was dead was accepted once under before.
 -- Answers how long to wait where it is full, or -1, and the depth there was before; then of each
 -- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
 -- as many as may be.
@@ -22,11 +23,13 @@ local added, refused, known = 0, 0, 0
 local at, last, per_client = 7, #ARGV - $TAIL, tonumber(ARGV[6])
 while at <= last do
   local words = tonumber(ARGV[at])
-  local id, key, deadline, client, now
+  local id, key, deadline, client, now, before
   if not words then
-    words, key, deadline, client = string.match(ARGV[at], '^(%d+) (%d+) (%d*) ?(.*)$')
+    words, before, key, deadline, client =
+      string.match(ARGV[at], '^(%d+)(%+?) (%d+) (%d*) ?(.*)$')
     words, now = tonumber(words), clock()
-    key = key ~= '0' and KEYS[5 + key]
+    before = before == '+' and ARGV[at + words + 1]
+    key = key ~= '0' and KEYS[6 + key]
     client = client ~= '' and client
     local until_us, of
     id, until_us, of = string.match(key and call('GET', key) or '', '^(%S+) (%d+) ?(%S*)$')
@@ -56,9 +59,17 @@ while at <= last do
     if key and tonumber(ARGV[5]) > 0 then
       local until_us = string.format('%.0f', now + ARGV[5])
       call('SET', key, id .. ' ' .. until_us .. ' ' .. born(), 'PX', $PX)
+      -- The key is that of `meta`, but for its end, and `once:`.
+      local once = string.sub(key, #meta + 2)
+      if string.sub(once, 1, 1) ~= '@' then
+        call('HSET', onces, id, id .. ' ' .. once)
+      end
+    end
+    if before then
+      call('HSET', onces, id, before)
     end
   end
-  place, at = place + 1, at + words + 1
+  place, at = place + 1, at + words + (before and 2 or 1)
   answer[place] = id
 end
 if added > 0 then

@@ -1,6 +1,6 @@
 //! What an offer asks, and the same for clients that are not ours.
 
-use super::{Form, OFFER_KEYS, PREFIX, Question, Said, body, keys, script, with_form, words};
+use super::{Form, OFFER_KEYS, Question, Said, body, keys, once_key, script, with_form, words};
 use crate::error::Error;
 use crate::job::Job;
 use crate::memory::MemoryQueues;
@@ -32,7 +32,7 @@ pub(super) fn question<'s>(
         if job.once_id().is_some() || job.deadline_us().is_some() || client.is_some() {
             let mut key = 0;
             if let Some(once) = job.once_id() {
-                keys.push(format!("{PREFIX}:{{queue:{queue}}}:once:{once}"));
+                keys.push(once_key(queue, once));
                 key = keys.len() - OFFER_KEYS;
             }
             let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
@@ -40,6 +40,11 @@ pub(super) fn question<'s>(
             if let Some(client) = client {
                 says = format!("{says} {client}");
             }
+        }
+        if let Some(before) = job.before() {
+            // One word more, which is none of the job's.
+            says = says.replacen(' ', "+ ", 1);
+            words.push(before.to_string().into_bytes());
         }
         if let Some(word) = words.get_mut(head) {
             *word = says.into_bytes();

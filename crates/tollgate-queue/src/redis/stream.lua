@@ -1,7 +1,7 @@
 -- The shelf of a queue whose jobs lie in a stream:
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
 -- done     those that were done and are kept: their fields after `@id` and `@deliveries`
-local jobs, done, dead, graves = KEYS[1], KEYS[7], KEYS[8], KEYS[9]
+local jobs, done, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
 local FORM = 'stream'
 
 -- What the queue was made with by who offered first.
@@ -13,6 +13,25 @@ end
 local function depth(all)
   local there = call('XLEN', jobs)
   return all and there or there - call('ZCARD', out)
+end
+
+-- How many could be delivered, at most so many: what somebody else holds counts as waiting, and is
+-- not there to be delivered.
+local function undelivered(many)
+  local there = math.min(many, depth(false))
+  local pending = redis.pcall('XPENDING', jobs, 'workers')
+  if there <= 0 or pending.err or pending[1] <= call('ZCARD', out) then
+    return there
+  end
+  local last
+  for _, group in ipairs(call('XINFO', 'GROUPS', jobs)) do
+    local is = {}
+    for place = 1, #group, 2 do
+      is[group[place]] = group[place + 1]
+    end
+    last = is.name == 'workers' and is['last-delivered-id'] or last
+  end
+  return #call('XRANGE', jobs, '(' .. last, '+', 'COUNT', there)
 end
 
 -- The next id where a test says what time it is.
@@ -108,18 +127,29 @@ local function redeliver(worker, id, number)
 end
 
 -- Finds those that something else than a worker of ours has taken from the group, and has neither
--- acknowledged nor asked for again within the visibility timeout: they come back now. Only where
--- nothing is left that was never delivered.
+-- acknowledged nor asked for again within the visibility timeout: they come back now. True with
+-- them where all were looked at; else the next look goes on, for those of our own that are held for
+-- long are idle, too.
 local function adopt(now, visibility)
-  local idle, adopted = math.ceil(visibility / 1000), {}
-  local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, '-', '+', '1000')
-  for _, one in ipairs(pending.err and {} or pending) do
+  local idle, adopted, many = math.ceil(visibility / 1000), {}, 1000
+  local from = call('HGET', meta, 'pending') or '-'
+  local pending = redis.pcall('XPENDING', jobs, 'workers', 'IDLE', idle, from, '+', many)
+  if pending.err then
+    pending = {}
+  end
+  for _, one in ipairs(pending) do
     if not call('ZSCORE', out, one[1]) then
       call('ZADD', out, now, one[1])
       adopted[#adopted + 1] = one[1]
     end
   end
-  return adopted
+  local is_all = #pending < many
+  if not is_all then
+    call('HSET', meta, 'pending', '(' .. pending[many][1])
+  elseif from ~= '-' then
+    call('HDEL', meta, 'pending')
+  end
+  return adopted, is_all
 end
 
 -- The fields of one that is out.

@@ -5,8 +5,8 @@
 -- slower at making an answer of lists within lists than at packing them.
 local visibility, worker, most = tonumber(ARGV[3]), ARGV[6], tonumber(ARGV[7])
 local LOOK = 256
-local was =
-  call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before', 'paused')
+local was = call('HMGET', meta, 'form', 'working', 'all', 'delivered', 'window', 'left', 'before',
+  'paused', 'looked')
 local other = other_form(was[1])
 if other then
   return other
@@ -14,7 +14,7 @@ end
 if not was[2] then
   -- Who takes makes no queue: one that was removed beside its workers stays away.
   if call('EXISTS', meta, KEYS[1]) == 0 then
-    return {nonce, 'jobs', -1}
+    return {nonce, 'absent'}
   end
   call('HSET', meta, 'form', FORM, 'working', ARGV[2], 'keep', ARGV[8])
 elseif was[2] ~= ARGV[2] then
@@ -36,6 +36,7 @@ local function drops(id)
   local is_so = is_too_old(id)
   if is_so then
     leave_client({id})
+    call('HDEL', onces, id)
   end
   return is_so
 end
@@ -164,18 +165,24 @@ elseif not is_cut then
   end
   after = soonest and math.max(0, soonest - now) or -1
 end
--- All that was never delivered is out now: what still counts as waiting has somebody else.
-if delivered < most and granted == there and not is_cut and depth(false) > 0 then
-  local adopted = adopt(string.format('%.0f', now), visibility)
+-- All that was never delivered is out now: what still counts as waiting has somebody else. Where
+-- more waits that is looked for as well, once in each visibility timeout.
+local is_last = delivered < most and granted == there and not is_cut
+local is_time = FORM == 'stream' and now - tonumber(was[9] or 0) >= visibility
+if (is_last or is_time) and depth(false) > 0 then
+  local adopted, is_all = adopt(string.format('%.0f', now), visibility)
   come_out(adopted)
   if #adopted > 0 then
     after = 0
-  elseif after < 0 then
+  elseif is_last and after < 0 then
     after = visibility
   end
+  if FORM == 'stream' and is_all then
+    call('HSET', meta, 'looked', string.format('%.0f', now))
+  end
 end
--- Nothing is there: what is counted of clients still, somebody else has taken away.
-if delivered == 0 and not is_cut and call('EXISTS', clients) == 1 and depth(true) == 0 then
-  call('DEL', clients)
+-- Nothing is there: what is known of jobs that wait still, somebody else has taken away.
+if delivered == 0 and not is_cut and call('EXISTS', clients, onces) > 0 and depth(true) == 0 then
+  call('DEL', clients, onces)
 end
 return {nonce, 'jobs', after, delivered > 0 and cmsgpack.pack(handed) or nil}

@@ -147,7 +147,8 @@ impl Backend for SqliteQueues {
     ) -> Result<Taken, Error> {
         let (working, worker) = (working.clone(), worker.to_owned());
         let take = move |at: &mut At<'_, '_>| at.take(&working, &worker, most);
-        self.when_made(queue, Taken::default(), take).await
+        let absent = Taken { absent: true, ..Taken::default() };
+        self.when_made(queue, absent, take).await
     }
 
     async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
@@ -232,6 +233,10 @@ impl Backend for SqliteQueues {
 
     async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
         self.when_made(queue, None, move |at| at.take_dead(id)).await
+    }
+
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.when_made(queue, None, move |at| at.forget_dead(id)).await
     }
 
     async fn wait(&self, _queue: &str, most: Duration) {

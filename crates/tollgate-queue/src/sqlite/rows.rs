@@ -7,7 +7,7 @@ use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
 
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::JobId;
+use crate::job::{JobId, Once};
 use crate::model::{Drain, Stats};
 
 /// What made the tables, step by step.
@@ -126,6 +126,11 @@ pub(super) const STEPS: &[&str] = &[
             WHERE queue = old.queue AND client = old.client AND waiting <= 0 AND out <= 0;
     END;
 ",
+    "
+    -- What a job was accepted once under: the id of that job, a blank, and what was said.
+    ALTER TABLE queue_jobs ADD COLUMN once TEXT;
+    ALTER TABLE queue_dead ADD COLUMN once TEXT;
+",
 ];
 
 /// The names of the queues that are made.
@@ -177,6 +182,14 @@ pub(super) fn maybe(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<u64>
 pub(super) fn client(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Arc<str>>> {
     match row.get_ref(place)? {
         ValueRef::Text(name) => Ok(core::str::from_utf8(name).ok().map(Arc::from)),
+        _ => Ok(None),
+    }
+}
+
+/// What a job was accepted once under. What somebody else wrote there is nothing.
+pub(super) fn once(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Once>> {
+    match row.get_ref(place)? {
+        ValueRef::Text(text) => Ok(core::str::from_utf8(text).ok().and_then(Once::read)),
         _ => Ok(None),
     }
 }

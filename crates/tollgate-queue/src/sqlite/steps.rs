@@ -6,7 +6,7 @@ use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, Subject};
 use tollgate_sqlite::rusqlite;
 
-use super::rows::{At, Known, Out, body, client, id, maybe, number, read_out};
+use super::rows::{At, Known, Out, body, client, id, maybe, number, once, read_out};
 use crate::body::{Body, Fields};
 use crate::error::Error;
 use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
@@ -84,16 +84,17 @@ impl At<'_, '_> {
         }
         let until_us = job.deadline_us().map(|it| self.now_us.saturating_add(it).cast_signed());
         let client = job.client_name().map(|client| &**client);
-        let sql = "INSERT INTO queue_jobs (queue, ms, number, until_us, client, body)
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+        let once = job.known_as(id, offering.remember_us() > 0).map(|once| once.to_string());
+        let sql = "INSERT INTO queue_jobs (queue, ms, number, until_us, client, once, body)
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         match job.body() {
             Body::Bytes(bytes) => {
-                self.tx.execute(sql, (queue, ms, number, until_us, client, &bytes[..]))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, once, &bytes[..]))?;
             }
             Body::Fields(fields) => {
                 let json = serde_json::to_string(&Fields(fields));
                 let json = json.map_err(|error| Error::invalid(error.to_string()))?;
-                self.tx.execute(sql, (queue, ms, number, until_us, client, json))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, once, json))?;
             }
         }
         self.is.totals.waiting += 1;
@@ -174,7 +175,7 @@ impl At<'_, '_> {
             let due = self.tx.first(sql, [self.is.id], |row| maybe(row, 0))?.flatten();
             due.map(|due| Duration::from_micros(due.saturating_sub(self.now_us)))
         };
-        Ok(Taken { jobs, next, foreign, paused: false })
+        Ok(Taken { jobs, next, foreign, ..Taken::default() })
     }
 
     /// As many have left what the bound counts.
@@ -282,9 +283,9 @@ impl At<'_, '_> {
     }
 
     fn bury(&mut self, out: &Out, working: &Working) -> Result<(), Error> {
-        let sql = "INSERT INTO queue_dead (queue, ms, number, deliveries, why, body, client)
-                   SELECT queue, ms, number, deliveries, why, body, client FROM queue_jobs
-                   WHERE id = ?1";
+        let sql = "INSERT INTO queue_dead (queue, ms, number, deliveries, why, body, client, once)
+                   SELECT queue, ms, number, deliveries, why, body, client, once
+                   FROM queue_jobs WHERE id = ?1";
         self.tx.execute(sql, [out.row])?;
         self.remove(out)?;
         self.is.totals.died += 1;
@@ -445,7 +446,7 @@ impl At<'_, '_> {
         params: impl rusqlite::Params,
     ) -> Result<Vec<(i64, Dead)>, Error> {
         let sql = format!(
-            "SELECT id, ms, number, deliveries, why, body, client FROM queue_dead
+            "SELECT id, ms, number, deliveries, why, body, client, once FROM queue_dead
              WHERE queue = ?1 {which}"
         );
         Ok(self.tx.rows(&sql, params, |row| {
@@ -454,6 +455,7 @@ impl At<'_, '_> {
                 deliveries: row.get(3)?,
                 why: row.get(4)?,
                 client: client(row, 6)?,
+                once: once(row, 7)?,
                 body: body(row, 5)?.unwrap_or_else(|(body, _)| body),
             };
             Ok((row.get::<_, i64>(0)?, dead))
@@ -467,5 +469,17 @@ impl At<'_, '_> {
         self.tx.execute("DELETE FROM queue_dead WHERE id = ?1", [row])?;
         self.is.totals.dead -= 1;
         Ok(Some(dead))
+    }
+
+    pub(super) fn forget_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {
+        let dead = self.take_dead(id)?;
+        if let Some(once) = dead.as_ref().and_then(|dead| dead.once.as_ref()) {
+            let (ms, number) = (once.of.ms().cast_signed(), once.of.number().cast_signed());
+            // Another may have been accepted under it since.
+            let sql = "DELETE FROM queue_once
+                       WHERE queue = ?1 AND once = ?2 AND ms = ?3 AND number = ?4";
+            self.tx.execute(sql, (self.is.id, &*once.id, ms, number))?;
+        }
+        Ok(dead)
     }
 }

@@ -309,6 +309,10 @@ impl Backend for Failing {
         self.queues.take_dead(queue, id).await
     }
 
+    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
+        self.queues.forget_dead(queue, id).await
+    }
+
     async fn wait(&self, queue: &str, most: Duration) {
         self.queues.wait(queue, most).await;
     }
@@ -389,4 +393,144 @@ async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
     let ran = worker.run(handle, core::future::pending()).await.unwrap();
     assert_eq!((ran.done, ran.released, ran.dead), (1, 9, 0), "{ran:?}");
     assert!(begin.elapsed() >= Duration::from_secs(9), "it has waited: {:?}", begin.elapsed());
+}
+
+/// A change is followed whatever is said or asked before the worker has followed: what failed, what
+/// is held across a beat, and the next jobs.
+#[tokio::test(start_paused = true)]
+async fn a_change_is_followed_also_where_several_questions_are_refused() {
+    let others = [
+        Working::new().visibility(millis(1_800)).keep_dead(7),
+        Working::new().visibility(millis(1_800)).rate("100/s".parse().unwrap()),
+        Working::new().visibility(millis(200)),
+        Working::new().visibility(millis(9_000)),
+    ];
+    for other in others {
+        // The first fails when it is time to take again, too: before the beat, at it, and after it.
+        // A second is held across it or not.
+        for (fails_ms, jobs) in [550, 550, 600, 601, 700].into_iter().zip([1, 2, 2, 2, 2]) {
+            let queue = queue();
+            let door = queue.offering(Offering::new(9)).unwrap();
+            for _ in 0..jobs {
+                door.offer(&Job::new()).await.unwrap();
+            }
+            let working = Working::new().visibility(millis(1_800));
+            let changed = Arc::new(Mutex::new(Vec::new()));
+            let worker = Worker::new(queue.working(working).unwrap(), "w")
+                .concurrency(usize::try_from(jobs).unwrap())
+                .pause(millis(1), millis(1))
+                .until_empty(true)
+                .on_notice({
+                    let changed = Arc::clone(&changed);
+                    move |notice| match notice {
+                        Notice::Changed(working) => changed.lock().push(working.clone()),
+                        other => panic!("{other:?}"),
+                    }
+                });
+            let begun = AtomicUsize::new(0);
+            let handle = |job: TakenJob| {
+                let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
+                let (queue, other) = (queue.clone(), other.clone());
+                async move {
+                    if is_first {
+                        pass(millis(20)).await;
+                        queue.change(other).await.unwrap();
+                        pass(millis(fails_ms - 20)).await;
+                        return Err(Failure::new("no"));
+                    }
+                    pass(millis(if job.delivery == 1 { 1_000 } else { 1 })).await;
+                    Ok(())
+                }
+            };
+            let ran = worker.run(handle, core::future::pending()).await.unwrap();
+            assert_eq!((ran.done, ran.again, ran.lost), (jobs, 1, 0), "{other:?} {fails_ms}");
+            assert_eq!(*changed.lock(), std::slice::from_ref(&other));
+        }
+    }
+}
+
+/// Two changes, the second of which takes the first back or comes while the first is followed.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_taken_back_is_none() {
+    let queue = queue();
+    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let working = Working::new();
+    let worker = Worker::new(queue.working(working.clone()).unwrap(), "w").until_empty(true);
+    let handle = |_| {
+        let (queue, working) = (queue.clone(), working.clone());
+        async move {
+            queue.change(working.clone().keep_dead(7)).await.unwrap();
+            pass(millis(700)).await;
+            queue.change(working).await.unwrap();
+            Ok(())
+        }
+    };
+    let ran = worker.concurrency(2).run(handle, core::future::pending()).await.unwrap();
+    assert_eq!(ran.done, 1);
+}
+
+/// A job that is taken after the visibility timeout was lowered is extended in time.
+#[tokio::test(start_paused = true)]
+async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
+    let queue = queue();
+    let door = queue.offering(Offering::new(9)).unwrap();
+    door.offer(&Job::new()).await.unwrap();
+    let working = Working::new().visibility(millis(30_000));
+    let worker = Worker::new(queue.working(working.clone()).unwrap(), "w").concurrency(4);
+    let count = AtomicUsize::new(0);
+    let handle = |_| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        let (queue, door, working) = (queue.clone(), door.clone(), working.clone());
+        async move {
+            if is_first {
+                queue.change(working.visibility(millis(300))).await.unwrap();
+                door.offer(&Job::new()).await.unwrap();
+            }
+            pass(Duration::from_secs(5)).await;
+            Ok(())
+        }
+    };
+    let ran = worker.run(handle, pass(Duration::from_secs(6))).await.unwrap();
+    assert_eq!((ran.done, ran.lost, count.load(Ordering::Relaxed)), (2, 0, 2));
+}
+
+/// What a worker tells of, in its order.
+fn told<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    (worker.on_notice(move |notice| tell.lock().push(format!("{notice:?}"))), told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_away_is_told_once_and_its_return_with_how_long() {
+    let queue = failing(7, false);
+    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(1);
+    let (worker, told) = told(worker);
+    worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
+    let told = told.lock().clone();
+    assert!(told.len() == 2 && told[0].starts_with("Fault("), "{told:?}");
+    // 0.1 s, and twice as long each time up to 5 s.
+    assert!(told[1].starts_with("Back(11.3"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_that_is_removed_beside_its_worker_is_told_once_each_time() {
+    let queue = queue();
+    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
+    let (worker, told) = told(worker);
+    let removes = async {
+        let door = queue.offering(Offering::new(9)).unwrap();
+        // Nobody has made it yet: that is nothing that was removed.
+        pass(millis(2_000)).await;
+        for _ in 0..2 {
+            door.offer(&Job::new()).await.unwrap();
+            pass(millis(2_000)).await;
+            assert!(queue.remove().await.unwrap());
+            pass(millis(2_000)).await;
+        }
+    };
+    let ran = worker.run(|_| async { Ok(()) }, removes).await.unwrap();
+    assert_eq!(ran.done, 2);
+    assert_eq!(*told.lock(), ["Removed", "Removed"]);
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_queue::{Backend, Counts, Held, Job, MemoryQueues, Offering, Settings, Working};
+use tollgate_queue::{
+    Backend, Counts, Held, Job, MemoryQueues, Offered, Offering, Queue, Settings, Working,
+};
 
 /// A job that is drawn by chance.
 #[derive(Clone, Debug)]
@@ -51,6 +53,7 @@ pub(crate) enum Step {
     Extend { nth: u8 },
     Release { nth: u8 },
     TakeDead { nth: u8 },
+    ForgetDead { nth: u8 },
     OfferAgain { nth: u8 },
     Change { bound: Option<u8>, per_client: Option<u8>, deliveries: Option<u8> },
     Pause { is_paused: bool },
@@ -75,6 +78,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => any::<u8>().prop_map(|nth| Step::Extend { nth }),
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
+        2 => any::<u8>().prop_map(|nth| Step::ForgetDead { nth }),
         1 => any::<u8>().prop_map(|nth| Step::OfferAgain { nth }),
         1 => (some(6), some(4), some(4)).prop_map(|(bound, per_client, deliveries)| {
             Step::Change { bound, per_client, deliveries }
@@ -235,6 +239,13 @@ pub(crate) async fn both(
                     same!(on => on.offer(queue, &offering, &again));
                 }
             }
+            Step::ForgetDead { nth } => {
+                dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
+                if !dead.is_empty() {
+                    let id = dead[usize::from(nth) % dead.len()];
+                    same!(on => on.forget_dead(queue, id));
+                }
+            }
             Step::TakeDead { nth } => {
                 same!(on => on.dead(queue, 0));
                 dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
@@ -337,4 +348,52 @@ pub(crate) async fn beyond_a_look(
         }
         assert_eq!(same!(on => on.remove(queue)), is_there);
     }
+}
+
+/// What is dead and forgotten may be offered again under its id, and nothing else may that was
+/// accepted once: not what is dead or offered again, nor what was accepted since under the same.
+pub(crate) async fn forgotten<B: Backend>(queue: Queue<B>, clock: &ManualClock) {
+    let remember = Duration::from_secs(60);
+    let door = queue.offering(Offering::new(9).remember(remember)).unwrap();
+    let hands = queue.working(Working::new().deliveries(1)).unwrap();
+    let (door, hands, queue) = (&door, &hands, &queue);
+    let job = Job::new().field("n", "1").once("a b");
+    let offer = async || door.offer(&job).await.unwrap();
+    let accept = async || match offer().await {
+        Offered::Accepted { id, .. } => id,
+        other => panic!("{other:?}"),
+    };
+    let die = async || {
+        let taken = hands.take("w", 1).await.unwrap().jobs[0].held();
+        hands.again(taken, Duration::ZERO, "no").await.unwrap();
+        let dead = queue.dead(9).await.unwrap();
+        dead.last().unwrap().clone()
+    };
+    let first = accept().await;
+    let dead = die().await;
+    assert_eq!(offer().await, Offered::Known { id: first }, "it is dead, and remembered");
+    // It is offered again, and dies again: it is the same still.
+    door.offer(&dead.job()).await.unwrap();
+    assert_eq!(queue.take_dead(first).await.unwrap().unwrap(), dead);
+    assert_eq!(offer().await, Offered::Known { id: first });
+    let again = die().await;
+    assert_eq!(offer().await, Offered::Known { id: first });
+    assert!(queue.forget_dead(first).await.unwrap().is_none(), "it is not there any more");
+    assert_eq!(offer().await, Offered::Known { id: first });
+    assert!(queue.forget_dead(again.id).await.unwrap().is_some());
+    assert!(queue.forget_dead(again.id).await.unwrap().is_none());
+    let second = accept().await;
+    // What is forgotten late takes nothing from what was accepted since.
+    die().await;
+    clock.advance(remember);
+    let third = accept().await;
+    assert!(queue.forget_dead(second).await.unwrap().is_some());
+    assert_eq!(offer().await, Offered::Known { id: third });
+    // A job that nobody named is forgotten as before.
+    let taken = hands.take("w", 1).await.unwrap().jobs;
+    assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 1);
+    door.offer(&Job::new()).await.unwrap();
+    let other = die().await;
+    assert!(queue.forget_dead(other.id).await.unwrap().is_some());
+    assert_eq!(queue.stats().await.unwrap().dead, 0);
 }

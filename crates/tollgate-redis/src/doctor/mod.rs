@@ -259,15 +259,22 @@ fn eviction(facts: &Facts) -> Finding {
             Finding::new("eviction", Level::Warning, what).remedy("CONFIG SET maxmemory BYTES")
         }
         (policy, true) => {
+            // Jobs have no end, so `volatile-*` leaves them.
+            let of_queues = if policy.starts_with("allkeys") {
+                "jobs of queues are lost"
+            } else {
+                "so are the ids that jobs are accepted once under"
+            };
             let what = format!(
                 "maxmemory-policy is {policy}: a full server forgets counts, and who fills it can \
-                 have their own forgotten"
+                 have their own forgotten; {of_queues}"
             );
             Finding::new("eviction", Level::Failure, what).remedy(NOEVICTION)
         }
         (policy, false) => {
+            let lost = if policy.starts_with("allkeys") { "counts and jobs" } else { "counts" };
             let what =
-                format!("maxmemory-policy is {policy}: with maxmemory set, counts would be lost");
+                format!("maxmemory-policy is {policy}: with maxmemory set, {lost} would be lost");
             Finding::new("eviction", Level::Warning, what).remedy(NOEVICTION)
         }
     }
@@ -278,8 +285,10 @@ const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction, and the same i
 
 fn evicted(facts: &Facts) -> Option<Finding> {
     let count = facts.number("evicted_keys").filter(|count| *count > 0)?;
-    let what =
-        format!("{count} keys were evicted since it started; counts may have been among them");
+    let what = format!(
+        "{count} keys were evicted since it started; counts and jobs of queues may have been \
+             among them"
+    );
     let remedy = "noeviction as above; CONFIG RESETSTAT sets this number to 0";
     Some(Finding::new("evicted", Level::Warning, what).remedy(remedy))
 }

@@ -133,7 +133,12 @@ fn has_type(headers: &HeaderMap, kind: &str) -> bool {
 /// A JSON object of fields, or bytes where the request says so.
 fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
-        (true, _) => Ok(Job::of_bytes(body)),
+        (true, false) => Ok(Job::of_bytes(body)),
+        // The library has jobs of no bytes; here it is a body that was forgotten.
+        (true, true) => Err(Problem::bad(
+            "there is no body: the bytes of a job are one or more; `{}` without a type is a job \
+             without fields",
+        )),
         (false, true) => Err(Problem::bad(
             "there is no body: a job is one JSON object of fields, as {\"to\": \"ann\"}; {} is one \
              without fields",

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
-use tollgate_queue::{AnyQueues, Dead, JobId, Offered, Queue};
+use tollgate_queue::{AnyQueues, Dead, Error, JobId, Offered, Queue};
 
 use super::open;
 use crate::args::{QueueDead, QueueDone};
@@ -24,6 +24,24 @@ struct Done {
     dead: u64,
     /// Whether the queue was full before the last.
     full: bool,
+    /// Those that cannot be offered, for they are not as a job may be.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    no_job: Vec<String>,
+}
+
+impl Done {
+    async fn now(queue: &Queue<AnyQueues>, jobs: u64) -> Result<Self> {
+        Ok(Self { jobs, dead: queue.stats().await?.dead, full: false, no_job: Vec::new() })
+    }
+
+    /// What stays dead because it is no job.
+    fn rest(&self) -> String {
+        match &self.no_job[..] {
+            [] => String::new(),
+            [id] => format!("; {id} is no job: `--forget {id}`"),
+            [id, ..] => format!("; {} are no jobs: `--forget {id}`, and so on", self.no_job.len()),
+        }
+    }
 }
 
 pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
@@ -42,10 +60,10 @@ pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
     } else {
         let what = if again.is_some() { "offered again" } else { "forgotten" };
         let full = if done.full { "; the queue is full" } else { "" };
-        let Done { jobs, dead, .. } = done;
-        out.line(format!("{} {what}, {dead} dead{full}", count(jobs, "job")))?;
+        let (Done { jobs, dead, .. }, rest) = (&done, done.rest());
+        out.line(format!("{} {what}, {dead} dead{full}{rest}", count(*jobs, "job")))?;
     }
-    Ok(u8::from(done.full))
+    Ok(u8::from(done.full || !done.no_job.is_empty()))
 }
 
 /// Which of the dead jobs.
@@ -85,19 +103,26 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let offering = queue.settings().await?.offering;
     let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
     let door = queue.offering(offering)?;
-    let (mut jobs, mut full) = (0, false);
+    let (mut jobs, mut full, mut no_job) = (0, false, Vec::new());
     'all: loop {
         let page = which.of(queue).await?;
         let before = jobs;
+        no_job.clear();
         for dead in &page {
-            match door.offer(&dead.job()).await? {
-                Offered::Accepted { .. } | Offered::Known { .. } => {}
+            match door.offer(&dead.job()).await {
+                Ok(Offered::Accepted { .. } | Offered::Known { .. }) => {}
+                // Something else has written it, more than a job has: it stays, and holds up none.
+                Err(Error::Invalid(_)) => {
+                    no_job.push(dead.id.to_string());
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
                 // Its client has as many as may be; others may have fewer.
-                Offered::ClientFull { .. } => {
+                Ok(Offered::ClientFull { .. }) => {
                     full = true;
                     continue;
                 }
-                _ => {
+                Ok(_) => {
                     full = true;
                     break 'all;
                 }
@@ -110,27 +135,27 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { jobs, dead: queue.stats().await?.dead, full })
+    Ok(Done { full, no_job, ..Done::now(queue, jobs).await? })
 }
 
 async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
     let mut jobs = 0;
     if let Which::One(id) = which {
-        if queue.take_dead(*id).await?.is_none() {
+        if queue.forget_dead(*id).await?.is_none() {
             bail!("no dead job {id} is kept in `{}`", queue.name());
         }
-        return Ok(Done { jobs: 1, dead: queue.stats().await?.dead, full: false });
+        return Done::now(queue, 1).await;
     }
     loop {
         let page = which.of(queue).await?;
         for dead in &page {
-            jobs += u64::from(queue.take_dead(dead.id).await?.is_some());
+            jobs += u64::from(queue.forget_dead(dead.id).await?.is_some());
         }
         if page.len() < PAGE {
             break;
         }
     }
-    Ok(Done { jobs, dead: queue.stats().await?.dead, full: false })
+    Done::now(queue, jobs).await
 }
 
 fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {

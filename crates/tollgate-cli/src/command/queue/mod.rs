@@ -45,17 +45,24 @@ async fn open(which: &WhichQueue) -> Result<Queue<AnyQueues>> {
 /// Says where a server may lose what is entrusted to it. One that does not say what it does when
 /// it is full is not asked twice.
 async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
-    let AnyQueues::Redis(queues) = queue.backend() else { return };
-    let Ok(Some(policy)) = queues.evicts().await else { return };
+    if let Some(warning) = eviction(queue.backend()).await {
+        show::note(&warning);
+    }
+}
+
+/// What is to be said of a server that may lose what lies in queues.
+pub(crate) async fn eviction(queues: &AnyQueues) -> Option<String> {
+    let AnyQueues::Redis(queues) = queues else { return None };
+    let policy = queues.evicts().await.ok().flatten()?;
     let loses = if policy.starts_with("allkeys") {
         "jobs are lost then"
     } else {
         "ids of --once and counts of rates are forgotten then"
     };
-    show::note(&format!(
+    Some(format!(
         "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set \
          maxmemory-policy noeviction (tollgate doctor)"
-    ));
+    ))
 }
 
 impl OfferingArgs {

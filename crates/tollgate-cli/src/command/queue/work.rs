@@ -169,6 +169,11 @@ impl Told {
         let line = match notice {
             Notice::Fault(error) => format!("waiting: {error}"),
             Notice::Changed(working) => format!("the queue was changed: {working} from now on"),
+            Notice::Back(after) => format!("the store is back after {}", duration(after)),
+            Notice::Removed => {
+                "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
+                    .to_owned()
+            }
             Notice::Paused => {
                 "the queue is paused: waiting until `tollgate queue resume` lets it go on"
                     .to_owned()
