@@ -11,7 +11,8 @@ use tollgate::{
     Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_policy::{
-    Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling, subject_of,
+    Answer, AnswerView, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling,
+    subject_of,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -167,7 +168,7 @@ fn the_usual_way_comes_back() {
     let request = [("ip", "192.0.2.7")];
     let short = || {
         let subject = |field: &_, prefix: &_| subject_of(&request, field, prefix);
-        gate.judge_at_once(subject, |answer| answer.outcome()).map(|(_, outcome)| outcome)
+        gate.judge_at_once(subject, AnswerView::outcome).map(|(_, outcome)| outcome)
     };
     assert_eq!(short(), Some(Outcome::Allowed));
     let ban = ruling(Effect::Ban, "ip", "192.0.2.7", None);
