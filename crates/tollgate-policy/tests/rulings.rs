@@ -11,8 +11,7 @@ use tollgate::{
     Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_policy::{
-    Answer, AnswerView, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling,
-    subject_of,
+    Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling, subject_of,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -144,6 +143,13 @@ fn every_condition_must_hold_and_any_value_of_one() {
 }
 
 #[test]
+fn a_policy_that_is_none_is_ruled_about_by_nobody() {
+    let ruling = ruling(Effect::Ban, "ip", "192.0.2.7", Some("logn"));
+    let error = block_on(gate().rule(&ruling, HOUR)).unwrap_err();
+    assert_eq!(error.to_string(), "there is no policy `logn` to rule about");
+}
+
+#[test]
 fn a_peek_and_a_policy_by_its_name_see_them() {
     let gate = gate();
     rule(&gate, &ruling(Effect::Ban, "ip", "192.0.2.7", Some("a")));
@@ -168,7 +174,9 @@ fn the_usual_way_comes_back() {
     let request = [("ip", "192.0.2.7")];
     let short = || {
         let subject = |field: &_, prefix: &_| subject_of(&request, field, prefix);
-        gate.judge_at_once(subject, AnswerView::outcome).map(|(_, outcome)| outcome)
+        #[expect(clippy::redundant_closure_for_method_calls, reason = "it is not general enough")]
+        let judged = gate.judge_at_once(subject, |answer| answer.outcome());
+        judged.map(|(_, outcome)| outcome)
     };
     assert_eq!(short(), Some(Outcome::Allowed));
     let ban = ruling(Effect::Ban, "ip", "192.0.2.7", None);

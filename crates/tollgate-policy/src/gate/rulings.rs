@@ -189,9 +189,14 @@ impl<S: Store> Gate<S> {
     /// ```
     ///
     /// # Errors
-    /// Less than 1 us or more than 366 days; 10,000 rulings already; a store that keeps none; or it
+    /// A policy that this gate has not; less than 1 us or more than 366 days; 10,000 rulings already; a store that keeps none; or it
     /// could not answer.
     pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
+        if let Some(policy) = &ruling.policy
+            && self.0.live.load().policies.place_of(policy).is_none()
+        {
+            return Err(Error::Ask(format!("there is no policy `{policy}` to rule about")));
+        }
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
         self.store().post(&notice).await?;
         self.read_rulings().await.map(drop)

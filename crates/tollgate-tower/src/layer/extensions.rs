@@ -14,9 +14,16 @@ pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     inserted_peer(extensions)
 }
 
+/// That of a test, too, which axum keeps apart.
 #[inline(never)]
 fn inserted_peer(extensions: &Extensions) -> Option<IpAddr> {
-    extensions.get::<SocketAddr>().map(SocketAddr::ip)
+    let inserted = extensions.get::<SocketAddr>();
+    #[cfg(feature = "axum")]
+    let inserted = inserted.or_else(|| {
+        use axum::extract::connect_info::MockConnectInfo;
+        extensions.get::<MockConnectInfo<SocketAddr>>().map(|MockConnectInfo(address)| address)
+    });
+    inserted.map(SocketAddr::ip)
 }
 
 /// The template of the route that matched.

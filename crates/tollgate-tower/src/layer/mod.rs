@@ -117,12 +117,23 @@ impl TollgateLayer<MemoryStore> {
     /// # Errors
     /// As [`TollgateLayer::per_client`]; a name that is empty, too long or has control characters.
     pub fn per_client_named(name: &str, limits: &str) -> Result<Self, ParseError> {
+        Self::per_client_builder(name, limits)?.build()
+    }
+
+    /// The same, to be set up: where clients are behind a proxy, or answers are your own.
+    ///
+    /// # Errors
+    /// As [`TollgateLayer::per_client_named`].
+    pub fn per_client_builder(
+        name: &str,
+        limits: &str,
+    ) -> Result<Builder<MemoryStore>, ParseError> {
         // Memory does not fail; were it to, nobody should get through uncounted.
         let policy = Policy::new(name, OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
         let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
             ParseError::whole(limits, problems.to_string(), "give limits, as `10/s, 240/h`")
         })?;
-        Self::new(Gate::new(policies, MemoryStore::new())?)
+        Ok(Self::builder(Gate::new(policies, MemoryStore::new())?))
     }
 }
 

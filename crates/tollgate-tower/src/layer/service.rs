@@ -9,7 +9,9 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use tollgate::{Decision, Store, SubjectPrefix};
-use tollgate_policy::{AnswerView, Cost, Field, Looked, Outcome, Policies, Stamp, subject_of};
+use tollgate_policy::{
+    AnswerView, Authority, Cost, Field, Looked, Outcome, Policies, Stamp, subject_of,
+};
 use tower_service::Service;
 
 use super::Shared;
@@ -313,6 +315,10 @@ impl<S: Store + 'static> Shared<S> {
                     _ => tollgate::MAX_COST,
                 };
                 self.answers.too_costly(wire, policy.unwrap_or_default(), most)
+            }
+            // An administrator's ban is no limit of a policy.
+            (Outcome::Banned, ..) if answer.authority() == Authority::Ruling => {
+                self.answers.banned(wire, None)
             }
             (Outcome::Banned, ..) => self.answers.banned(wire, policy),
             (Outcome::Missing, _, Some(field)) => {

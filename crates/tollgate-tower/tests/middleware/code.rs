@@ -152,6 +152,19 @@ async fn what_a_function_cannot_say_is_told_once() {
     assert!(told[1].ends_with(": failure rules let 50 pass and denied 0"), "{told:?}");
 }
 
+/// A router that is called without a server has the peer that axum's own mock gives it.
+#[tokio::test]
+async fn a_router_in_a_test_has_a_peer() {
+    let layer = TollgateLayer::per_client("1/h via gcra").unwrap();
+    let peer = std::net::SocketAddr::from(([192, 0, 2, 9], 1234));
+    let mock = axum::extract::connect_info::MockConnectInfo(peer);
+    let app = Router::new().route("/", get(|| async { "hello" })).layer(layer).layer(mock);
+    let request = || http::Request::new(axum::body::Body::empty());
+    for expected in [200, 429] {
+        assert_eq!(send(&app, request()).await.status.as_u16(), expected);
+    }
+}
+
 /// Stacked layers of different names are told apart in the answers.
 #[tokio::test]
 async fn stacked_layers_have_names() {
