@@ -15,7 +15,11 @@ const limit = JSON.parse(readFileSync('limit.json', 'utf8'));
 const client = createClient({
   url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
   disableOfflineQueue: true,
+  // Who never had a connection gives up; one that is lost is made again, a second apart.
+  socket: { connectTimeout: 1_000, reconnectStrategy: (tries, why) => (wasReady ? 1_000 : why) },
 });
+let wasReady = false;
+client.on('ready', () => (wasReady = true));
 client.on('error', (error) => console.error(String(error)));
 
 /** A subject as it stands in a key: what could be mistaken for something else is escaped. */
@@ -50,7 +54,15 @@ export async function check(dimension, value, cost = 1) {
   return { admitted: false, wait: waits.includes(-1) ? null : Math.max(...waits) / 1e6 };
 }
 
-await client.connect();
+if (process.argv.length !== 4) {
+  console.error('usage: node limit.mjs DIMENSION VALUE, as in: node limit.mjs user 42');
+  process.exit(2);
+}
+try {
+  await client.connect();
+} catch {
+  process.exit(2);
+}
 const { admitted, wait } = await check(process.argv[2], process.argv[3]);
 console.log(admitted ? 'allow' : `deny: wait ${wait} s`);
 client.destroy();

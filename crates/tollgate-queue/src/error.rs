@@ -14,7 +14,7 @@ pub enum Error {
     /// The queue was made with other settings.
     #[error(
         "the queue `{queue}` was made with {made}, and not with {asked}: say the same everywhere, \
-         say nothing, or change the queue first: `tollgate queue change {queue}`, `Queue::change`"
+         say nothing, or change the queue first: `tollgate queue change {queue} --help` says how"
     )]
     Settings {
         /// The queue.

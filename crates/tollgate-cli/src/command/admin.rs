@@ -44,7 +44,8 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
     } else {
         out.text(&text(&args.act, &answer))?;
     }
-    Ok(0)
+    let missed = matches!(args.act, Act::Lift(_)) && answer["was_there"] == false;
+    Ok(u8::from(missed))
 }
 
 fn of(counted: &Counted) -> Value {
@@ -145,9 +146,7 @@ fn text(act: &Act, answer: &Value) -> String {
         Act::Lift(about) if answer["was_there"] == true => {
             format!("lifted {}\n", shown(&about.when.join(", ")))
         }
-        Act::Lift(about) => {
-            format!("nothing was ruled about {}\n", shown(&about.when.join(", ")))
-        }
+        Act::Lift(about) => not_lifted(about, &answer["others"]),
         Act::Rulings => rulings(answer),
         Act::Reload => {
             format!("policies of revision {}\n", said(&answer["revision"]))
@@ -166,6 +165,21 @@ fn ruled(answer: &Value) -> String {
         conditions(&ruled["when"]),
         left(&ruled["left_ms"])
     )
+}
+
+/// What there is in place of what was to be lifted.
+fn not_lifted(about: &About, others: &Value) -> String {
+    let of =
+        about.policy.as_ref().map_or("all policies".to_owned(), |it| format!("`{}`", shown(it)));
+    let mut text = format!("nothing was ruled about {} for {of}\n", shown(&about.when.join(", ")));
+    for other in others.as_array().into_iter().flatten() {
+        let words = match other.as_str() {
+            Some(policy) => format!("with --policy {}", shown(policy)),
+            None => "without --policy".to_owned(),
+        };
+        text.push_str(&format!("  there is a ruling to be lifted {words}\n"));
+    }
+    text
 }
 
 fn rulings(answer: &Value) -> String {

@@ -66,7 +66,10 @@ fn clients_are_banned_and_exempted() {
     let lift = ["lift", "ip=10.0.0.0/8", "ip=203.0.113.0/24"];
     assert_eq!(admin(&lift), "lifted ip=10.0.0.0/8, ip=203.0.113.0/24\n");
     assert_eq!(outcome(), "unlimited");
-    assert_eq!(admin(&lift), "nothing was ruled about ip=10.0.0.0/8, ip=203.0.113.0/24\n");
+    let (code, out, _) = place.run(&["admin", "--at", &at, "lift", "ip=203.0.113.7"]);
+    let says = "nothing was ruled about ip=203.0.113.7 for all policies\n  there is a ruling to be \
+                lifted with --policy login\n";
+    assert_eq!((code, out.as_str()), (1, says));
     let (code, _, error) = place.run(&["admin", "--at", &at, "ban", "mallory", "--for", "1h"]);
     assert!(code == 2 && error.contains("`mallory` is no condition"), "{error}");
 }

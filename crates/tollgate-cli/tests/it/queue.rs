@@ -556,7 +556,7 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     assert_eq!(place.code(&["queue", "push", "mail", "to=ann", "--bound", "2"]), 0);
     let (code, _, error) = place.run(&["queue", "push", "mail", "to=bob", "--bound", "10"]);
     assert_eq!(code, 2, "{error}");
-    assert!(error.contains("`tollgate queue change mail`"), "{error}");
+    assert!(error.contains("`tollgate queue change mail --help`"), "{error}");
     assert_eq!(place.code(&["queue", "work", "mail", "--exec", "true", "--until-empty"]), 0);
     let mut worker = place.std(&["queue", "work", "mail", "--exec", "true"]);
     let mut worker = worker.stderr(Stdio::piped()).spawn().unwrap();

@@ -78,7 +78,11 @@ pub(super) async fn rule(
     let lasts = about.lasts.as_ref().ok_or_else(|| {
         Problem::bad("for how long? `for` is missing, as \"1h\": a ruling has an end").at("for")
     })?;
-    let lasts = duration(&lasts.0).map_err(|problem| problem.at("for"))?;
+    let lasts = duration(&lasts.0).map_err(|_| {
+        let detail = "write a duration up to 366d, as in `90s`, `1h30m`, `30d`: who is to be out \
+                      for good belongs in the policies";
+        Problem::bad(detail).at("for")
+    })?;
     if let Some(Text(policy)) = &about.policy
         && gate.policies().policies().iter().all(|known| known.name != **policy)
     {
@@ -104,7 +108,10 @@ pub(super) async fn lift(
     let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
     let was_there = gate.lift(&when, policy.as_deref()).await.map_err(|error| of_ask(&error))?;
-    Ok(json(&serde_json::json!({ "was_there": was_there })))
+    // What was meant, where it was not this: the same requests, of another policy or of all.
+    let same = gate.rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
+    let others: Vec<Option<String>> = same.map(|(ruling, _)| ruling.policy).collect();
+    Ok(json(&serde_json::json!({ "was_there": was_there, "others": others })))
 }
 
 impl About<'_> {
