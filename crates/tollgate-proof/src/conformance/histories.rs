@@ -215,6 +215,9 @@ fn history<M: StoreMaker>(maker: &M, limit: &'static str, seed: u64, back: bool,
         }
         latest_us = latest_us.max(now_us);
         twins.world.at(now_us);
+        if random.below(6) == 0 {
+            maker.forget(twins.world.limiter.store());
+        }
         let cost = some_cost(&mut random, capacity);
         twins.operate(&mut random, cost, seen);
     }
@@ -269,6 +272,9 @@ pub(super) fn several_limits_and_subjects_equal_the_oracle_in_every_field<M: Sto
         let mut receipts: Vec<Receipt> = Vec::new();
         for _ in 0..OPERATIONS * 2 {
             world.at(some_step(&mut random, world.now_us(), 1_000_000));
+            if random.below(6) == 0 {
+                maker.forget(world.limiter.store());
+            }
             let asked = some_parts(&mut random);
             several(&world, &mut oracle, &mut random, &sets, &starts, &asked, &mut receipts);
         }

@@ -698,15 +698,33 @@ fn swap(texts: &Texts) -> Result<(), Difference> {
         fake
     };
     let answer = |said| Reply::List(vec![Reply::Text(b"n".to_vec()), Reply::Int(said)]);
-    let good = ["n", "old", "new", "10", "", "more", "20", "gone", "", "30"];
+    let good = ["n", "old", "new", "10", "0", "", "more", "20", "0", "gone", "", "30", "40"];
     let mut fake = fresh();
     equal("swap", fake.call(&script, &keys, &words(&good)), answer(1))?;
-    let held: HashMap<Vec<u8>, Held> =
-        [("a", "new"), ("b", "more")].map(|(k, v)| (k.into(), Held::Text(v.into()))).into();
-    equal("swapped", fake.keys(), held)?;
+    let held = |reset: &str| -> HashMap<Vec<u8>, Held> {
+        let each = [("a", "new"), ("b", "more"), ("c!reset", reset)];
+        each.map(|(k, v)| (k.into(), Held::Text(v.into()))).into()
+    };
+    equal("swapped", fake.keys(), held("0:0"))?;
     equal("for", fake.lifetime("a"), Some(10))?;
     equal("for", fake.lifetime("b"), Some(20))?;
-    for expected in [1, 4, 7] {
+    equal("for", fake.lifetime("c!reset"), Some(40))?;
+    // A reset that is remembered is remembered for longer, never for less.
+    for (left, is_longer) in [("39", false), ("40", false), ("41", true)] {
+        let (mut fake, mut args) = (fresh(), words(&good));
+        let mut reset = words(&good);
+        "40".clone_into(&mut reset[12]);
+        fake.call(&script, &keys, &reset);
+        fake.put("a", Held::Text(b"old".to_vec()));
+        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake.call(&script, &words(&["b"]), &words(&["n", "more", "", "1", "0"]));
+        fake.put("c!reset", Held::Text(b"5:6".to_vec()));
+        left.clone_into(&mut args[12]);
+        equal("swap", fake.call(&script, &keys, &args), answer(1))?;
+        equal("kept", fake.keys(), held("5:6"))?;
+        equal("longer", fake.written().contains_key(&b"c!reset"[..]), is_longer)?;
+    }
+    for expected in [1, 5, 9] {
         let (mut fake, mut args) = (fresh(), words(&good));
         "other".clone_into(&mut args[expected]);
         equal("no swap", fake.call(&script, &keys, &args), answer(0))?;
@@ -1051,8 +1069,9 @@ fn long(texts: &Texts) -> Result<(), Difference> {
         let last = count + 1;
         rows.push([&(NOW_US + last).to_be_bytes()[1..], &last.to_be_bytes()[2..]].concat());
         equal("log", fake.get(&place(&limits).state), Some(Held::List(rows.into())))?;
-        // The time, the state, the log, DEL, the head, the events by the thousand, PEXPIRE.
-        equal("calls", fake.calls(), 6 + last.div_ceil(1000))?;
+        // The time, how long two keys lie, the state, the log, DEL, the head, the events by the
+        // thousand, PEXPIRE, and how long they lie now.
+        equal("calls", fake.calls(), 10 + last.div_ceil(1000))?;
     }
     let mut pair = Pair::new(texts.clone());
     let limits = set("x: 5/s via gcra");

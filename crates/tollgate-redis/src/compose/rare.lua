@@ -209,6 +209,22 @@ local function write(key, logs, limits, count, has_state)
   end
 end
 
+-- How long the last of some keys lies, in milliseconds.
+local function longest_pttl(keys)
+  local longest = 0
+  for _, key in ipairs(keys) do
+    longest = math.max(longest, redis.call('PTTL', key))
+  end
+  return longest
+end
+
+-- A reset that comes is remembered for so long at least.
+local function outlive(key, left)
+  if left > redis.call('PTTL', key) then
+    redis.call('SET', key, redis.call('GET', key) or '0:0', 'PX', left)
+  end
+end
+
 -- Gives a limit the functions and the arguments of its step.
 local function ready(limit)
   limit.step = steps[limit.code]

@@ -289,7 +289,7 @@ impl Shard {
 
     /// A state on its way to a check: carried over when it was counted under other numbers.
     fn taken(
-        &self,
+        &mut self,
         home: Home,
         written_under: Option<LimitSet>,
         mut state: State,
@@ -302,6 +302,10 @@ impl Shard {
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
+        let was_until_us = engine::refundable_until_us(&was, now);
+        if was_until_us > engine::refundable_until_us(limits, now) {
+            self.rest.marks.outlive(was_until_us);
+        }
         Taken { home, state: over, before: Some(state), carried }
     }
 

@@ -126,6 +126,7 @@ local words
 ",
             part.slots.len()
         );
+        self.outlive(part, key, &mut text);
         for slot in &part.slots {
             let place = slot.place;
             if slot.form == Form::Log {
@@ -185,6 +186,10 @@ end
         let head = tag([slot.limit]);
         let (length, width) = (head.len() + 6, head.len());
         let single = part.slots.len() == 1;
+        let mut outlive = String::new();
+        if single {
+            self.outlive(part, key, &mut outlive);
+        }
         let _ = write!(
             out,
             "{local}{carried}, {mended} = 0, false
@@ -222,7 +227,7 @@ end
 {base} = struct.unpack('>I6', {ends}[1], from)
 unusual = true
 {carried} = 1
--- A state from the future is mended under the old numbers.
+{outlive}-- A state from the future is mended under the old numbers.
 local _, _, used, at, back = log_view({event}, {base}, {oldest}, {newest}, {total}, now,
   unpack(old[1].numbers))
 if back then
@@ -255,7 +260,7 @@ if not old then
 end
 unusual = true
 {carried} = 2
-"
+{outlive}"
             );
             for line in text.lines() {
                 let _ = writeln!(out, "  {line}");
