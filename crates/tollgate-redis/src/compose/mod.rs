@@ -98,13 +98,23 @@ impl Parts {
             for step in strategy.lua_steps() {
                 // Writing to a string cannot fail.
                 let _ = write!(shapes, "{}{} = {{{}", strategy.code(), step.code, step.numbers);
-                if let Some(words) = step.words {
-                    let _ = write!(shapes, ", {words}");
-                }
-                shapes.push_str("}, ");
+                // None for a row.
+                let words = step.words.map_or_else(|| "nil".to_owned(), |words| words.to_string());
+                let (numbers, sound) = (step.sound_numbers, step.sound_words);
+                let _ = write!(
+                    shapes,
+                    ", {words},
+    function(n)
+      return {numbers}
+    end,
+    function(w, n)
+      return {sound}
+    end}},
+    "
+                );
             }
         }
-        let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(", "));
+        let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(",\n    "));
         text.replace("$MOST", &tollgate::MAX_PERIOD_US.to_string())
     }
 
