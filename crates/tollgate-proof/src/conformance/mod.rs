@@ -21,6 +21,7 @@
 //! What a case may rely on: two stores of one `make` do not share counts, and a store does not
 //! read any clock but the one it was given.
 
+mod changes;
 mod histories;
 mod migration;
 mod notices;
@@ -138,6 +139,7 @@ cases! {
     migration::a_set_of_other_identities_is_another_count,
     migration::a_denial_after_a_change_keeps_what_was_carried,
     migration::a_refund_after_a_change_forgets_nothing_else,
+    changes::changes_and_steps_back_equal_the_oracle_in_every_field,
     receipts::a_receipt_counts_once_after_its_limit_was_slowed,
     receipts::no_receipt_outlives_a_reset,
     receipts::a_receipt_counts_once_in_any_history_of_changes,
@@ -188,6 +190,7 @@ macro_rules! conformance_tests {
             a_set_of_other_identities_is_another_count,
             a_denial_after_a_change_keeps_what_was_carried,
             a_refund_after_a_change_forgets_nothing_else,
+            changes_and_steps_back_equal_the_oracle_in_every_field,
             a_receipt_counts_once_after_its_limit_was_slowed,
             no_receipt_outlives_a_reset,
             a_receipt_counts_once_in_any_history_of_changes,
