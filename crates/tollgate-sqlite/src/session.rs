@@ -167,9 +167,9 @@ impl Session {
             let mut found = Found::load(cx, counted)?;
             let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
             if delta > 0 {
-                found.keep_granted()?
+                found.keep_granted()?;
             } else {
-                found.keep()?
+                found.keep()?;
             }
             Ok(changes.into_vec())
         })

@@ -143,8 +143,8 @@ impl Oracle {
         if cost == 0 { self.peek(now_us, 0) } else { self.check(now_us, grant.max(1)) }
     }
 
-    /// From here on the subject counts under `rule` (section 6): what it holds is repaired under its
-    /// old numbers where the clock has stepped back, and carried over.
+    /// From here on the subject counts under `rule` (section 6): what it holds is repaired under
+    /// its old numbers where the clock has stepped back, and carried over.
     ///
     /// # Errors
     ///

@@ -302,10 +302,7 @@ impl Shard {
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
-        let was_until_us = engine::refundable_until_us(&was, now);
-        if was_until_us > engine::refundable_until_us(limits, now) {
-            self.rest.marks.outlive(was_until_us);
-        }
+        self.rest.marks.outlive(engine::refundable_until_us(&was, now));
         Taken { home, state: over, before: Some(state), carried }
     }
 
