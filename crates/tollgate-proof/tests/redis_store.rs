@@ -3,39 +3,71 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::redis::{Blocking, runtime, server};
-use tollgate::ManualClock;
-use tollgate_redis::{Builder, Options, RedisStore};
+use tollgate::{Clock as _, ManualClock, Store as _};
+use tollgate_proof::conformance::sweeping;
+use tollgate_proof::redis::Reply;
+use tollgate_redis::compose::told_expiry_ms;
+use tollgate_redis::{Builder, Keys, Options, RedisStore};
 
 /// Tells the stores of one test run apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);
 
+/// The runs of the stores by their identities, and their clocks.
+static MADE: Mutex<BTreeMap<u64, (String, ManualClock)>> = Mutex::new(BTreeMap::new());
+
 /// A store of its own keys, by the kit's clock. The machine may be busy: only a deadline that is
 /// far away is none of the kit's cases.
-fn builder(clock: ManualClock) -> Builder {
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+fn builder(run: u64, clock: ManualClock) -> Builder {
     let options = Options::from_url(&server().url()).unwrap();
     let options = options.deadline(std::time::Duration::from_secs(30));
     RedisStore::builder(options).run(&format!("kit-{run}"), clock)
 }
 
+/// Deletes what has expired by a given clock, and counts it. ARGV: a pattern, and the clock's
+/// millisecond.
+const FORGET: &str = "local gone = 0
+for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+  if math.floor(redis.call('PTTL', key) / 1048576) < tonumber(ARGV[2]) then
+    gone = gone + redis.call('DEL', key)
+  end
+end
+return gone";
+
 mod by_scripts {
     use super::*;
 
     fn make(clock: ManualClock) -> Blocking {
-        Blocking(runtime().block_on(builder(clock).connect()).unwrap())
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let builder = builder(run, clock.clone()).tell_expiry();
+        let store = Blocking(runtime().block_on(builder.connect()).unwrap());
+        let pattern = format!("{}:*", Keys::of_run(&format!("kit-{run}")).prefix());
+        MADE.lock().unwrap().insert(store.identity(), (pattern, clock));
+        store
     }
 
-    tollgate_proof::conformance_tests!(make);
+    fn forget(store: &Blocking) {
+        assert_eq!(told_expiry_ms(3 << 20), 3);
+        let (pattern, clock) = MADE.lock().unwrap()[&store.identity()].clone();
+        let now_ms = (clock.now().as_micros() / 1_000).to_string();
+        let words = [&b"EVAL"[..], FORGET.as_bytes(), b"0", pattern.as_bytes(), now_ms.as_bytes()];
+        let gone = server().command(&words);
+        assert!(matches!(gone, Reply::Int(_)), "{gone:?}");
+    }
+
+    tollgate_proof::conformance_tests!(sweeping(make, forget));
 }
 
 mod by_comparing_and_swapping {
     use super::*;
 
     fn make(clock: ManualClock) -> Blocking {
-        Blocking(runtime().block_on(builder(clock).swapping().connect()).unwrap())
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        Blocking(runtime().block_on(builder(run, clock).swapping().connect()).unwrap())
     }
 
     tollgate_proof::conformance_tests!(make);

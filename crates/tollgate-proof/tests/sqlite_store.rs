@@ -6,6 +6,7 @@ use std::sync::Mutex;
 
 use tempfile::TempDir;
 use tollgate::ManualClock;
+use tollgate_proof::conformance::sweeping;
 use tollgate_sqlite::{Options, SqliteStore};
 
 /// Kept until the process ends, so that no file is removed under a store.
@@ -18,4 +19,8 @@ fn make(clock: ManualClock) -> SqliteStore {
     SqliteStore::open_with(options).expect("a new file opens")
 }
 
-tollgate_proof::conformance_tests!(make);
+fn forget(store: &SqliteStore) {
+    store.sweep().expect("swept");
+}
+
+tollgate_proof::conformance_tests!(sweeping(make, forget));

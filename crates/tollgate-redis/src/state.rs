@@ -7,7 +7,7 @@ use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, 
 use crate::compose::{Form, by_place, has_state, set_tag, tag};
 
 /// No time reaches this.
-const MAX_EXACT: u64 = 1 << 53;
+pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
 const UNSOUND: &str = "it holds numbers that no count has";
 

@@ -57,7 +57,7 @@ const FORMAT_1: Step = "
     -- Receipts that were given back, until when each must be remembered.
     CREATE TABLE spent (number INTEGER PRIMARY KEY, until_us INTEGER NOT NULL);
     -- Counts that were reset: charges of lower numbers came before, those of higher ones after;
-    -- until when that must be remembered.
+    -- until when that must be remembered. Number 0: none was, but one that comes must be until then.
     CREATE TABLE resets (
         subject TEXT NOT NULL,
         counted INTEGER NOT NULL,

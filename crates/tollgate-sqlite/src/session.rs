@@ -170,7 +170,11 @@ impl Session {
         self.run(Access::Write, &[counted], |cx| {
             let mut found = Found::load(cx, counted)?;
             let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
-            found.keep()?;
+            if delta > 0 {
+                found.keep_granted()?;
+            } else {
+                found.keep()?;
+            }
             Ok(changes.into_vec())
         })
     }

@@ -194,6 +194,11 @@ impl<'c> Found<'c> {
     pub(crate) fn keep(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
         if let Some(over) = self.over.take() {
+            let now = self.context.now();
+            let was_until_us = engine::refundable_until_us(&over.was, now);
+            if was_until_us > engine::refundable_until_us(&self.limits, now) {
+                self.outlive(was_until_us)?;
+            }
             self.move_over(over)?;
         }
         if self.own.is_fresh() {
@@ -224,6 +229,24 @@ impl<'c> Found<'c> {
         let params = (subject.as_str(), ids.counted, ids.written, expires_us, &state[..]);
         context.execute(sql, params)?;
         context.owe(owed);
+        Ok(())
+    }
+
+    /// The same after units were given back by hand: the state tells less of what was charged, and
+    /// that could be given back all the same.
+    pub(crate) fn keep_granted(self) -> Result<(), StoreError> {
+        self.outlive(engine::refundable_until_us(&self.limits, self.context.now()))?;
+        self.keep()
+    }
+
+    /// Notes that charges could be given back until then which the row will not tell of any more:
+    /// a reset that comes is remembered until then.
+    fn outlive(&self, until_us: u64) -> Result<(), StoreError> {
+        let Some(ids) = self.row else { return Ok(()) };
+        let sql = "INSERT INTO resets (subject, counted, number, until_us) VALUES (?1, ?2, 0, ?3)
+                   ON CONFLICT DO UPDATE SET until_us = max(until_us, excluded.until_us)";
+        self.context.execute(sql, (self.subject.as_str(), ids.counted, until_us.cast_signed()))?;
+        self.context.owe(OWED_PER_INSERT);
         Ok(())
     }
 
@@ -269,7 +292,8 @@ impl<'c> Found<'c> {
 }
 
 /// Deletes the row of a count and its events, even when the state cannot be read, and remembers
-/// that it did: receipts from before give nothing. True when there was one.
+/// that it did, as long as anything charged before could be given back: receipts from before give
+/// nothing. True when there was one.
 pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool, StoreError> {
     let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
     let key = (counted.subject.as_str(), ids.counted);

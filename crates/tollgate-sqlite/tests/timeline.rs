@@ -219,9 +219,7 @@ impl Twins {
             Op::Reset { who, family } => {
                 let (subject, limits) = (subject(who), self.limits(family));
                 let counted = Counted::new(&subject, &limits);
-                let held = self.store().inspect_now(counted).expect("inspected");
-                let written = held.map(|held| held.written_under);
-                self.forget_receipts(&subject, &limits, written.as_deref());
+                self.forget_receipts(&subject, &limits);
                 let reset = self.store().reset_now(counted).expect("reset");
                 let other = block_on(self.memory.reset(counted)).expect("reset");
                 assert!(reset == other || !self.sweeps, "{reset} {other}");
@@ -289,43 +287,31 @@ impl Twins {
     fn refund(&mut self, which: usize, units: u64) {
         let Some(index) = self.receipts.len().checked_sub(which + 1) else { return };
         let Receipts { mine, theirs, reset, given } = &self.receipts[index];
-        let as_charged = mine.charges.iter().all(|charge| {
-            let mut now_under = self.families.iter().zip(&self.turn).map(|(f, t)| &f[t % f.len()]);
-            now_under.any(|limits| limits.full_text() == charge.limits.full_text())
-        });
-        if *reset && !as_charged {
-            return;
-        }
-        let counts = engine::receipt_until_us(mine) > self.clock_us();
-        if *given && !counts {
-            // Each knows of it as long as it likes.
+        // A second after it counts no more, each knows of a reset or a refund as long as it likes.
+        // Both forget refunds at once where both sweep; memory may know of a reset for longer.
+        let may_be_forgotten = engine::receipt_until_us(mine) + SKEW_US <= self.latest;
+        if *reset && may_be_forgotten && self.sweeps {
             return;
         }
         let refund = self.store().refund_now(mine, units).expect("refunded");
-        assert_eq!(
-            refund,
-            block_on(self.memory.refund(theirs, units)).expect("refunded"),
-            "{mine:?}"
-        );
+        let other = block_on(self.memory.refund(theirs, units)).expect("refunded");
+        if *given && may_be_forgotten && !self.sweeps {
+            assert_eq!(refund.given, other.given, "{mine:?}");
+        } else {
+            assert_eq!(refund, other, "{mine:?}");
+        }
         self.receipts[index].given = true;
     }
 
     /// Before a reset of a count: both stores know of its receipts that they were before, except
-    /// where memory can only compare times (charges of several counts), and for how long they
-    /// know it is the same as long as numbers stay the same.
-    fn forget_receipts(&mut self, subject: &Subject, limits: &LimitSet, written: Option<&str>) {
+    /// where memory can only compare times (charges of several counts).
+    fn forget_receipts(&mut self, subject: &Subject, limits: &LimitSet) {
         self.resets.push((subject.clone(), limits.identity().to_owned(), self.clock_us()));
-        let same_numbers = written.is_none_or(|written| written == limits.full_text());
         let of_it = |receipt: &Receipt| {
             let mut charges = receipt.charges.iter();
             charges.any(|c| c.subject == *subject && c.limits.identity() == limits.identity())
         };
-        self.receipts.retain(|receipts| {
-            let receipt = &receipts.mine;
-            let alike = receipt.charges.len() == 1
-                && receipt.charges[0].limits.full_text() == limits.full_text();
-            !of_it(receipt) || alike && same_numbers
-        });
+        self.receipts.retain(|receipts| !of_it(&receipts.mine) || receipts.mine.charges.len() == 1);
         for receipts in &mut self.receipts {
             receipts.reset |= of_it(&receipts.mine);
         }

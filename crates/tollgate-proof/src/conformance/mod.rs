@@ -21,6 +21,7 @@
 //! What a case may rely on: two stores of one `make` do not share counts, and a store does not
 //! read any clock but the one it was given.
 
+mod changes;
 mod histories;
 mod migration;
 mod notices;
@@ -39,6 +40,10 @@ pub trait StoreMaker {
     type Store: Store;
     /// A store that holds nothing yet, and whose time is `clock`'s.
     fn make(&self, clock: ManualClock) -> Self::Store;
+
+    /// Lets a store drop all that it may forget by its own time (definitions, sections 3 and 4).
+    /// Histories call it now and then; without it they see what a store drops by itself.
+    fn forget(&self, _store: &Self::Store) {}
 }
 
 impl<S: Store, F: Fn(ManualClock) -> S> StoreMaker for F {
@@ -46,6 +51,36 @@ impl<S: Store, F: Fn(ManualClock) -> S> StoreMaker for F {
 
     fn make(&self, clock: ManualClock) -> S {
         self(clock)
+    }
+}
+
+/// Makes stores by one function, and has them forget by another.
+#[derive(Clone, Copy, Debug)]
+pub struct Sweeping<Make, Forget> {
+    make: Make,
+    forget: Forget,
+}
+
+/// Stores that `make` makes and `forget` sweeps, as in
+/// `sweeping(make, |store: &MemoryStore| drop(store.sweep()))`.
+pub fn sweeping<S, Make, Forget>(make: Make, forget: Forget) -> Sweeping<Make, Forget>
+where
+    S: Store,
+    Make: Fn(ManualClock) -> S,
+    Forget: Fn(&S),
+{
+    Sweeping { make, forget }
+}
+
+impl<S: Store, Make: Fn(ManualClock) -> S, Forget: Fn(&S)> StoreMaker for Sweeping<Make, Forget> {
+    type Store = S;
+
+    fn make(&self, clock: ManualClock) -> S {
+        (self.make)(clock)
+    }
+
+    fn forget(&self, store: &S) {
+        (self.forget)(store);
     }
 }
 
@@ -104,7 +139,11 @@ cases! {
     migration::a_set_of_other_identities_is_another_count,
     migration::a_denial_after_a_change_keeps_what_was_carried,
     migration::a_refund_after_a_change_forgets_nothing_else,
+    changes::changes_and_steps_back_equal_the_oracle_in_every_field,
     receipts::a_receipt_counts_once_after_its_limit_was_slowed,
+    receipts::no_receipt_outlives_a_reset,
+    receipts::a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
+    receipts::given_is_by_how_much_remaining_rose,
     receipts::a_receipt_counts_once_in_any_history_of_changes,
     notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
@@ -153,7 +192,11 @@ macro_rules! conformance_tests {
             a_set_of_other_identities_is_another_count,
             a_denial_after_a_change_keeps_what_was_carried,
             a_refund_after_a_change_forgets_nothing_else,
+            changes_and_steps_back_equal_the_oracle_in_every_field,
             a_receipt_counts_once_after_its_limit_was_slowed,
+            no_receipt_outlives_a_reset,
+            a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
+            given_is_by_how_much_remaining_rose,
             a_receipt_counts_once_in_any_history_of_changes,
             notices_are_kept_until_their_end,
             a_shared_subject_keeps_its_count_while_others_come_in,

@@ -1,5 +1,5 @@
 //! Cases: what is posted is read until its end, by everybody who uses the store.
-#![allow(clippy::unwrap_used, reason = "a case fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
 use std::collections::BTreeMap;

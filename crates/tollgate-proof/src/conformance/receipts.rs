@@ -47,6 +47,119 @@ pub(super) fn a_receipt_counts_once_after_its_limit_was_slowed<M: StoreMaker>(ma
     }
 }
 
+/// What comes between a charge and the reset that forgets it.
+#[derive(Clone, Copy, Debug)]
+enum Between {
+    /// Another reset, after which shorter numbers count and are reset in turn.
+    ResetBefore,
+    /// Shorter numbers count.
+    Shorter,
+    /// All was given back by hand; then shorter numbers count.
+    Adjusted,
+    /// Another strategy counts under the name.
+    OtherStrategy,
+}
+
+/// A charge under a long limit, then a reset under a short one: whatever else is forgotten
+/// meanwhile, the receipt gives nothing when the limit is long again.
+pub(super) fn no_receipt_outlives_a_reset<M: StoreMaker>(maker: &M) {
+    use Between::{Adjusted, OtherStrategy, ResetBefore, Shorter};
+    for [short, long] in SLOWED {
+        for between in [ResetBefore, Shorter, Adjusted, OtherStrategy] {
+            let world = World::new(maker, long, NOW_US);
+            let what = format!("{long}, {between:?}, {short}");
+            let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
+            match between {
+                ResetBefore => assert!(world.reset("ann"), "{what}"),
+                Adjusted => assert_eq!(world.adjust("ann", 5), [5], "{what}"),
+                Shorter | OtherStrategy => {}
+            }
+            let short = match between {
+                OtherStrategy => set("a: 10/2s via sliding_log"),
+                _ => set(short),
+            };
+            assert!(world.check(Ask::new("ann").under(&short)).is_allowed(), "{what}");
+            assert!(world.reset(Ask::new("ann").under(&short)), "{what}");
+            for second in 1..=6 {
+                world.at(NOW_US + second * S);
+                for other in 0..30 {
+                    let other = format!("other:{other}");
+                    assert!(world.check(Ask::new(&*other).under(&short)).is_allowed());
+                    assert!(world.reset(Ask::new(&*other).under(&short)));
+                }
+                maker.forget(world.limiter.store());
+            }
+            assert!(world.check(Ask::new("ann").cost(10)).is_allowed(), "{what}");
+            assert_eq!(world.refund(&receipt).given, [0], "{what}");
+            assert_eq!(world.peek("ann").remaining(), 0, "{what}");
+        }
+    }
+}
+
+/// A refund that a store may have forgotten: the charge counts no more. After a step back to when
+/// it did, the receipt is like one that was never refunded, and gives what counts at its time.
+pub(super) fn a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it<M: StoreMaker>(maker: &M) {
+    let limit = "10/4s precision 1s via sliding_window";
+    for within_skew in [true, false] {
+        let world = World::new(maker, limit, NOW_US);
+        let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
+        world.at(NOW_US + 6 * S);
+        let refund = world.refund(&receipt);
+        assert_eq!((refund.already, &refund.given[..]), (false, &[0][..]));
+        if within_skew {
+            world.at(NOW_US + 7 * S - 1_000);
+            maker.forget(world.limiter.store());
+            world.at(NOW_US + 6 * S);
+            assert!(world.refund(&receipt).already);
+            continue;
+        }
+        world.at(NOW_US + 7 * S + 2_000);
+        maker.forget(world.limiter.store());
+        assert!(world.check(Ask::new("ann").cost(7)).is_allowed());
+        assert_eq!(world.refund(&receipt).given, [0]);
+        world.at(NOW_US + 9 * S);
+        maker.forget(world.limiter.store());
+        world.at(NOW_US);
+        // The later charge is placed where the earlier one was.
+        assert!(!world.check(Ask::new("ann").cost(4)).is_allowed());
+        let refund = world.refund(&receipt);
+        let left = world.peek("ann").remaining();
+        if refund.already {
+            assert_eq!((&refund.given[..], left), (&[0][..], 3));
+        } else {
+            assert_eq!((&refund.given[..], left), (&[5][..], 8));
+        }
+        // Once.
+        assert!(world.refund(&receipt).already);
+        assert_eq!(world.peek("ann").remaining(), left);
+    }
+}
+
+/// Units leave a count that is above its lowered limit, and `remaining` does not rise.
+pub(super) fn given_is_by_how_much_remaining_rose<M: StoreMaker>(maker: &M) {
+    for via in [
+        "via sliding_log",
+        "via fixed_window",
+        "anchor first-hit via fixed_window",
+        "precision 10m via sliding_window",
+    ] {
+        let world = World::new(maker, &format!("a: 6/1h {via}"), NOW_US);
+        let lower = set(&format!("a: 2/1h {via}"));
+        let mut receipts = Vec::new();
+        for (at_us, cost) in [(NOW_US, 3), (NOW_US + 1, 2), (NOW_US + 2, 1)] {
+            world.at(at_us);
+            receipts.extend(world.check(Ask::new("ann").cost(cost)).receipt());
+        }
+        assert!(!world.check(Ask::new("ann").under(&lower)).is_allowed(), "{via}");
+        let remaining = || world.peek(Ask::new("ann").under(&lower)).remaining();
+        // 6 of 2, then 3 of 2, then 1 of 2, then none.
+        for (receipt, given, left) in [(0, 0, 0), (1, 1, 1), (2, 1, 2)] {
+            assert_eq!(world.refund(&receipts[receipt]).given, [given], "{via}, {receipt}");
+            assert_eq!(remaining(), left, "{via}, {receipt}");
+        }
+    }
+}
+
 /// Numbers of one limit, from short to long.
 const NUMBERS: [[&str; 3]; 7] = [
     ["a: 6/1s via fixed_window", "a: 9/7s via fixed_window", "a: 4/1m via fixed_window"],
@@ -76,7 +189,7 @@ struct Charged {
     /// The place of its numbers.
     under: usize,
     left: u64,
-    /// A reset forgot it that remembers charges under such numbers.
+    /// It was made before a reset.
     forgotten: bool,
 }
 
@@ -108,6 +221,9 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (
     for _ in 0..OPERATIONS {
         let step = [0, random.below(S / 2), random.below(2 * S), random.below(9 * S)];
         world.at(world.now_us() + step[usize::try_from(random.below(4)).unwrap()]);
+        if random.below(6) == 0 {
+            maker.forget(world.limiter.store());
+        }
         if random.below(4) == 0 {
             under = usize::try_from(random.below(3)).unwrap();
         }
@@ -141,11 +257,8 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (
                 *left = left.saturating_sub(asked);
             }
             12 => {
-                // A reset remembers what was charged under its own numbers or shorter ones.
                 if world.reset(ask()) {
-                    for charged in charged.iter_mut().filter(|charged| charged.under <= under) {
-                        charged.forgotten = true;
-                    }
+                    charged.iter_mut().for_each(|charged| charged.forgotten = true);
                 }
             }
             13 => {

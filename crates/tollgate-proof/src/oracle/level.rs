@@ -21,6 +21,11 @@ pub(super) struct Debt {
 }
 
 impl Greedy {
+    /// Owes `parts` from `now` on.
+    pub(super) fn owe(&mut self, parts: i128, now: i128) {
+        self.debt = Some(Debt { parts, as_of: now });
+    }
+
     fn parts(&self, t: i128) -> i128 {
         self.debt.map_or(0, |debt| (debt.parts - (t - debt.as_of) * self.n).max(0))
     }
@@ -99,6 +104,13 @@ impl Interval {
             let refills = t.div_euclid(self.d) - missing.refilled;
             (missing.units - refills * self.n).max(0)
         })
+    }
+
+    /// No more is missing than there can be.
+    pub(super) fn cut(&mut self) {
+        if let Some(missing) = &mut self.missing {
+            missing.units = missing.units.min(self.burst);
+        }
     }
 
     fn write(&mut self, t: i128, units: i128) {

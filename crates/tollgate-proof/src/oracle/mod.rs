@@ -17,6 +17,7 @@
 //! # Ok::<(), tollgate_proof::oracle::RuleError>(())
 //! ```
 
+mod change;
 mod count;
 mod events;
 mod level;
@@ -140,6 +141,39 @@ impl Oracle {
     pub fn partial(&mut self, now_us: u64, cost: u64) -> Answer {
         let grant = cost.min(self.peek(now_us, 1).fields.remaining);
         if cost == 0 { self.peek(now_us, 0) } else { self.check(now_us, grant.max(1)) }
+    }
+
+    /// From here on the subject counts under `rule` (section 6): what it holds is repaired under
+    /// its old numbers where the clock has stepped back, and carried over.
+    ///
+    /// # Errors
+    ///
+    /// When the rule is outside section 7 of the definitions.
+    pub fn change(&mut self, now_us: u64, rule: Rule) -> Result<(), RuleError> {
+        rule.verify()?;
+        if rule != self.rule {
+            let now = i128::from(now_us);
+            let at = self.count_mut().settle(now);
+            self.held = change::carried(&self.held, rule, self.grouped, now, at);
+            self.rule = rule;
+        }
+        Ok(())
+    }
+
+    /// Whether a clock at `now_us` has stepped back behind what the subject holds (section 3).
+    pub fn would_repair(&self, now_us: u64) -> bool {
+        self.count().repair_due(i128::from(now_us))
+    }
+
+    /// Whether a clock at `now_us` is behind what the subject holds by no more than the skew.
+    pub fn is_behind(&self, now_us: u64) -> bool {
+        let now = i128::from(now_us);
+        !self.count().repair_due(now) && self.count().judged(now) != now
+    }
+
+    /// The rule that the subject counts under.
+    pub fn rule(&self) -> Rule {
+        self.rule
     }
 
     /// Gives back a charge of `cost` that was counted at `at_us` ([`Oracle::charged_at`]), as far

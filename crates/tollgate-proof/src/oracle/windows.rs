@@ -11,12 +11,12 @@ use super::rule::Rounding;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fixed {
     n: i128,
-    d: i128,
-    first_hit: bool,
+    pub(super) d: i128,
+    pub(super) first_hit: bool,
     grouped: bool,
     /// The start of the window that was last written.
-    start: Option<i128>,
-    events: Events,
+    pub(super) start: Option<i128>,
+    pub(super) events: Events,
 }
 
 impl Fixed {
@@ -92,7 +92,7 @@ impl Count for Fixed {
 pub(super) struct Log {
     n: i128,
     d: i128,
-    events: Events,
+    pub(super) events: Events,
 }
 
 impl Log {
@@ -146,11 +146,11 @@ impl Count for Log {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sliding {
     n: i128,
-    p: i128,
-    b: i128,
+    pub(super) p: i128,
+    pub(super) b: i128,
     rounding: Rounding,
     grouped: bool,
-    events: Events,
+    pub(super) events: Events,
 }
 
 impl Sliding {

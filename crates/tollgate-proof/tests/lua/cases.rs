@@ -15,13 +15,15 @@ use super::model::{Charge, whose};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 23] = [
+pub(crate) const CASES: [(&str, Case); 25] = [
     ("long products", products),
     ("bad costs", bad_costs),
     ("wrong numbers of keys and arguments", wrong_numbers),
     ("damaged states", damaged),
     ("damaged states of several limits", damaged_several),
     ("damaged logs", damaged_logs),
+    ("integers that no count has", unsound_words),
+    ("the largest numbers that a count has", sound_words),
     ("states that a refund and an adjustment refuse", damaged_rare),
     ("short answers", boolean),
     ("remembered answers", remembered),
@@ -363,8 +365,8 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
     let (tag, integers) = good.split_at(bar);
     let with = |tag: &[u8], integers: &[u8]| [tag, integers].concat();
     let newer = |version: &[u8]| [version, &good[1..]].concat();
-    let mut more = integers.to_vec();
-    more.extend([0; 13]);
+    // Nothing counted by one limit more.
+    let more = [b"|", &vec![0; integers.len() - 1 + 13][..]].concat();
     let mut all = vec![
         (b"hello".to_vec(), FOREIGN),
         (b"".to_vec(), FOREIGN),
@@ -386,6 +388,22 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         ("gg2:0,0,0;", UNSOUND),
         ("gg2:5;", UNSOUND),
         ("gg2:,;", UNSOUND),
+        ("gg2:60000000,,7,7;", UNSOUND),
+        ("gg2:,60000000,7,7;", UNSOUND),
+        ("gg2:60000000,7,7,;", UNSOUND),
+        ("gg2:60000000,7,0;", UNSOUND),
+        ("gg2:1,9007199254741,1000;", UNSOUND),
+        ("gg2:31622400000000,1,1000;", UNSOUND),
+        ("ti2:7,60000000,0;", UNSOUND),
+        ("ti2:1,31622400000000,73;", UNSOUND),
+        ("ff2:1099511627777,60000000,0;", UNSOUND),
+        ("ff2:7,60000000,2;", UNSOUND),
+        ("ss4:1099511627777,20000000,2,0;", UNSOUND),
+        ("ss2:7,20000000,0,0;", UNSOUND),
+        ("ss1003:7,20000000,1001,0;", UNSOUND),
+        ("ss4:7,20000000,2,3;", UNSOUND),
+        ("ss4:7,15811200000001,2,0;", UNSOUND),
+        ("ll0:1099511627777,60000000;", UNSOUND),
         ("gg2:60000000,7;", UNSOUND),
         ("gg2:60000000,7,7,7;", UNSOUND),
         ("gg3:60000000,7,7;", UNSOUND),
@@ -411,7 +429,7 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         all.push((with(format!("1{step}|").as_bytes(), b""), wrong));
     }
     if several {
-        all.push((b"1gg2:60000000,7,7;|0123456789012".to_vec(), NUMBER));
+        all.push(([&b"1gg2:60000000,7,7;|"[..], &[0; 13]].concat(), NUMBER));
     }
     all
 }
@@ -503,6 +521,172 @@ fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
             fake.at(NOW_US);
             fake.put(&place.state, Held::Text(state.into()));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
+        }
+    }
+    Ok(())
+}
+
+const MOST: u64 = 1 << 40;
+const EXACT: u64 = 1 << 53;
+
+/// States whose tag is sound, and the words that are not: the time, then the others.
+const UNSOUND_WORDS: [(&str, &[u64]); 19] = [
+    // As many parts of a microsecond as make one.
+    ("1gg2:60000000,7,3;|", &[0, 7]),
+    ("1gg2:60000000,7,3;|", &[NOW_US, (1 << 48) - 1]),
+    ("1gg2:1,1,1;|", &[NOW_US, 9]),
+    ("1gg2:60000000,7,3;|", &[EXACT, 0]),
+    ("1gg2:60000000,7,3;|", &[(1 << 56) - 1, 0]),
+    ("1tg2:60000000,7,3;|", &[NOW_US, 7]),
+    ("1ti2:7,60000000,7;|", &[NOW_US, 8]),
+    ("1ti2:7,60000000,7;|", &[EXACT, 1]),
+    ("1ff2:7,60000000,0;|", &[NOW_US, MOST + 1]),
+    ("1ff2:5,10000000,0;|", &[NOW_US, 60_000_000_000_000]),
+    ("1ff2:7,60000000,1;|", &[EXACT, 1]),
+    ("1ug2:60000000,7,3;|", &[NOW_US, 7]),
+    ("1ss5:6,20000000,3,1;|", &[NOW_US / 20_000_000, MOST + 1, 0, 0, 0]),
+    ("1ss5:6,20000000,3,1;|", &[NOW_US / 20_000_000, 0, MOST + 1, 0, 0]),
+    ("1ss5:6,20000000,3,1;|", &[NOW_US / 20_000_000, 0, 0, 0, MOST + 1]),
+    ("1ss5:6,20000000,3,1;|", &[EXACT / 20_000_000 + 1, 1, 1, 1, 1]),
+    ("1ss5:6,1,3,1;|", &[EXACT, 1, 1, 1, 1]),
+    ("1ss5:7,30000000,3,0;|", &[NOW_US, 1, 1, 1, 1]),
+    ("1ss3:7,30000000,1,0;|", &[NOW_US / 30_000_000, 1, MOST + 1]),
+];
+
+fn packed(words: &[u64]) -> Vec<u8> {
+    let bytes =
+        |(i, word): (usize, &u64)| word.to_be_bytes()[if i == 0 { 1 } else { 2 }..].to_vec();
+    words.iter().enumerate().flat_map(bytes).collect()
+}
+
+/// Integers that no count has, behind a tag that a limit has: the one that is asked for, another,
+/// or that of another strategy. Nothing is decided by them.
+fn unsound_words(texts: &Texts) -> Result<(), Difference> {
+    for limits in LIMITS {
+        let limits = set(limits);
+        let place = place(&limits);
+        let mut fake = Fake::new().bounded();
+        let own = compose::set_tag(&limits);
+        let (step, _) = own[1..].split_once(':').unwrap();
+        let of_step = UNSOUND_WORDS.into_iter().filter(|(tag, _)| tag[1..].starts_with(step));
+        let mut states: Vec<Vec<u8>> =
+            of_step.map(|(_, words)| [own.as_bytes(), &packed(words)].concat()).collect();
+        for (tag, words) in UNSOUND_WORDS {
+            states.push([tag.as_bytes(), &packed(words)].concat());
+        }
+        // What a script of checks took for a count.
+        states.push(b"1gg2:1,1,1;|0123456789012".to_vec());
+        states.push(b"1ff2:5,10000000,0;|0123456789012".to_vec());
+        for mode in MODES {
+            let script = check(texts, Check::new(mode), &[&limits]);
+            for state in &states {
+                fake.clear();
+                fake.at(NOW_US);
+                fake.put(&place.state, Held::Text(state.clone()));
+                refused(&mut fake, &script, &place.check, &words(&["1", "n"]), UNSOUND)?;
+            }
+        }
+        for (script, keys, args) in rare(texts, &limits) {
+            for state in &states {
+                fake.clear();
+                fake.put(&place.state, Held::Text(state.clone()));
+                refused(&mut fake, &script, &keys, &args, UNSOUND)?;
+            }
+        }
+    }
+    // Of several, one.
+    let limits = set("a: 7/m via gcra, b: 6/m precision 20s via sliding_window");
+    let place_of = place(&limits);
+    for (pair, row) in [([NOW_US, 7], [1, 1, 1, 1, 1]), ([NOW_US, 0], [1, 1, 1, MOST + 1, 1])] {
+        let state = [compose::set_tag(&limits).into_bytes(), packed(&pair), packed(&row)].concat();
+        let script = check(texts, Check::new(Mode::Whole), &[&limits]);
+        let mut fake = Fake::new().bounded();
+        fake.at(NOW_US);
+        fake.put(&place_of.state, Held::Text(state));
+        refused(&mut fake, &script, &place_of.check, &words(&["1", "n"]), UNSOUND)?;
+    }
+    unsound_logs(texts)
+}
+
+/// Events that are out of order, too late, or too long.
+fn unsound_logs(texts: &Texts) -> Result<(), Difference> {
+    let limits = set("x: 7/m via sliding_log");
+    let place = place(&limits);
+    let row = |at_us: u64, total: u64| packed(&[at_us, total]);
+    let head = |tag: &str| [tag.as_bytes(), &[0; 6]].concat();
+    for tag in [compose::set_tag(&limits).as_str(), "1ll0:8,60000000;|"] {
+        for (events, in_checks, wrong) in [
+            (vec![row(NOW_US, 1), row(NOW_US - 1, 2)], true, UNSOUND),
+            (vec![row(EXACT, 1)], true, UNSOUND),
+            (vec![row(NOW_US, 1), row(EXACT, 2)], true, UNSOUND),
+            (vec![row(NOW_US, 1), row(NOW_US - 1, 2), row(NOW_US, 3)], false, UNSOUND),
+            (
+                vec![row(NOW_US, 1), [row(NOW_US, 2), vec![0]].concat(), row(NOW_US, 3)],
+                false,
+                LENGTH,
+            ),
+        ] {
+            let rows = [vec![head(tag)], events].concat();
+            let check = check(texts, Check::new(Mode::Whole), &[&limits]);
+            let check = in_checks.then(|| (check, place.check.clone(), words(&["1", "n"])));
+            for (script, keys, args) in rare(texts, &limits).into_iter().chain(check) {
+                let mut fake = Fake::new().bounded();
+                fake.at(NOW_US);
+                fake.put(&place.state, Held::List(rows.clone().into()));
+                refused(&mut fake, &script, &keys, &args, wrong)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The largest integers that a count can have are none of those, nor are the largest numbers of a
+/// limit, under which others count now.
+fn sound_words(texts: &Texts) -> Result<(), Difference> {
+    for (limits, other, largest) in [
+        ("x: 7/m burst 3 via gcra", "x: 9/m via gcra", [EXACT - 1, 6]),
+        ("x: 7/m via fixed_window", "x: 9/m via fixed_window", [EXACT - 1, MOST]),
+        (
+            "x: 7/m refill interval via token_bucket",
+            "x: 9/m refill interval via token_bucket",
+            [EXACT - 1, 7],
+        ),
+    ] {
+        let limits = set(limits);
+        let place = place(&limits);
+        for asked in [limits.clone(), set(other)] {
+            let script = check(texts, Check::new(Mode::Peek), &[&asked]);
+            let mut fake = Fake::new().bounded();
+            fake.at(NOW_US);
+            let state = [compose::set_tag(&limits).as_bytes(), &packed(&largest)].concat();
+            fake.put(&place.state, Held::Text(state));
+            let answer = fake.call(&script, &place.check, &words(&["1", "n"]));
+            equal(&format!("{limits}, {asked}"), matches!(answer, Reply::List(_)), true)?;
+        }
+    }
+    for (was, is) in [
+        ("x: 1/366d burst 71 via gcra", "x: 1/365d burst 71 via gcra"),
+        ("x: 1/1us burst 1099511627776 via gcra", "x: 1/2us via gcra"),
+        (
+            "x: 1/366d burst 71 refill interval via token_bucket",
+            "x: 1/365d burst 71 refill interval via token_bucket",
+        ),
+        ("x: 1099511627776/366d via fixed_window", "x: 7/366d anchor first-hit via fixed_window"),
+        ("x: 7/366d anchor first-hit via fixed_window", "x: 7/365d via fixed_window"),
+        ("x: 1099511627776/366d via sliding_log", "x: 7/366d via sliding_log"),
+        (
+            "x: 1099511627776/10s precision 10ms rounding truncate via sliding_window",
+            "x: 7/366d precision 366d via sliding_window",
+        ),
+        (
+            "x: 7/366d precision 366d rounding truncate via sliding_window",
+            "x: 7/10s via sliding_window",
+        ),
+    ] {
+        let mut pair = Pair::new(texts.clone());
+        for limits in [was, is] {
+            let asked = [("somebody".to_owned(), set(limits))];
+            pair.check(&asked, 1, Mode::Whole, NOW_US)?;
         }
     }
     Ok(())
@@ -698,15 +882,33 @@ fn swap(texts: &Texts) -> Result<(), Difference> {
         fake
     };
     let answer = |said| Reply::List(vec![Reply::Text(b"n".to_vec()), Reply::Int(said)]);
-    let good = ["n", "old", "new", "10", "", "more", "20", "gone", "", "30"];
+    let good = ["n", "old", "new", "10", "0", "", "more", "20", "0", "gone", "", "30", "40"];
     let mut fake = fresh();
     equal("swap", fake.call(&script, &keys, &words(&good)), answer(1))?;
-    let held: HashMap<Vec<u8>, Held> =
-        [("a", "new"), ("b", "more")].map(|(k, v)| (k.into(), Held::Text(v.into()))).into();
-    equal("swapped", fake.keys(), held)?;
+    let held = |reset: &str| -> HashMap<Vec<u8>, Held> {
+        let each = [("a", "new"), ("b", "more"), ("c!reset", reset)];
+        each.map(|(k, v)| (k.into(), Held::Text(v.into()))).into()
+    };
+    equal("swapped", fake.keys(), held("0:0"))?;
     equal("for", fake.lifetime("a"), Some(10))?;
     equal("for", fake.lifetime("b"), Some(20))?;
-    for expected in [1, 4, 7] {
+    equal("for", fake.lifetime("c!reset"), Some(40))?;
+    // A reset that is remembered is remembered for longer, never for less.
+    for (left, is_longer) in [("39", false), ("40", false), ("41", true)] {
+        let (mut fake, mut args) = (fresh(), words(&good));
+        let mut reset = words(&good);
+        "40".clone_into(&mut reset[12]);
+        fake.call(&script, &keys, &reset);
+        fake.put("a", Held::Text(b"old".to_vec()));
+        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake.call(&script, &words(&["b"]), &words(&["n", "more", "", "1", "0"]));
+        fake.put("c!reset", Held::Text(b"5:6".to_vec()));
+        left.clone_into(&mut args[12]);
+        equal("swap", fake.call(&script, &keys, &args), answer(1))?;
+        equal("kept", fake.keys(), held("5:6"))?;
+        equal("longer", fake.written().contains_key(&b"c!reset"[..]), is_longer)?;
+    }
+    for expected in [1, 5, 9] {
         let (mut fake, mut args) = (fresh(), words(&good));
         "other".clone_into(&mut args[expected]);
         equal("no swap", fake.call(&script, &keys, &args), answer(0))?;
@@ -1051,8 +1253,9 @@ fn long(texts: &Texts) -> Result<(), Difference> {
         let last = count + 1;
         rows.push([&(NOW_US + last).to_be_bytes()[1..], &last.to_be_bytes()[2..]].concat());
         equal("log", fake.get(&place(&limits).state), Some(Held::List(rows.into())))?;
-        // The time, the state, the log, DEL, the head, the events by the thousand, PEXPIRE.
-        equal("calls", fake.calls(), 6 + last.div_ceil(1000))?;
+        // The time, how long two keys lie, the state, the log, DEL, the head, the events by the
+        // thousand, PEXPIRE, and how long they lie now.
+        equal("calls", fake.calls(), 10 + last.div_ceil(1000))?;
     }
     let mut pair = Pair::new(texts.clone());
     let limits = set("x: 5/s via gcra");

@@ -1,8 +1,8 @@
 //! What of Redis the scripts call, in process: exact enough to run whole scripts a million times.
 //!
-//! Nothing expires here: a state that has expired means the same as a fresh one, which is what
-//! the comparisons with the engine show. Every write must carry a lifetime, and every integer
-//! must fit where it is packed; both are asserted.
+//! Nothing expires by itself: a state that has expired means the same as a fresh one, which is
+//! what the comparisons with the engine show. [`Fake::forget`] drops what has expired. Every write
+//! must carry a lifetime, and every integer must fit where it is packed; both are asserted.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub(crate) enum Held {
 #[derive(Default, Debug)]
 struct Data {
     keys: HashMap<Vec<u8>, Held>,
-    lifetimes: HashMap<Vec<u8>, u64>,
+    lifetimes: HashMap<Vec<u8>, Lifetime>,
     now_us: u64,
     calls: u64,
     /// The rows of lists that they have read.
@@ -32,6 +32,30 @@ struct Data {
     deleted: bool,
     /// How often the script may still be asked whether it runs too long; none: for ever.
     patience: Option<u32>,
+}
+
+/// How long a key lies, in milliseconds, and after which of them it is gone.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Lifetime {
+    ms: u64,
+    until_ms: u64,
+}
+
+impl Data {
+    fn live(&mut self, key: &[u8], ms: u64) {
+        let until_ms = self.now_us / 1_000 + ms;
+        self.lifetimes.insert(key.to_vec(), Lifetime { ms, until_ms });
+        self.written.insert(key.to_vec(), ms);
+    }
+
+    /// As PTTL answers.
+    fn pttl(&self, key: &[u8]) -> i64 {
+        let left = |lifetime: &Lifetime| {
+            i64::try_from(lifetime.until_ms.saturating_sub(self.now_us / 1_000)).unwrap()
+        };
+        let none = if self.keys.contains_key(key) { -1 } else { -2 };
+        self.lifetimes.get(key).map_or(none, left)
+    }
 }
 
 /// What a script that ran too long says.
@@ -84,7 +108,7 @@ impl Reply {
 #[derive(PartialEq, Debug)]
 pub(crate) struct Snapshot {
     keys: HashMap<Vec<u8>, Held>,
-    lifetimes: HashMap<Vec<u8>, u64>,
+    lifetimes: HashMap<Vec<u8>, Lifetime>,
 }
 
 pub(crate) struct Fake {
@@ -131,7 +155,24 @@ impl Fake {
     }
 
     pub(crate) fn lifetime(&self, key: &str) -> Option<u64> {
-        self.data.borrow().lifetimes.get(key.as_bytes()).copied()
+        self.data.borrow().lifetimes.get(key.as_bytes()).map(|lifetime| lifetime.ms)
+    }
+
+    /// How many milliseconds a key still lies, by the server's clock.
+    pub(crate) fn left_ms(&self, key: &str) -> Option<u64> {
+        u64::try_from(self.data.borrow().pttl(key.as_bytes())).ok()
+    }
+
+    /// Drops what has expired, and says which keys those were.
+    pub(crate) fn forget(&self) -> Vec<String> {
+        let mut data = self.data.borrow_mut();
+        let now_ms = data.now_us / 1_000;
+        let gone = data.lifetimes.extract_if(|_, lifetime| lifetime.until_ms < now_ms);
+        let gone: Vec<Vec<u8>> = gone.map(|(key, _)| key).collect();
+        for key in &gone {
+            data.keys.remove(key);
+        }
+        gone.into_iter().map(|key| String::from_utf8(key).unwrap()).collect()
     }
 
     pub(crate) fn at(&self, now_us: u64) {
@@ -351,8 +392,7 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
             let lifetime = u64::try_from(integer(4)).unwrap();
             assert!(lifetime > 0);
             data.keys.insert(key.clone(), Held::Text(words[2].clone()));
-            data.lifetimes.insert(key.clone(), lifetime);
-            data.written.insert(key.clone(), lifetime);
+            data.live(key, lifetime);
             ok()
         }
         ("DEL", held) => {
@@ -373,15 +413,11 @@ fn command(data: &mut Data, lua: &Lua, words: &[Vec<u8>]) -> Result<Answer> {
             Ok(Ok(Value::Table(table)))
         }
         ("EXISTS", held) => Ok(Ok(Value::Integer(held.is_some().into()))),
-        ("PTTL", _) => {
-            let lifetime = data.lifetimes.get(key).map_or(-2, |ms| i64::try_from(*ms).unwrap());
-            Ok(Ok(Value::Integer(lifetime)))
-        }
+        ("PTTL", _) => Ok(Ok(Value::Integer(data.pttl(key)))),
         ("PEXPIRE", held) => {
             assert!(held.is_some(), "PEXPIRE of nothing");
             assert!(integer(2) > 0);
-            data.lifetimes.insert(key.clone(), integer(2).unsigned_abs());
-            data.written.insert(key.clone(), integer(2).unsigned_abs());
+            data.live(key, integer(2).unsigned_abs());
             Ok(Ok(Value::Integer(1)))
         }
         ("LRANGE", None) => Ok(Ok(Value::Table(lua.create_table()?))),

@@ -9,12 +9,12 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::engine;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
-use tollgate::{Carried, LimitSet, Place, Strategy, Subject, Time};
+use tollgate::{Carried, LimitSet, Place, SKEW_US, Strategy, Subject, Time};
 use tollgate_redis::compose::{self, Check, Clock, Parts};
 use tollgate_redis::{Keys, Script};
 
 use super::fake::{Fake, Held, Reply};
-use super::model::{Charge, Model, by_place, reply};
+use super::model::{Charge, Mark, MarkOf, Model, by_place, reply, whose};
 
 /// How often each thing happened.
 #[derive(Default, Debug)]
@@ -40,7 +40,7 @@ impl Seen {
 }
 
 /// What a check may come to.
-pub(crate) const BRANCHES: [&str; 11] = [
+pub(crate) const BRANCHES: [&str; 12] = [
     "allow",
     "not yet",
     "never",
@@ -52,6 +52,7 @@ pub(crate) const BRANCHES: [&str; 11] = [
     "numbers changed",
     "refund",
     "adjust",
+    "something expired",
 ];
 
 /// What one history tries: limits that take turns on one subject.
@@ -634,9 +635,32 @@ impl Pair {
         if lies != Some(wanted) {
             return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
         }
+        let of = MarkOf::Refund(charge.number);
+        self.model.marks.insert(mark, Mark { of, until_us });
         for (subject, limits, _) in &charge.parts {
             self.left(subject, limits, now_us, false)?;
         }
+        Ok(())
+    }
+
+    /// Has the fake drop what has expired, and the model what it may forget.
+    pub(crate) fn forget(&mut self, now_us: u64) -> Result<(), Difference> {
+        // By a given clock everything lies for an hour, which never passes.
+        if self.scripts.clock != Clock::Server {
+            return Ok(());
+        }
+        self.fake.at(now_us);
+        let gone = self.fake.forget();
+        if !gone.is_empty() {
+            self.seen.saw("something expired");
+        }
+        let keys = &self.keys;
+        self.model.forget(&gone, now_us, |subject, limits| {
+            let state = keys.state(&Subject::literal(subject).unwrap(), limits);
+            let logs = Keys::logs(&state, limits);
+            (state, logs)
+        })?;
+        self.told(|| format!("{gone:?} expired at {now_us}"));
         Ok(())
     }
 
@@ -684,20 +708,23 @@ impl Pair {
         let mark = Keys::reset(&state);
         let mut keys = vec![state.clone(), mark.clone()];
         keys.extend(logs);
-        let mut args = vec![self.nonce.to_string(), "1000000".to_owned()];
+        let longest_us = engine::refundable_until_us(limits, Time::default());
+        let mut args = vec![self.nonce.to_string(), longest_us.to_string()];
         self.clock(now_us, &mut args);
-        let held = keys.iter().filter(|key| **key != mark);
-        let lives: Vec<u64> = held.filter_map(|key| self.fake.lifetime(key)).collect();
+        self.fake.at(if self.scripts.clock == Clock::Server { now_us } else { 1 });
+        let lives: Vec<u64> = keys.iter().filter_map(|key| self.fake.left_ms(key)).collect();
+        let held = keys.iter().any(|key| *key != mark && self.fake.get(key).is_some());
         let script = self.scripts.reset.clone();
         let answer = self.fake.call(&script, &keys, &args);
         let Reply::List(list) = &answer else { return Err(format!("reset: {answer:?}")) };
         let found = list[1] == Reply::Int(1);
-        let longest = lives.iter().copied().max().map(|ms| ms.max(self.lifetime(1_000_000)));
+        let longest = lives.iter().copied().max().map(|ms| ms.max(self.lifetime(longest_us)));
+        let longest = longest.filter(|_| held);
         let lies = self.fake.written().get(mark.as_bytes()).copied();
         let shown = self.fake.get(&mark);
         let nonce = Reply::Text(self.nonce.to_string().into_bytes());
         let said = list.len() == 2 && list[0] == nonce && list[1] == Reply::Int(found.into());
-        if !said || found == lives.is_empty() || lies != longest {
+        if !said || found != held || lies != longest {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}, {lies:?}, {longest:?}"));
         }
         if found && shown != Some(Held::Text(format!("{now_us}:{}", self.nonce).into_bytes())) {
@@ -709,6 +736,11 @@ impl Pair {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
         }
         self.model.reset(subject, limits, found, self.nonce, now);
+        if found {
+            let until_us = self.model.charged_until_us(subject, limits);
+            let of = MarkOf::Reset(whose(subject, limits));
+            self.model.marks.insert(mark, Mark { of, until_us });
+        }
         self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
         Ok(())
     }
@@ -781,11 +813,20 @@ impl Pair {
         };
         let mut charges: Vec<Charge> = Vec::new();
         let mut current = plan.sets[0].clone();
+        let mut latest_us = now_us;
         for _ in 0..operations {
             let earlier = now_us;
             now_us = advance(rng, now_us, plan.period_us);
             if now_us < earlier {
                 self.seen.saw("skew or step back");
+            }
+            if now_us + SKEW_US < latest_us {
+                self.model.stepped_back();
+                latest_us = now_us;
+            }
+            latest_us = latest_us.max(now_us);
+            if rng.random_bool(0.1) {
+                self.forget(now_us)?;
             }
             if rng.random_bool(if plan.restless { 0.3 } else { 0.05 }) {
                 current = plan.sets.choose(rng).unwrap().clone();
@@ -813,7 +854,10 @@ impl Pair {
                     for ((outcome, question), number) in outcomes.iter().zip(questions).zip(first..)
                     {
                         if outcome.granted > 0 && !mode.is_peek() {
+                            let resets = outcome.fields.iter().map(|f| f.reset_after_us);
+                            let until_us = outcome.now.as_micros() + resets.max().unwrap_or(0);
                             charges.push(charge(outcome, question.asked, number));
+                            self.model.charged(&charges[charges.len() - 1], until_us);
                         }
                     }
                 }

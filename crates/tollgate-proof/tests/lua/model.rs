@@ -1,9 +1,11 @@
-//! What the scripts must answer: the engine over states that never expire, kept as a store does.
+//! What the scripts must answer: the engine over states that are kept as a store does. They expire
+//! only when the fake has dropped them, and then only if they may.
 
 use std::collections::HashMap;
 
 use tollgate::engine::{self, Carries, Held, Mode, Outcome, Part};
-use tollgate::{Carried, LimitSet, Time};
+use tollgate::strategy::Log as _;
+use tollgate::{Carried, LimitSet, Place, SKEW_US, Time};
 
 /// A count under the limits it was written under; fresh ones are absent.
 #[derive(Clone, Debug)]
@@ -21,6 +23,23 @@ pub(crate) struct Model {
     resets: HashMap<Whose, Reset>,
     /// How many units were given back of charges, by their numbers.
     refunded: HashMap<u64, u64>,
+    /// Until when anything that was charged to a count could be given back.
+    charged_until_us: HashMap<Whose, u64>,
+    /// Until when marks must lie, by their keys.
+    pub(crate) marks: HashMap<String, Mark>,
+}
+
+/// What a mark remembers, and until when it must.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) of: MarkOf,
+    pub(crate) until_us: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum MarkOf {
+    Refund(u64),
+    Reset(Whose),
 }
 
 /// The newest reset of a count.
@@ -119,6 +138,74 @@ impl Model {
             }
         }
         outcome
+    }
+
+    /// Notes a charge: a reset that comes must be remembered as long as it could be given back, and
+    /// counts at all: the window of a first hit ends sooner than its receipt says.
+    pub(crate) fn charged(&mut self, charge: &Charge, counts_until_us: u64) {
+        for (subject, limits, at_us) in &charge.parts {
+            let each = limits.limits().iter().zip(at_us);
+            let each = each.map(|(l, at_us)| engine::spent_until_us(l, *at_us, charge.cost));
+            let until_us = self.charged_until_us.entry(whose(subject, limits)).or_default();
+            *until_us = each.max().unwrap_or(0).min(counts_until_us).max(*until_us);
+        }
+    }
+
+    /// Until when a reset of this count must be remembered.
+    pub(crate) fn charged_until_us(&self, subject: &str, limits: &LimitSet) -> u64 {
+        self.charged_until_us.get(&whose(subject, limits)).copied().unwrap_or(0)
+    }
+
+    /// The clock has stepped back: how long what was charged before must be remembered, nothing
+    /// says.
+    pub(crate) fn stepped_back(&mut self) {
+        self.charged_until_us.clear();
+        self.marks.values_mut().for_each(|mark| mark.until_us = 0);
+    }
+
+    /// Forgets what the fake has dropped, if it may: a state a second after it has become the same
+    /// as a fresh one, a mark once nothing that it forbids could be given back.
+    pub(crate) fn forget(
+        &mut self,
+        gone: &[String],
+        now_us: u64,
+        keys_of: impl Fn(&str, &LimitSet) -> (String, Vec<String>),
+    ) -> Result<(), String> {
+        for ((subject, identity), count) in &mut self.counts {
+            let Count { limits, held } = count;
+            let (state, logs) = keys_of(subject, limits);
+            if gone.contains(&state) {
+                let fresh_us = engine::fresh_at_us(limits, held);
+                if fresh_us + SKEW_US > now_us {
+                    return Err(format!("{identity} is gone at {now_us}, and counts: {held:?}"));
+                }
+                *held = Held::fresh(limits);
+            }
+            for (i, key) in by_place(limits).into_iter().zip(logs) {
+                let Place::Log(index) = limits.places()[i] else { continue };
+                let log = &mut held.logs[index];
+                let Some(last) = log.len().checked_sub(1).filter(|_| gone.contains(&key)) else {
+                    continue;
+                };
+                let period_us = limits.limits()[i].quota().period.as_micros();
+                if log.entry(last).at_us + period_us + SKEW_US > now_us {
+                    return Err(format!("{key} is gone at {now_us}, and counts: {log:?}"));
+                }
+                log.replace(&[]);
+            }
+        }
+        self.counts.retain(|_, count| count.held != Held::fresh(&count.limits));
+        for key in gone {
+            let Some(Mark { of, until_us }) = self.marks.remove(key) else { continue };
+            if until_us > now_us {
+                return Err(format!("{key} is gone at {now_us}, and matters until {until_us}"));
+            }
+            match of {
+                MarkOf::Refund(number) => drop(self.refunded.remove(&number)),
+                MarkOf::Reset(whose) => drop(self.resets.remove(&whose)),
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what a denial found, as a store does in which one of the subjects still has a state

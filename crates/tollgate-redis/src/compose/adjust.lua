@@ -6,6 +6,7 @@ local logs = {}
 for i = 1, #is do
   logs[i] = KEYS[1 + i]
 end
+local before_ms = longest_pttl(KEYS)
 local held, wrong = load(KEYS[1], logs, #is)
 if wrong then
   return redis.error_reply(wrong)
@@ -39,4 +40,9 @@ for i, limit in ipairs(is) do
   limit.changed = true
 end
 write(KEYS[1], logs, is, #is, ARGV[4] == '1')
+-- What is free now, or counted under other numbers, was charged before: it could be given back as
+-- long as its state would have lain.
+if before_ms > longest_pttl(KEYS) then
+  outlive(KEYS[1] .. '!reset', before_ms)
+end
 return reply

@@ -25,6 +25,23 @@ pub enum Clock {
     /// The last argument, in microseconds since the epoch: for trying a limit on traffic of the
     /// past. Everything that is written lives an hour from its last write.
     Given,
+    /// The same for tests: everything lives for years, and its TTL tells when it would expire by
+    /// the given clock ([`told_expiry_ms`]).
+    Told,
+}
+
+/// What a TTL of [`Clock::Told`] is divided by; half of it is how long a test may take.
+const TOLD_SHARES: u64 = 1 << 20;
+
+/// The millisecond of a given clock after which a key would be gone, by its TTL in milliseconds.
+#[must_use]
+pub fn told_expiry_ms(pttl: u64) -> u64 {
+    pttl / TOLD_SHARES
+}
+
+/// A TTL that tells when a key would expire which lives for `lifetime` milliseconds from now.
+pub(crate) fn told(lifetime: &str) -> String {
+    format!("((now - now % 1000) / 1000 + {lifetime}) * {TOLD_SHARES} + {}", TOLD_SHARES / 2)
 }
 
 /// How long a key of [`Clock::Given`] lives, in milliseconds: longer than a run between two writes
@@ -81,13 +98,23 @@ impl Parts {
             for step in strategy.lua_steps() {
                 // Writing to a string cannot fail.
                 let _ = write!(shapes, "{}{} = {{{}", strategy.code(), step.code, step.numbers);
-                if let Some(words) = step.words {
-                    let _ = write!(shapes, ", {words}");
-                }
-                shapes.push_str("}, ");
+                // None for a row.
+                let words = step.words.map_or_else(|| "nil".to_owned(), |words| words.to_string());
+                let (numbers, sound) = (step.sound_numbers, step.sound_words);
+                let _ = write!(
+                    shapes,
+                    ", {words},
+    function(n)
+      return {numbers}
+    end,
+    function(w, n)
+      return {sound}
+    end}},
+    "
+                );
             }
         }
-        let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(", "));
+        let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(",\n    "));
         text.replace("$MOST", &tollgate::MAX_PERIOD_US.to_string())
     }
 
@@ -109,7 +136,7 @@ impl Parts {
     fn clock(&self, clock: Clock) -> &str {
         match clock {
             Clock::Server => self.driver("clock_server.lua"),
-            Clock::Given => self.driver("clock_given.lua"),
+            Clock::Given | Clock::Told => self.driver("clock_given.lua"),
         }
     }
 }

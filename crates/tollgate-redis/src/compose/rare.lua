@@ -121,8 +121,16 @@ local function read_log(key)
   end
   local log = new_log()
   log.base = struct.unpack('>I6', rows[1], from)
+  local before = 0
   for i = 2, #rows do
+    if #rows[i] ~= 13 then
+      return nil, 'the state is damaged: it does not have the length that it says'
+    end
     log.times[i - 1], log.totals[i - 1] = struct.unpack('>I7I6', rows[i])
+    if log.times[i - 1] < before or log.times[i - 1] >= 9007199254740992 then
+      return nil, 'the state is damaged: it holds numbers that no count has'
+    end
+    before = log.times[i - 1]
   end
   limits[1].log = log
   return limits[1]
@@ -206,6 +214,22 @@ local function write(key, logs, limits, count, has_state)
     redis.call('SET', key, tag_of(limits) .. table.concat(integers), 'PX', lifetime(most))
   elseif has_state then
     redis.call('DEL', key)
+  end
+end
+
+-- How long the last of some keys lies, in milliseconds.
+local function longest_pttl(keys)
+  local longest = 0
+  for _, key in ipairs(keys) do
+    longest = math.max(longest, redis.call('PTTL', key))
+  end
+  return longest
+end
+
+-- A reset that comes is remembered for so long at least.
+local function outlive(key, left)
+  if left > redis.call('PTTL', key) then
+    redis.call('SET', key, redis.call('GET', key) or '0:0', 'PX', left)
   end
 end
 

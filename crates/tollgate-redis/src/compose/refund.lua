@@ -16,7 +16,8 @@ local number = tonumber(ARGV[5])
 -- True when the subject was reset after the charge. Numbers of one client tell, whatever the clock
 -- does; of another client (their numbers lie far apart) the times.
 local function forgotten(reset)
-  if not reset then
+  -- None, or only how long one must be remembered.
+  if not reset or reset == '0:0' then
     return false
   end
   local at, by = string.match(reset, '^(%d+):(%d+)$')

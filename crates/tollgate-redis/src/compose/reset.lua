@@ -1,9 +1,11 @@
 -- KEYS: the state, its reset, and a log for each limit. ARGV: the nonce, and how long what was
 -- charged under these limits could be given back at most, in microseconds.
+-- The mark lies as long as all that was charged before could be given back: what the state counts
+-- as long as it would have lain, and what was charged before that as long as the old mark would.
 local found, longest = 0, lifetime(tonumber(ARGV[2]))
 for i, key in ipairs(KEYS) do
+  longest = math.max(longest, redis.call('PTTL', key))
   if i ~= 2 then
-    longest = math.max(longest, redis.call('PTTL', key))
     found = found + redis.call('DEL', key)
   end
 end

@@ -9,8 +9,8 @@ local function read_tag(v)
   if version ~= '1' then
     return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
   end
-  -- By strategy and step: how many numbers, and how many integers (a row has two more than its
-  -- third number).
+  -- By strategy and step: how many numbers, how many integers (a row has two more than its third
+  -- number), and which numbers and which integers there can be.
   local shapes = {$SHAPES}
   local limits, size = {}, 0
   for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
@@ -23,13 +23,15 @@ local function read_tag(v)
       most = math.max(most, tonumber(number))
     end
     count = tonumber(count)
-    if #numbers ~= shape[1] or numbers[1] < 1 or numbers[2] < 1 or most > $MOST
-        or count ~= (shape[2] or 2 + numbers[3]) then
+    -- As many commas as stand between so many numbers.
+    local _, commas = string.gsub(list, ',', '')
+    if #numbers ~= shape[1] or commas ~= #numbers - 1 or numbers[1] < 1 or numbers[2] < 1
+        or most > $MOST or count ~= (shape[2] or 2 + numbers[3]) or not shape[3](numbers) then
       return nil, 'the state is damaged: it holds numbers that no count has'
     end
     size = size + #part
     limits[#limits + 1] = {strategy = string.sub(step, 1, 1), code = string.sub(step, 2),
-      count = count, numbers = numbers}
+      count = count, numbers = numbers, sound = shape[4]}
   end
   if size ~= #body then
     return nil, 'the state is damaged: it cannot be read'
@@ -60,6 +62,10 @@ local function read_state(v)
         for i = 1, limit.count do
           limit.words[i], from = struct.unpack(format, v, from)
           format = '>I6'
+        end
+        -- Beyond this a double is not exact.
+        if limit.words[1] >= 9007199254740992 or not limit.sound(limit.words, limit.numbers) then
+          return nil, 'the state is damaged: it holds numbers that no count has'
         end
       end
     end

@@ -1,16 +1,21 @@
 -- Compare and swap: writes all the new states when every old one is still there, or none.
 -- KEYS: the states. ARGV: the nonce; for each state what is expected (empty for none), what shall
--- be there instead (empty for none), and for how many milliseconds.
+-- be there instead (empty for none), for how many milliseconds, and for how many a reset that comes
+-- is remembered at least.
 for i, key in ipairs(KEYS) do
-  if (redis.call('GET', key) or '') ~= ARGV[3 * i - 1] then
+  if (redis.call('GET', key) or '') ~= ARGV[4 * i - 2] then
     return {ARGV[1], 0}
   end
 end
 for i, key in ipairs(KEYS) do
-  if ARGV[3 * i] == '' then
+  if ARGV[4 * i - 1] == '' then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, ARGV[3 * i], 'PX', ARGV[3 * i + 1])
+    redis.call('SET', key, ARGV[4 * i - 1], 'PX', ARGV[4 * i])
+  end
+  local mark, left = key .. '!reset', tonumber(ARGV[4 * i + 1])
+  if left > 0 and left > redis.call('PTTL', mark) then
+    redis.call('SET', mark, redis.call('GET', mark) or '0:0', 'PX', left)
   end
 end
 return {ARGV[1], 1}

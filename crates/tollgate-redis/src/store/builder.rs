@@ -19,6 +19,7 @@ pub struct Builder {
     options: Options,
     keys: Keys,
     given: Option<Box<dyn TimeSource>>,
+    tells: bool,
     swapping: bool,
     remember: Duration,
 }
@@ -26,7 +27,14 @@ pub struct Builder {
 impl Builder {
     pub(super) fn new(options: Options) -> Self {
         let keys = Keys::new();
-        Self { options, keys, given: None, swapping: false, remember: DEFAULT_REMEMBER }
+        Self {
+            options,
+            keys,
+            given: None,
+            tells: false,
+            swapping: false,
+            remember: DEFAULT_REMEMBER,
+        }
     }
 
     /// How long a request id is remembered (default: [`DEFAULT_REMEMBER`]).
@@ -47,6 +55,13 @@ impl Builder {
     #[must_use]
     pub fn run(self, run: &str, clock: impl TimeSource + 'static) -> Self {
         Self { keys: Keys::of_run(run), given: Some(Box::new(clock)), ..self }
+    }
+
+    /// Keeps the keys of a run for years, with TTLs that tell when each would expire by its clock
+    /// ([`crate::compose::told_expiry_ms`]): for tests of what may be forgotten.
+    #[must_use]
+    pub fn tell_expiry(self) -> Self {
+        Self { tells: true, ..self }
     }
 
     /// Counts under keys of a run of its own, by the server's clock: for trying limits on traffic
@@ -74,11 +89,15 @@ impl Builder {
     /// # Errors
     /// As [`RedisStore::connect`].
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let Self { options, keys, given, swapping, remember } = self;
+        let Self { options, keys, given, tells, swapping, remember } = self;
         let deadline = options.deadline;
         let place = format!("{options} {}", keys.prefix());
         let client = Client::connect(options).await?;
-        let clock = if given.is_some() { Clock::Given } else { Clock::Server };
+        let clock = match (&given, tells) {
+            (None, _) => Clock::Server,
+            (Some(_), false) => Clock::Given,
+            (Some(_), true) => Clock::Told,
+        };
         let parts = Parts::default();
         let rare = Rare::new(clock, &parts);
         // Two stores at one place share their counts, so they share their receipts.

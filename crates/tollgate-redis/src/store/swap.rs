@@ -6,7 +6,8 @@ use tollgate::{Question, SKEW_US, StoreError, Time};
 use super::answer::{Found, damaged};
 use crate::state;
 
-/// What the swap script takes for each state: what is expected, what shall be there, how long.
+/// What the swap script takes for each state: what is expected, what shall be there, how long, and
+/// how long a reset that comes is remembered at least.
 type Writes = Vec<Vec<u8>>;
 
 /// Judges the states that were found, and says what to write, if anything.
@@ -16,8 +17,10 @@ pub(super) fn decide(
     now: Time,
 ) -> Result<(Outcome, Option<Writes>), StoreError> {
     let mut loaded: Vec<(Held, Carries)> = Vec::new();
+    let mut outlived: Vec<u64> = Vec::new();
     for (part, found) in question.parts.iter().zip(states) {
         let limits = part.limits;
+        outlived.push(0);
         loaded.push(match found {
             Found::Nothing => (Held::fresh(limits), Carries::new()),
             Found::Log(_) => return Err(damaged("it is a log")),
@@ -28,6 +31,12 @@ pub(super) fn decide(
                 } else {
                     let mut held = Held::fresh(limits);
                     let carried = engine::inherit(limits, &mut held, &was, &mut old, now);
+                    let span_us = |limits| engine::refundable_until_us(limits, Time::default());
+                    if let (Some(last), true) =
+                        (outlived.last_mut(), span_us(&was) > span_us(limits))
+                    {
+                        *last = (span_us(&was) + SKEW_US).div_ceil(1_000);
+                    }
                     (held, carried)
                 }
             }
@@ -44,7 +53,8 @@ pub(super) fn decide(
         return Ok((outcome, None));
     }
     let mut writes = Writes::new();
-    for ((part, found), (held, _)) in question.parts.iter().zip(states).zip(&mut loaded) {
+    let each = question.parts.iter().zip(states).zip(&mut loaded).zip(outlived);
+    for (((part, found), (held, _)), outlived_ms) in each {
         writes.push(match found {
             Found::State(bytes) => bytes.clone(),
             _ => Vec::new(),
@@ -55,6 +65,7 @@ pub(super) fn decide(
         writes.push(state.unwrap_or_default());
         let counts_us = engine::fresh_at_us(limits, held).saturating_sub(now.as_micros());
         writes.push((counts_us + SKEW_US).div_ceil(1_000).to_string().into_bytes());
+        writes.push(outlived_ms.to_string().into_bytes());
     }
     Ok((outcome, Some(writes)))
 }

@@ -46,6 +46,10 @@ pub(super) struct Marks {
     forgotten: u64,
     /// Subjects that were reset, by their hash.
     resets: HashMap<u64, Reset>,
+    /// Until when charges could be given back that no state tells of any more: it was carried over
+    /// to other numbers since, or all of it was given back by hand. A reset is remembered until
+    /// then. One time for the whole shard, not one for each subject: those would have no bound.
+    outlived_us: u64,
 }
 
 impl Marks {
@@ -87,9 +91,23 @@ impl Marks {
         portion
     }
 
+    /// Notes that a subject was forgotten. `reset` says until when what its state was charged
+    /// under could be given back; what was charged before that state may take longer.
     pub(super) fn reset(&mut self, key_hash: u64, reset: Reset, now: Time) {
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
-        self.resets.insert(key_hash, reset);
+        let before_us = self.resets.get(&key_hash).map_or(0, |before| before.until_us);
+        let until_us = reset.until_us.max(before_us).max(self.outlived_us);
+        self.resets.insert(key_hash, Reset { until_us, ..reset });
+    }
+
+    /// Notes that charges could be given back until then which no state tells of any more.
+    pub(super) fn outlive(&mut self, until_us: u64) {
+        self.outlived_us = self.outlived_us.max(until_us);
+    }
+
+    /// Until when charges could be given back that no state tells of; none when there are none.
+    pub(super) fn outlived_us(&self) -> Option<u64> {
+        (self.outlived_us > 0).then_some(self.outlived_us)
     }
 
     /// The last time that a subject was forgotten, while charges before that could be given back.
@@ -99,7 +117,10 @@ impl Marks {
 
     /// True when there is nothing to remember.
     pub(super) fn is_empty(&self) -> bool {
-        self.spent.is_empty() && self.resets.is_empty() && self.forgotten == 0
+        self.spent.is_empty()
+            && self.resets.is_empty()
+            && self.forgotten == 0
+            && self.outlived_us == 0
     }
 
     /// Charges up to this number give nothing.
@@ -133,6 +154,9 @@ impl Marks {
     }
 
     pub(super) fn sweep(&mut self, now: Time) {
+        if self.outlived_us + SKEW_US <= now.as_micros() {
+            self.outlived_us = 0;
+        }
         self.spent.retain(|_, spent| spent.matters(now));
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
     }

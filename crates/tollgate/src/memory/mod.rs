@@ -448,6 +448,8 @@ impl MemoryStore {
         let mut taken = shard.take(&key, counted.limits, now, room, 0);
         let answer = work(&mut taken.state, now);
         let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
+        // The state may tell less of what was charged, and that could be given back all the same.
+        shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
         shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
         answer
     }

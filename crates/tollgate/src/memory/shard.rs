@@ -289,7 +289,7 @@ impl Shard {
 
     /// A state on its way to a check: carried over when it was counted under other numbers.
     fn taken(
-        &self,
+        &mut self,
         home: Home,
         written_under: Option<LimitSet>,
         mut state: State,
@@ -302,6 +302,7 @@ impl Shard {
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
+        self.rest.marks.outlive(engine::refundable_until_us(&was, now));
         Taken { home, state: over, before: Some(state), carried }
     }
 

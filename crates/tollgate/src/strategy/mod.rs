@@ -190,6 +190,12 @@ pub struct LuaStep {
     /// How many integers its states hold; none for a row, which holds two more than its third
     /// number.
     pub words: Option<usize>,
+    /// Whether a limit can have the numbers `n`, as an expression: a bound of every product that
+    /// its functions form.
+    pub sound_numbers: &'static str,
+    /// Whether a count under the numbers `n` can have the integers `w`, as an expression. That the
+    /// first is below 2^53 is asked of every step.
+    pub sound_words: &'static str,
     /// Its functions.
     pub text: &'static str,
 }

@@ -59,7 +59,7 @@ impl Check {
             Answer::Verbose => 2,
             Answer::Remembered => 4,
         };
-        answer + usize::from(self.clock == Clock::Given)
+        answer + usize::from(self.clock != Clock::Server)
     }
 
     /// The script for limits of one or several subjects, in the order of a question's parts.
@@ -116,6 +116,7 @@ struct Part<'s> {
     key: Option<usize>,
     number: usize,
     tag: String,
+    limits: &'s LimitSet,
 }
 
 struct Composer<'s> {
@@ -152,7 +153,7 @@ impl<'s> Composer<'s> {
                 slots.push(Slot { limit, twin, step, form, number, place: place + 1, key: keys });
             }
             let tag = tag(slots.iter().map(|slot| slot.limit));
-            parts.push(Part { slots, key, number: index + 1, tag });
+            parts.push(Part { slots, key, number: index + 1, tag, limits: set });
             first += set.limits().len();
         }
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
@@ -190,7 +191,7 @@ impl<'s> Composer<'s> {
             out.push_str(clock);
         }
         let mut body = String::new();
-        if self.check.clock == Clock::Given {
+        if self.check.clock != Clock::Server {
             body.push_str(clock);
         }
         self.one(&mut body);
@@ -258,7 +259,7 @@ impl<'s> Composer<'s> {
         }
         self.remembered(out);
         if !self.peeks() {
-            out.push_str("local stale\n");
+            out.push_str("local stale, outlived\n");
         }
         out.push_str("local unusual = false\n");
         for part in &self.parts {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::write::row_format;
 use super::{Composer, Part, Slot};
 use crate::compose::{Form, distinct, step_table, tag};
+use crate::state::MAX_EXACT;
 
 impl Composer<'_> {
     /// Reads the integers of a subject.
@@ -59,11 +60,46 @@ if {v} then
             self.prefix, part.tag
         );
         self.carry(part, key, &v, out);
+        self.sound(&part.slots, out);
         out.push_str("  end\nend\n");
         for slot in &rows {
             let name = self.name("row", slot);
             let zeros = vec!["0"; slot.form.count()].join(", ");
             let _ = writeln!(out, "{name} = {name} or {{{zeros}}}");
+        }
+    }
+
+    /// Refuses integers that no count under these numbers has. A state under others is looked at
+    /// as it is read.
+    fn sound(&self, slots: &[Slot<'_>], out: &mut String) {
+        let mut each = Vec::new();
+        for slot in slots {
+            let (first, mut sound) = match slot.form {
+                Form::Log => continue,
+                Form::Pair => {
+                    let (a, b) = (self.name("a", slot), self.name("b", slot));
+                    let sound = slot.step.sound_words.replace("w[1]", &a).replace("w[2]", &b);
+                    (a, sound)
+                }
+                Form::Row(_) => {
+                    let row = self.name("row", slot);
+                    let sound = slot.step.sound_words.replace("w[", &format!("{row}["));
+                    (format!("{row}[1]"), sound.replace("(w,", &format!("({row},")))
+                }
+            };
+            for (i, number) in slot.twin.numbers.iter().enumerate() {
+                sound = sound.replace(&format!("n[{}]", i + 1), &number.to_string());
+            }
+            each.push(format!("{first} < {MAX_EXACT} and {sound}"));
+        }
+        if !each.is_empty() {
+            let _ = write!(
+                out,
+                "  elseif not ({}) then
+    return redis.error_reply('TOLLGATE the state is damaged: it holds numbers that no count has')
+",
+                each.join(" and ")
+            );
         }
     }
 
@@ -126,6 +162,7 @@ local words
 ",
             part.slots.len()
         );
+        self.outlive(part, key, &mut text);
         for slot in &part.slots {
             let place = slot.place;
             if slot.form == Form::Log {
@@ -185,6 +222,10 @@ end
         let head = tag([slot.limit]);
         let (length, width) = (head.len() + 6, head.len());
         let single = part.slots.len() == 1;
+        let mut outlive = String::new();
+        if single {
+            self.outlive(part, key, &mut outlive);
+        }
         let _ = write!(
             out,
             "{local}{carried}, {mended} = 0, false
@@ -206,6 +247,9 @@ if {ends}[1] then
   end
   {oldest} = struct.unpack('>I7', {ends}[2])
   {newest}, {total} = {event}(-1)
+  if {oldest} > {newest} or {newest} >= {MAX_EXACT} then
+    return redis.error_reply('TOLLGATE the state is damaged: it holds numbers that no count has')
+  end
   if tag ~= '{head}' then
 "
         );
@@ -222,7 +266,7 @@ end
 {base} = struct.unpack('>I6', {ends}[1], from)
 unusual = true
 {carried} = 1
--- A state from the future is mended under the old numbers.
+{outlive}-- A state from the future is mended under the old numbers.
 local _, _, used, at, back = log_view({event}, {base}, {oldest}, {newest}, {total}, now,
   unpack(old[1].numbers))
 if back then
@@ -255,7 +299,7 @@ if not old then
 end
 unusual = true
 {carried} = 2
-"
+{outlive}"
             );
             for line in text.lines() {
                 let _ = writeln!(out, "  {line}");

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use tollgate::{SKEW_US, Time, engine};
+
 use super::{Composer, Part, Slot};
-use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, tag};
+use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, tag, told};
 
 impl Composer<'_> {
     /// Writes what was charged to a subject.
@@ -67,7 +69,11 @@ impl Composer<'_> {
             return GIVEN_LIFETIME_MS.to_string();
         }
         let _ = writeln!(out, "{indent}local lifetime = {reset} + 1000999");
-        "(lifetime - lifetime % 1000) / 1000".to_owned()
+        let milliseconds = "(lifetime - lifetime % 1000) / 1000";
+        match self.check.clock {
+            Clock::Told => format!("string.format('%.0f', {})", told(milliseconds)),
+            _ => milliseconds.to_owned(),
+        }
     }
 
     /// Writes a charge into a log.
@@ -109,8 +115,50 @@ impl Composer<'_> {
         let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
     }
 
+    /// Notes how long a state would have lain that was counted under other numbers, where that is
+    /// longer than anything charged under these can be given back: a reset that comes is to be
+    /// remembered for so long.
+    pub(super) fn outlive(&self, part: &Part<'_>, key: usize, out: &mut String) {
+        if self.peeks() {
+            return;
+        }
+        let span_us = engine::refundable_until_us(part.limits, Time::default());
+        let span = match self.check.clock {
+            Clock::Given => GIVEN_LIFETIME_MS,
+            _ => (span_us + SKEW_US).div_ceil(1_000),
+        };
+        let span = match self.check.clock {
+            Clock::Told => told(&span.to_string()),
+            _ => span.to_string(),
+        };
+        let _ = write!(
+            out,
+            "local left = redis.call('PTTL', KEYS[{key}])
+if left > {span} then
+  outlived = outlived or {{}}
+  outlived[KEYS[{key}] .. '!reset'] = left
+end
+"
+        );
+    }
+
+    /// Writes down what was noted so, with what was charged or found.
+    pub(super) fn keep_outlived(indent: &str, out: &mut String) {
+        let lines = [
+            "for key, left in pairs(outlived or {}) do",
+            "  if left > redis.call('PTTL', key) then",
+            "    redis.call('SET', key, redis.call('GET', key) or '0:0', 'PX', left)",
+            "  end",
+            "end",
+        ];
+        for line in lines {
+            let _ = writeln!(out, "{indent}{line}");
+        }
+    }
+
     /// Lists of logs whose names another strategy counts under now.
     pub(super) fn drop_stale(&self, indent: &str, out: &mut String) {
+        Self::keep_outlived(indent, out);
         if self.parts.iter().all(|part| part.slots.len() == 1) {
             return;
         }

@@ -175,6 +175,13 @@ impl Shard {
                 out.put(&number.to_le_bytes())?;
             }
         }
+        if let Some(until_us) = marks.outlived_us() {
+            // As a reset of nothing: so every version can read it.
+            out.put(&[tag::RESET])?;
+            for number in [0, 0, 0, until_us] {
+                out.put(&number.to_le_bytes())?;
+            }
+        }
         for Shared { limits, state } in &self.rest.shared {
             out.put(&[tag::SHARED])?;
             out.put(&number(limits))?;

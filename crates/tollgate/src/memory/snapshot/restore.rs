@@ -368,7 +368,11 @@ impl Restoring {
         }
         if let (Some(index), true) = (home, self.matters(until_us)) {
             let mut shard = self.store.lock(index);
-            shard.marks().0.restore_reset(key_hash, Reset { charges, at_us, until_us });
+            if (key_hash, charges, at_us) == (0, 0, 0) {
+                shard.marks().0.outlive(until_us);
+            } else {
+                shard.marks().0.restore_reset(key_hash, Reset { charges, at_us, until_us });
+            }
             shard.settle();
         }
         self.check(at, 0)

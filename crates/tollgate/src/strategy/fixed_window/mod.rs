@@ -25,6 +25,8 @@ const LUA: LuaStep = LuaStep {
     code: 'f',
     numbers: 3,
     words: Some(2),
+    sound_numbers: "n[1] <= 1099511627776 and n[3] <= 1",
+    sound_words: "w[2] <= 1099511627776",
     text: include_str!("fixed_window.lua"),
 };
 

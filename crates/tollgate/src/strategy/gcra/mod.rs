@@ -26,6 +26,9 @@ pub(crate) const LUA: LuaStep = LuaStep {
     code: 'g',
     numbers: 3,
     words: Some(2),
+    sound_numbers: "n[3] > 0 and n[2] * n[3] < 9007199254740992
+      and n[1] * n[3] <= n[2] * 4503599627370496",
+    sound_words: "w[2] < n[2]",
     text: include_str!("gcra.lua"),
 };
 

@@ -28,6 +28,8 @@ const LUA: LuaStep = LuaStep {
     code: 'l',
     numbers: 2,
     words: Some(0),
+    sound_numbers: "n[1] <= 1099511627776",
+    sound_words: "true",
     text: include_str!("sliding_log.lua"),
 };
 

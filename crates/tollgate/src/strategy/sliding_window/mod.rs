@@ -29,6 +29,9 @@ const LUA: LuaStep = LuaStep {
     code: 's',
     numbers: 4,
     words: None,
+    sound_numbers: "n[1] <= 1099511627776 and n[3] > 0 and n[3] <= 1000
+      and n[2] * n[3] <= 31622400000000 and n[4] <= 2",
+    sound_words: "w[1] * n[2] < 9007199254740992 and math.max(unpack(w, 2)) <= 1099511627776",
     text: include_str!("sliding_window.lua"),
 };
 

@@ -13,6 +13,8 @@ pub(super) const LUA: LuaStep = LuaStep {
     code: 'i',
     numbers: 3,
     words: Some(2),
+    sound_numbers: "n[3] > 0 and math.ceil(n[3] / n[1]) * n[2] <= 2251799813685248",
+    sound_words: "w[2] <= n[3]",
     text: include_str!("interval.lua"),
 };
 

@@ -1,0 +1,121 @@
+//! What is carried over when a limit's numbers change (section 6).
+
+use super::count::{Count, Held};
+use super::level::{Greedy, Interval};
+use super::rule::{Rounding, Rule};
+use super::windows::{Fixed, Log, Sliding};
+
+/// What `old` counts, as the new `rule` counts it. The state was settled at `now`: repaired under
+/// its own numbers where the clock had stepped back, and `at` is the time at which it is judged.
+/// Nothing where the rules are of two strategies.
+pub(super) fn carried(old: &Held, rule: Rule, grouped: bool, now: i128, at: i128) -> Held {
+    let mut new = Held::fresh(rule, grouped);
+    match (old, &mut new) {
+        (Held::Greedy(old), Held::Greedy(new)) => new.carry(old, now),
+        (Held::Interval(old), Held::Interval(new)) if old.d == new.d => new.carry(old),
+        (Held::Greedy(_) | Held::Interval(_), Held::Greedy(_) | Held::Interval(_)) => {
+            let used = old.count().used(at);
+            let whole = ceil(used.parts, used.per_unit);
+            place(new.count_mut(), now, whole.min(old.count().limit()));
+        }
+        (Held::Fixed(old), Held::Fixed(new)) if old.same_windows(new) => new.carry(old),
+        (Held::Log(old), Held::Log(new)) => new.carry(old),
+        (Held::Sliding(old), Held::Sliding(new)) if old.same_buckets(new) => new.carry(old),
+        (Held::Fixed(_), Held::Fixed(_)) | (Held::Sliding(_), Held::Sliding(_)) => {
+            let used = old.count().used(at);
+            let units = ceil(used.parts, used.per_unit);
+            if units > 0 {
+                new.count_mut().charge(at, units);
+            }
+        }
+        _ => {}
+    }
+    new
+}
+
+/// Units consumed, never more than there are now.
+fn place(count: &mut dyn Count, now: i128, units: i128) {
+    let units = units.min(count.limit());
+    if units > 0 {
+        count.charge(now, units);
+    }
+}
+
+fn ceil(parts: i128, per_unit: i128) -> i128 {
+    -(-parts).div_euclid(per_unit)
+}
+
+impl Rule {
+    /// When a charge of `cost` that was counted at `at_us` no longer counts under these numbers
+    /// (section 4), in microseconds. A window that opens at its first hit opens at the charge, if
+    /// not before.
+    #[must_use]
+    pub fn counts_until(&self, at_us: u64, cost: u64) -> u64 {
+        let (at, cost) = (i128::from(at_us), i128::from(cost));
+        let multiple = |d_us: u64| (at.div_euclid(d_us.into()) + 1) * i128::from(d_us);
+        let until = match *self {
+            Self::Greedy { n, d_us, .. } => at + ceil(cost * i128::from(d_us), n.into()),
+            Self::Interval { d_us, .. } | Self::FixedEpoch { d_us, .. } => multiple(d_us),
+            Self::FixedFirstHit { d_us, .. } | Self::Log { d_us, .. } => at + i128::from(d_us),
+            Self::Window { d_us, precision_us, rounding, .. } => {
+                let first = at.div_euclid(precision_us.into()) * i128::from(precision_us);
+                let straddles = rounding != Rounding::Truncate;
+                first + i128::from(d_us) + if straddles { i128::from(precision_us) } else { 0 }
+            }
+        };
+        super::whole(until)
+    }
+}
+
+impl Greedy {
+    /// The whole units, and the part of one, in the new time of a unit.
+    fn carry(&mut self, old: &Self, now: i128) {
+        let used = old.used(now);
+        if used.parts == 0 {
+            return;
+        }
+        if old.n * self.d == self.n * old.d {
+            // The same time: nothing is rounded.
+            (self.n, self.d) = (old.n, old.d);
+            self.owe(used.parts.min(self.burst * self.d), now);
+            return;
+        }
+        let (units, rest) = (used.parts.div_euclid(old.d), used.parts.rem_euclid(old.d));
+        let rest_us = ceil(rest * self.d, old.d * self.n);
+        let parts = units.min(self.burst) * self.d + rest_us * self.n;
+        self.owe(parts.min(self.burst * self.d), now);
+    }
+}
+
+impl Interval {
+    fn carry(&mut self, old: &Self) {
+        self.missing = old.missing;
+        self.cut();
+    }
+}
+
+impl Fixed {
+    fn same_windows(&self, other: &Self) -> bool {
+        self.d == other.d && self.first_hit == other.first_hit
+    }
+
+    fn carry(&mut self, old: &Self) {
+        (self.start, self.events) = (old.start, old.events.clone());
+    }
+}
+
+impl Log {
+    fn carry(&mut self, old: &Self) {
+        self.events = old.events.clone();
+    }
+}
+
+impl Sliding {
+    fn same_buckets(&self, other: &Self) -> bool {
+        self.p == other.p && self.b == other.b
+    }
+
+    fn carry(&mut self, old: &Self) {
+        self.events = old.events.clone();
+    }
+}
