@@ -189,8 +189,8 @@ impl<S: Store> Gate<S> {
     /// ```
     ///
     /// # Errors
-    /// A policy that this gate has not; less than 1 us or more than 366 days; 10,000 rulings already; a store that keeps none; or it
-    /// could not answer.
+    /// A policy that this gate has not; less than 1 us or more than 366 days; 10,000 rulings
+    /// already; a store that keeps none; or it could not answer.
     pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
         if let Some(policy) = &ruling.policy
             && self.0.live.load().policies.place_of(policy).is_none()
