@@ -67,19 +67,20 @@ struct Charged {
     receipt: Receipt,
     left: u64,
     /// When something was given back of it last.
-    refunded_us: u64,
+    refunded_us: Option<u64>,
 }
 
 impl Charged {
     fn new(receipt: Receipt) -> Self {
         let left = receipt.cost;
-        Self { receipt, left, refunded_us: 0 }
+        Self { receipt, left, refunded_us: None }
     }
 
     /// Whether a store may have forgotten what was given back of it, when it has seen this time.
     fn may_be_forgotten(&self, latest_us: u64) -> bool {
-        let until_us = engine::receipt_until_us(&self.receipt).max(self.refunded_us);
-        self.refunded_us > 0 && until_us + SKEW_US <= latest_us
+        self.refunded_us.is_some_and(|refunded_us| {
+            engine::receipt_until_us(&self.receipt).max(refunded_us) + SKEW_US <= latest_us
+        })
     }
 }
 
@@ -174,7 +175,7 @@ impl<S: Store> Twins<S> {
                 seen.count(if something { "refund: something" } else { "refund: nothing" });
                 if refund.left > 0 || random.below(3) == 0 {
                     // Also one of which nothing is left: it must say so.
-                    let refunded_us = if refund.already { refunded_us } else { now_us };
+                    let refunded_us = if refund.already { refunded_us } else { Some(now_us) };
                     receipts.push(Charged { receipt, left: refund.left, refunded_us });
                 }
             }
