@@ -248,7 +248,7 @@ fn every_problem_is_told_with_its_place() {
             &policy(
                 "when = { method = \"get it\" }\nlimits = [{ subject = \"ip\", limit = \"1/s\" }]",
             ),
-            &["5:19 error no method is ever like `get it`"],
+            &["5:20 error no method is ever like `get it`"],
         ),
         (
             &policy(
