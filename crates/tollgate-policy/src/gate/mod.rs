@@ -527,10 +527,17 @@ impl Looked {
         if let Some(rulings) = self.live.rulings.clone() {
             return self.prepare_ruled(&rulings, fields);
         }
-        let Self { live, matched, asked, shadows, .. } = self;
+        let Self { live, matched, asked, .. } = self;
         asked.prepare(live, &matched.enforced, fields);
-        for &place in &matched.shadows {
-            // Planned now, since the fields are there only now; asked when the others admit.
+        self.prepare_shadows(|_| true, fields);
+    }
+
+    /// Those of the policies in shadow that `is_asked` says: planned now, since the fields are there
+    /// only now, and asked when the others admit.
+    #[inline(always)]
+    fn prepare_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
+        let Self { live, matched, shadows, .. } = self;
+        for &place in matched.shadows.iter().filter(|place| is_asked(**place)) {
             let mut asked = Asked { plan: Plan::new(), early: None };
             asked.prepare(live, &[place], fields);
             shadows.push((place, asked));

@@ -11,13 +11,12 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::{Error, Notice, Notices, Store};
 
-use super::answer::{Asked, Authority, Outcome, Said};
+use super::answer::{Authority, Outcome, Said};
 use super::beside::Beside;
 use super::{Gate, Live, Looked};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
 use crate::pattern::Condition;
-use crate::resolve::Plan;
 use crate::ruling::{Effect, Ruling};
 
 /// How often [`Gate::follow_rulings`] looks: with the time of a question to the store, what one
@@ -127,7 +126,7 @@ impl Looked {
     /// Makes the questions of the policies that it meets and that no ruling speaks for.
     #[cold]
     pub(super) fn prepare_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
-        let Self { live, matched, asked, shadows, .. } = self;
+        let Self { live, matched, asked, .. } = self;
         let held = rulings.held(fields);
         let places = &matched.enforced;
         let left: SmallVec<[usize; 4]> =
@@ -151,11 +150,8 @@ impl Looked {
         } else {
             asked.prepare(live, &left, fields);
         }
-        for &place in matched.shadows.iter().filter(|place| !held.is_exempt(live, **place)) {
-            let mut asked = Asked { plan: Plan::new(), early: None };
-            asked.prepare(live, &[place], fields);
-            shadows.push((place, asked));
-        }
+        let live = Arc::clone(live);
+        self.prepare_shadows(|place| !held.is_exempt(&live, place), fields);
     }
 }
 
