@@ -532,8 +532,7 @@ impl Looked {
         self.prepare_shadows(|_| true, fields);
     }
 
-    /// Those of the policies in shadow that `is_asked` says: planned now, since the fields are there
-    /// only now, and asked when the others admit.
+    /// Planned now, since the fields are there only now; asked when the others admit.
     #[inline(always)]
     fn prepare_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
         let Self { live, matched, shadows, .. } = self;
