@@ -7,10 +7,13 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::redis::{pause, runtime};
-use tollgate::{Error, LimitSet, Limiter};
+use futures_util::StreamExt as _;
+use proptest::prelude::{any, prop_assert, prop_assert_eq};
+use proptest::test_runner::{Config, TestRunner};
+use tollgate::{Error, LimitSet, Limiter, Store as _};
 use tollgate_proof::redis::{Mode, Proxy, RedisServer, Trick};
 use tollgate_proof::redis_or_skip;
-use tollgate_redis::{Fault, Options, RedisStore};
+use tollgate_redis::{BreakerState, Fault, Options, RedisStore};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -348,6 +351,43 @@ fn a_call_has_a_deadline_of_its_own() {
         let decision = limiter.check_within(SECOND * 15, "bob").await.unwrap();
         assert!(decision.is_allowed());
     });
+}
+
+/// Questions with less time than the server needs and questions with enough, mixed at random: the
+/// latter are answered, all of them, over the connections that were there.
+#[test]
+fn who_has_too_little_time_fails_alone() {
+    const LATENCY: Duration = Duration::from_millis(20);
+    let server = redis_or_skip!();
+    let proxy = Proxy::start(server.address());
+    proxy.set(Mode::Delay { least: LATENCY, most: LATENCY });
+    let question = (any::<bool>(), 1_u64..20, 0_u64..10);
+    let mut runner = TestRunner::new(Config { cases: 12, ..Config::default() });
+    let questions = proptest::collection::vec(question, 1..60);
+    let outcome = runner.run(&questions, |questions| {
+        runtime().block_on(async {
+            // The longest deadline of those who are known to ask: what a gate tells the store.
+            let limiter = Limiter::new(limits(DAY), connect(&proxy.url(), LATENCY / 2).await);
+            limiter.store().will_wait(SECOND * 20);
+            let _ = limiter.check_within(SECOND * 20, "warm").await.unwrap();
+            let accepted = proxy.seen().accepted;
+            let asks = questions.iter().map(async |(is_patient, short_ms, pause_ms)| {
+                pause(*pause_ms).await;
+                let short = Duration::from_millis(*short_ms);
+                let deadline = if *is_patient { SECOND * 20 } else { short };
+                limiter.check_within(deadline, "bob").await.err().filter(|_| *is_patient)
+            });
+            // Some at once, some one after the other.
+            let asks: Vec<_> = asks.collect();
+            let all = futures_util::stream::iter(asks).buffer_unordered(4);
+            let failed: Vec<Error> = all.filter_map(async |error| error).collect().await;
+            prop_assert!(failed.is_empty(), "{:?}", failed);
+            prop_assert_eq!(limiter.store().breaker(), BreakerState::Closed);
+            prop_assert_eq!(proxy.seen().accepted, accepted, "no connection was given up");
+            Ok(())
+        })
+    });
+    outcome.unwrap();
 }
 
 /// While writes are paused, a peek still answers.

@@ -70,6 +70,7 @@ pub struct Options {
     pub(crate) in_flight: usize,
     pub(crate) breaker_failures: u32,
     pub(crate) breaker_pause: Duration,
+    pub(crate) breaker_timeout: Option<Duration>,
     pub(crate) authorities: Option<Vec<u8>>,
 }
 
@@ -86,6 +87,7 @@ impl Options {
             in_flight: DEFAULT_IN_FLIGHT,
             breaker_failures: DEFAULT_BREAKER_FAILURES,
             breaker_pause: DEFAULT_BREAKER_PAUSE,
+            breaker_timeout: None,
             authorities: None,
         }
     }
@@ -125,8 +127,7 @@ impl Options {
         Self { database, ..self }
     }
 
-    /// How long a question may take, 50 ms unless set. After it the question fails; a timeout
-    /// counts for the breaker, so a deadline below what the server usually needs opens it.
+    /// How long a question may take, 50 ms unless set. After it the question fails.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
@@ -153,12 +154,26 @@ impl Options {
         Self { in_flight: in_flight.clamp(1, 1 << 20), ..self }
     }
 
-    /// After how many timeouts or failed connections in a row nothing is sent (5 unless set, at
-    /// least 1), and for how long (500 ms unless set). Then one question is let through: an
-    /// answer to it opens the way again, no answer is another pause.
+    /// After how many failures of the server in a row nothing is sent (5 unless set, at least 1),
+    /// and for how long (500 ms unless set). Then one question is let through: an answer to it
+    /// opens the way again, no answer is another pause.
+    ///
+    /// A failure is a connection that cannot be made, or a question without an answer within
+    /// [`Options::breaker_timeout`].
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {
         Self { breaker_failures: failures.max(1), breaker_pause: pause, ..self }
+    }
+
+    /// How long the server may take for an answer before that is a failure of the server. A
+    /// question whose own deadline is shorter fails for whoever asked, and says nothing of the
+    /// server before this time is over; one whose deadline is longer is waited for.
+    ///
+    /// Unless set it is the longest that callers wait: the deadline of these options, or what
+    /// [`Store::will_wait`](tollgate::Store::will_wait) was told, if that is longer.
+    #[must_use]
+    pub fn breaker_timeout(self, timeout: Duration) -> Self {
+        Self { breaker_timeout: Some(timeout), ..self }
     }
 
     /// Certificates of authorities (PEM, one or several) that are trusted for TLS instead of
@@ -176,9 +191,9 @@ impl Options {
     /// | `rediss://...` | the same over TLS |
     /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
     ///
-    /// Options after `?`, joined by `&`: `deadline=50ms` (a whole number and us, ms or s) and
-    /// `connections=1` (1 to 64). In user, password and path `%XX` is the byte XX. An IPv6
-    /// address stands in brackets.
+    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
+    /// and us, ms or s) and `connections=1` (1 to 64). In user, password and path `%XX` is the byte
+    /// XX. An IPv6 address stands in brackets.
     ///
     /// # Errors
     /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
@@ -239,13 +254,8 @@ fn read(text: &str) -> Result<Options, String> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         match (key, &options.address) {
-            ("deadline", _) => {
-                options.deadline = duration(value).ok_or_else(|| {
-                    "`deadline` takes a whole number above 0 and one of us, ms, s, as in \
-                     `deadline=50ms`"
-                        .to_owned()
-                })?;
-            }
+            ("deadline", _) => options.deadline = time(key, value)?,
+            ("breaker_timeout", _) => options.breaker_timeout = Some(time(key, value)?),
             ("connections", _) => {
                 options.connections =
                     number(value)
@@ -260,13 +270,19 @@ fn read(text: &str) -> Result<Options, String> {
             ("db", _) => return Err("the database stands after the host: `/1`".to_owned()),
             _ => {
                 return Err(format!(
-                    "unknown option `{key}`: known are `deadline=50ms` and `connections=1`, and \
-                     `db=1` for a Unix socket"
+                    "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms` and \
+                     `connections=1`, and `db=1` for a Unix socket"
                 ));
             }
         }
     }
     Ok(options)
+}
+
+fn time(key: &str, value: &str) -> Result<Duration, String> {
+    duration(value).ok_or_else(|| {
+        format!("`{key}` takes a whole number above 0 and one of us, ms, s, as in `{key}=50ms`")
+    })
 }
 
 fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
@@ -430,6 +446,7 @@ mod tests {
             ("redis://:p?w@h", "there is an `@` after the host"),
             ("redis://h?deadline=5", "as in `deadline=50ms`"),
             ("redis://h?deadline=0ms", "above 0"),
+            ("redis://h?breaker_timeout=1", "as in `breaker_timeout=50ms`"),
             ("redis://h?deadline=99999999999999999999s", "as in `deadline=50ms`"),
             ("redis://h?connections=0", "takes 1 to 64"),
             ("redis://h?connections=65", "takes 1 to 64"),

@@ -54,6 +54,10 @@ impl Store for AnyStore {
         each!(self, store => store.deadline())
     }
 
+    fn will_wait(&self, longest: Duration) {
+        each!(self, store => store.will_wait(longest));
+    }
+
     fn issued(&self, receipt: &Receipt) -> bool {
         each!(self, store => store.issued(receipt))
     }

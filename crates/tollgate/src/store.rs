@@ -149,6 +149,13 @@ pub trait Store: Send + Sync {
         None
     }
 
+    /// Told by whoever asks regularly, as a gate does for its policies, how long its callers wait
+    /// for an answer at most. A store over a network then does not take its server for gone while
+    /// that can still answer them in time. Does nothing unless a store says otherwise.
+    fn will_wait(&self, longest: Duration) {
+        let _ = longest;
+    }
+
     /// True when the futures of [`Store::check`] and [`Store::refund`] are ready the first time
     /// they are polled, as those of a store in memory: then a caller need not be async. False
     /// unless a store says otherwise.

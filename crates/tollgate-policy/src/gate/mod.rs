@@ -164,7 +164,7 @@ impl<S: Store> Gate<S> {
         let unused = LimitSet::from(Limit::new(Quota::new(1, minute), Strategy::Gcra)?);
         let registry = Registry::default();
         let stamp = Stamp::new(store.identity(), &policies);
-        let usual = store.deadline().unwrap_or(crate::DEFAULT_DEADLINE);
+        let usual = replace::tell_deadlines(&store, &policies);
         let live = Live::new(policies, 1, stamp, usual, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),

@@ -1,5 +1,7 @@
 //! Policies take the place of others while they are asked.
 
+use core::time::Duration;
+
 use tollgate::Store;
 
 use super::{Gate, Live, Reread, Revision};
@@ -18,10 +20,8 @@ impl<S: Store> Gate<S> {
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
         let stamp = self.stamp().with(&policies);
-        let (usual, rulings) = {
-            let live = self.0.live.load();
-            (live.usual, live.rulings.clone())
-        };
+        let usual = tell_deadlines(self.store(), &policies);
+        let rulings = self.0.live.load().rulings.clone();
         let live = Live::new(policies, *newest, stamp, usual, &self.0.registry);
         let live = live.with_rulings(rulings);
         let revision = live.revision.clone();
@@ -45,4 +45,13 @@ impl<S: Store> Gate<S> {
         }
         Ok(Reread::Taken(self.take(policies, &mut newest)))
     }
+}
+
+/// Tells a store how long these policies wait for it, and gives the deadline of those that say
+/// none.
+pub(super) fn tell_deadlines(store: &impl Store, policies: &Policies) -> Duration {
+    let usual = store.deadline().unwrap_or(crate::DEFAULT_DEADLINE);
+    let own = policies.policies().iter().filter_map(|policy| policy.deadline);
+    store.will_wait(own.fold(usual, Duration::max));
+    usual
 }

@@ -16,6 +16,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Arg, Cmd, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Unconstrained, unconstrained};
+use tokio::time::Instant;
 
 use super::loads;
 use super::wire::{lost, refused};
@@ -126,6 +127,7 @@ impl Many {
 }
 
 /// What became of a question.
+#[derive(Debug)]
 pub(super) struct Heard {
     /// The call of it alone.
     pub(super) command: Cmd,
@@ -143,6 +145,8 @@ pub(super) struct Asked {
     pub(super) command: Cmd,
     /// How many keys it has.
     pub(super) keys: usize,
+    /// When nobody waits for the answer any more.
+    pub(super) by: Instant,
     pub(super) reply: oneshot::Sender<Result<Heard, Fault>>,
 }
 
@@ -181,7 +185,8 @@ impl Batches {
         while let Poll::Ready(1..) = self.asked.poll_recv_many(cx, &mut self.waiting, AT_ONCE) {
             let mut waiting = std::mem::take(&mut self.waiting);
             // Nobody waits any more, and it has not been sent: then it never is.
-            waiting.retain(|asked| !asked.reply.is_closed());
+            let now = Instant::now();
+            waiting.retain(|asked| !asked.reply.is_closed() && now < asked.by);
             while let Some(first) = waiting.first() {
                 let Some(many) = first.many.clone() else {
                     let first = waiting.remove(0);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout_at;
 
-use super::wire::{Deadline, Wire, refused};
+use super::wire::{Deadline, Failed, Wire, refused};
 use crate::fault::{Fault, Outcome};
 use crate::script::Script;
 use redis::{Cmd, Value};
@@ -59,18 +59,19 @@ impl Loads {
         &self,
         script: &Script,
         seen: Seen,
-        wire: &Wire,
+        wire: &Arc<Wire>,
         by: Deadline,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Failed> {
         let turn = self.turn(script);
         let Ok(mut last) = timeout_at(by.at, turn.lock()).await else {
-            return Err(by.passed(Outcome::NotCharged));
+            return Err(by.passed(Outcome::NotCharged).into());
         };
         if *last > seen.0 {
             return Ok(());
         }
-        let answer = wire.exchange(&command(script), by).await;
-        loaded(script, &answer.map_err(Fault::before_the_script)?)?;
+        let heard = wire.ask(command(script), 0, None, by).await;
+        let heard = heard.map_err(|failed| failed.map(Fault::before_the_script))?;
+        loaded(script, &heard.answer.unwrap_or(Value::Nil))?;
         *last = self.done.fetch_add(1, Ordering::AcqRel) + 1;
         Ok(())
     }

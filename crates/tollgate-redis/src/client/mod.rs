@@ -7,6 +7,8 @@
 //!   have been charged. What failed before it was sent says that it was not.
 //! - A connection on which an answer is overdue gets no more questions. redis-rs would drop the
 //!   late answer rightly, but a connection that is late is often dead, and a fresh one finds out.
+//!   Overdue is an answer that the server has not given within a time of its own: a question with a
+//!   shorter deadline fails by itself, and says nothing of the server before that.
 //! - Every answer begins with the nonce of its question. Another nonce ends the connection, with
 //!   all that wait on it: no answer after it could be trusted.
 
@@ -27,7 +29,7 @@ pub(crate) use self::door::Door;
 use self::loads::Loads;
 use self::slot::{STABLE, Slot};
 pub(crate) use self::wire::refused;
-use self::wire::{Deadline, Wire};
+use self::wire::{Afterwards, Deadline, Failed, Late, Wire};
 use crate::compose::unpacked;
 use crate::fault::{Fault, Outcome};
 use crate::options::Options;
@@ -56,6 +58,8 @@ struct Shared {
     /// Whose turn it is.
     turn: AtomicUsize,
     breaker: SharedBreaker,
+    /// How long the server may take for an answer, in microseconds.
+    patience_us: AtomicU64,
     loads: Loads,
 }
 
@@ -72,10 +76,12 @@ impl Client {
         let slots = (0..door.options.connections).map(|_| Slot::new(Arc::clone(&door))).collect();
         let options = &door.options;
         let breaker = Breaker::new(options.breaker_failures, options.breaker_pause);
+        let patience = options.breaker_timeout.unwrap_or(options.deadline);
         let client = Self(Arc::new(Shared {
             slots,
             turn: AtomicUsize::new(0),
             breaker: SharedBreaker::new(breaker),
+            patience_us: AtomicU64::new(in_us(patience)),
             loads: Loads::default(),
             door,
         }));
@@ -98,6 +104,14 @@ impl Client {
     #[cfg(test)]
     pub(crate) fn options(&self) -> &Options {
         &self.0.door.options
+    }
+
+    /// Callers wait as long as this for an answer: the server may take it, too, unless the options
+    /// say how long.
+    pub(crate) fn will_wait(&self, longest: Duration) {
+        if self.0.door.options.breaker_timeout.is_none() {
+            self.0.patience_us.fetch_max(in_us(longest), Ordering::Relaxed);
+        }
     }
 
     /// How many scripts were loaded, ever.
@@ -129,13 +143,8 @@ impl Client {
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
-        let entry = Entry::new(&self.0, by.from.into_std())?;
-        let answer = self.0.ask(call, by).await;
-        entry.leave(match &answer {
-            Ok(_) => Verdict::Answered,
-            Err(fault) => verdict(fault),
-        });
-        Ok(answer?)
+        let mut entry = Entry::new(&self.0, by.from.into_std())?;
+        Ok(self.0.ask(call, by, &mut entry).await?)
     }
 
     /// Loads a script, so that the first call of it is not held up by that.
@@ -146,7 +155,7 @@ impl Client {
         let by = Deadline::within(deadline);
         let seen = self.0.loads.seen();
         let wire = self.0.first_wire(by).await?;
-        Ok(self.0.loads.load(script, seen, &wire, by).await?)
+        Ok(self.0.loads.load(script, seen, &wire, by).await.map_err(Fault::from)?)
     }
 
     /// Loads the script of several questions and tries it on these keys, so that questions which
@@ -276,7 +285,12 @@ impl Shared {
         }
     }
 
-    async fn ask(&self, call: Call<'_>, by: Deadline) -> Result<Vec<Value>, Fault> {
+    async fn ask(
+        self: &Arc<Self>,
+        call: Call<'_>,
+        by: Deadline,
+        entry: &mut Entry<'_>,
+    ) -> Result<Vec<Value>, Fault> {
         let Call { script, mut many, nonce, keys, mut command } = call;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
@@ -284,29 +298,116 @@ impl Shared {
         };
         for _ in 0..ROUNDS {
             let seen = self.loads.seen();
-            let wire = slot.wire(by).await?;
-            let heard = match wire.ask(command, keys, many.take().cloned(), by).await {
-                Ok(heard) => heard,
+            let wire = match slot.wire(by).await {
+                Ok(wire) => wire,
                 Err(fault) => {
-                    settle(slot, &wire, &fault);
+                    // Others may have waited for longer than this one could.
+                    let is_early = slot.is_connecting() && by.from.elapsed() < self.patience();
+                    entry.verdict = if is_early { Verdict::Unclear } else { verdict(&fault) };
                     return Err(fault);
                 }
+            };
+            let heard = match wire.ask(command, keys, many.take().cloned(), by).await {
+                Ok(heard) => heard,
+                Err(failed) => return Err(self.settle(slot, &wire, failed, by, entry)),
             };
             command = heard.command;
             // Refused with others, it goes alone from here on.
             let Some(answer) = heard.answer else { continue };
             let missing = match read(answer, nonce) {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    entry.verdict = Verdict::Answered;
+                    return Ok(answer);
+                }
                 Err(Fault::NoScript) => self.loads.load(script, seen, &wire, by).await,
-                Err(fault) => Err(fault),
+                Err(fault) => Err(fault.into()),
             };
-            if let Err(fault) = missing {
-                settle(slot, &wire, &fault);
-                return Err(fault);
+            if let Err(failed) = missing {
+                return Err(self.settle(slot, &wire, failed, by, entry));
             }
         }
+        entry.verdict = Verdict::Answered;
         Err(Fault::NoScript)
     }
+
+    /// How long the server may take for an answer.
+    fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_us.load(Ordering::Relaxed))
+    }
+
+    /// Does to a connection what a fault on it calls for, and says what it shows about the server.
+    fn settle(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        wire: &Arc<Wire>,
+        failed: Failed,
+        by: Deadline,
+        entry: &mut Entry<'_>,
+    ) -> Fault {
+        let fault = match failed {
+            Failed::Settled(fault) => fault,
+            Failed::Late(fault, late) => {
+                self.watch(slot, wire, late, by, entry);
+                return fault;
+            }
+        };
+        entry.verdict = verdict(&fault);
+        match &fault {
+            Fault::Garbled { .. } => {
+                slot.retire(wire);
+                wire.cut();
+            }
+            Fault::Closed { .. } => slot.retire(wire),
+            // The name may lead to another server by now, or the password may be another. Not at
+            // once again, though: the error says more than that there is no connection.
+            Fault::ReadOnly | Fault::MasterDown | Fault::NoAuth
+                if wire.since.elapsed() >= STABLE =>
+            {
+                slot.retire(wire);
+            }
+            _ => {}
+        }
+        fault
+    }
+
+    /// Sees whether the server answers a question within its own time, when the deadline of the
+    /// question has passed. The pass of the breaker is handed back when that is known.
+    fn watch(
+        self: &Arc<Self>,
+        slot: &Arc<Slot>,
+        wire: &Arc<Wire>,
+        late: Late,
+        by: Deadline,
+        entry: &mut Entry<'_>,
+    ) {
+        let until = by.from + self.patience();
+        if Instant::now() >= until.into_std() {
+            entry.verdict = Verdict::Silent;
+            slot.retire(wire);
+            return;
+        }
+        entry.is_lent = true;
+        let (ticket, shared) = (entry.ticket, Arc::downgrade(self));
+        let (slot, wire) = (Arc::downgrade(slot), Arc::downgrade(wire));
+        tokio::spawn(async move {
+            let verdict = match late.wait(until).await {
+                Afterwards::Answered => Verdict::Answered,
+                Afterwards::Lost => Verdict::Unclear,
+                Afterwards::Silence => Verdict::Silent,
+            };
+            let Some(shared) = shared.upgrade() else { return };
+            shared.breaker.leave(ticket, verdict);
+            if verdict == Verdict::Silent
+                && let (Some(slot), Some(wire)) = (slot.upgrade(), wire.upgrade())
+            {
+                slot.retire(&wire);
+            }
+        });
+    }
+}
+
+fn in_us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Reads the answer of a script: a list that begins with the nonce, or the numbers of one packed.
@@ -336,30 +437,14 @@ fn is_written(digits: &[u8], number: u64) -> bool {
     alone && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse() == Ok(number))
 }
 
-/// Does to a connection what a fault on it calls for.
-fn settle(slot: &Arc<Slot>, wire: &Wire, fault: &Fault) {
-    match fault {
-        Fault::Garbled { .. } => {
-            slot.retire(wire);
-            wire.cut();
-        }
-        Fault::Deadline { .. } if wire.is_late() => slot.retire(wire),
-        Fault::Closed { .. } => slot.retire(wire),
-        // The name may lead to another server by now, or the password may be another. Not at
-        // once again, though: the error says more than that there is no connection.
-        Fault::ReadOnly | Fault::MasterDown | Fault::NoAuth if wire.since.elapsed() >= STABLE => {
-            slot.retire(wire);
-        }
-        _ => {}
-    }
-}
-
 fn verdict(fault: &Fault) -> Verdict {
     match fault {
-        // It had no time to answer.
-        Fault::Deadline { after, .. } if after.is_zero() => Verdict::Unclear,
-        Fault::Deadline { .. } | Fault::Unreachable { .. } => Verdict::Silent,
-        Fault::Closed { .. } | Fault::Garbled { .. } | Fault::TooMany { .. } => Verdict::Unclear,
+        Fault::Unreachable { .. } => Verdict::Silent,
+        // A deadline that passed while the server had not been asked.
+        Fault::Deadline { .. }
+        | Fault::Closed { .. }
+        | Fault::Garbled { .. }
+        | Fault::TooMany { .. } => Verdict::Unclear,
         // Every other one is something that the server said.
         _ => Verdict::Answered,
     }
@@ -370,26 +455,29 @@ struct Entry<'a> {
     breaker: &'a SharedBreaker,
     ticket: Ticket,
     verdict: Verdict,
+    /// True when somebody else hands it back.
+    is_lent: bool,
 }
 
 impl<'a> Entry<'a> {
     fn new(shared: &'a Shared, now: Instant) -> Result<Self, Fault> {
         match shared.breaker.enter(now) {
-            Ok(ticket) => Ok(Self { breaker: &shared.breaker, ticket, verdict: Verdict::Unclear }),
+            Ok(ticket) => {
+                let verdict = Verdict::Unclear;
+                Ok(Self { breaker: &shared.breaker, ticket, verdict, is_lent: false })
+            }
             Err(probe_in) => {
                 let failures = shared.door.options.breaker_failures;
                 Err(Fault::Breaker { failures, probe_in })
             }
         }
     }
-
-    fn leave(mut self, verdict: Verdict) {
-        self.verdict = verdict;
-    }
 }
 
 impl Drop for Entry<'_> {
     fn drop(&mut self) {
-        self.breaker.leave(self.ticket, self.verdict);
+        if !self.is_lent {
+            self.breaker.leave(self.ticket, self.verdict);
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -52,7 +52,6 @@ pub(super) struct Wire {
     asked: mpsc::UnboundedSender<Asked>,
     driver: AbortHandle,
     ended: Arc<AtomicBool>,
-    late: AtomicBool,
     /// Questions that were sent and not answered.
     open: AtomicUsize,
     most: usize,
@@ -86,7 +85,6 @@ impl Wire {
             asked,
             driver: driver.abort_handle(),
             ended: flag,
-            late: AtomicBool::new(false),
             open: AtomicUsize::new(0),
             most,
             abandoned: AtomicUsize::new(0),
@@ -101,11 +99,6 @@ impl Wire {
     /// True when so many questions were dropped on it that a fresh one is better.
     pub(super) fn is_worn(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed) * 2 > self.most
-    }
-
-    /// True when an answer on it is overdue.
-    pub(super) fn is_late(&self) -> bool {
-        self.late.load(Ordering::Acquire)
     }
 
     /// Ends it at once, with all that wait.
@@ -123,21 +116,30 @@ impl Wire {
     /// Sends the call of a script and waits for the answer to it: alone, or with `many` in one call
     /// with others of the same script that are there. `keys` is how many keys it has.
     pub(super) async fn ask(
-        &self,
+        self: &Arc<Self>,
         command: Cmd,
         keys: usize,
         many: Option<Arc<Many>>,
         by: Deadline,
-    ) -> Result<Heard, Fault> {
-        let (reply, answer) = oneshot::channel();
-        let question = async {
-            if self.asked.send(Asked { many, command, keys, reply }).is_err() {
-                return Err(Fault::Closed { outcome: Outcome::NotCharged });
+    ) -> Result<Heard, Failed> {
+        let place = self.begin(by)?;
+        let (reply, mut answer) = oneshot::channel();
+        if self.asked.send(Asked { many, command, keys, by: by.at, reply }).is_err() {
+            place.close();
+            return Err(Fault::Closed { outcome: Outcome::NotCharged }.into());
+        }
+        match timeout_at(by.at, &mut answer).await {
+            Ok(answer) => {
+                place.close();
+                // Dropped without an answer: the connection was cut.
+                Ok(answer.unwrap_or(Err(Fault::Closed { outcome: Outcome::Unknown }))?)
             }
-            // Dropped without an answer: the connection was cut.
-            answer.await.unwrap_or(Err(Fault::Closed { outcome: Outcome::Unknown }))
-        };
-        self.answered(question, by).await
+            Err(_) => {
+                place.leave_open();
+                let (wire, fault) = (Arc::downgrade(self), by.passed(Outcome::Unknown));
+                Err(Failed::Late(fault, Late { wire, answer: Some(answer) }))
+            }
+        }
     }
 
     /// Sends commands in one write and waits for all answers, each of which may be an error of the
@@ -165,23 +167,33 @@ impl Wire {
         question: impl Future<Output = Result<T, Fault>>,
         by: Deadline,
     ) -> Result<T, Fault> {
+        let place = self.begin(by)?;
+        match timeout_at(by.at, question).await {
+            Ok(answer) => {
+                place.close();
+                answer
+            }
+            Err(_) => Err(by.passed(Outcome::Unknown)),
+        }
+    }
+
+    /// A place for a question, unless its time is over before it is sent.
+    fn begin(&self, by: Deadline) -> Result<Place<'_>, Fault> {
         if Instant::now() >= by.at {
             return Err(by.passed(Outcome::NotCharged));
         }
         if self.has_ended() {
             return Err(Fault::Closed { outcome: Outcome::NotCharged });
         }
-        let place = Place::take(self)?;
-        match timeout_at(by.at, question).await {
-            Ok(answer) => {
-                place.close();
-                answer
-            }
-            Err(_) => {
-                self.late.store(true, Ordering::Release);
-                Err(by.passed(Outcome::Unknown))
-            }
-        }
+        Place::take(self)
+    }
+
+    fn abandon_one(&self) {
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn close_one(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// An exchange of the greeting, which has a timer around all of it.
@@ -244,7 +256,7 @@ impl<F: FnOnce(bool)> Drop for End<F> {
 /// An open question on a connection: abandoned, unless it is closed.
 struct Place<'a> {
     wire: &'a Wire,
-    closed: bool,
+    settled: bool,
 }
 
 impl<'a> Place<'a> {
@@ -253,19 +265,102 @@ impl<'a> Place<'a> {
             wire.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Fault::TooMany { limit: wire.most });
         }
-        Ok(Self { wire, closed: false })
+        Ok(Self { wire, settled: false })
     }
 
     fn close(mut self) {
-        self.closed = true;
-        self.wire.open.fetch_sub(1, Ordering::Relaxed);
+        self.settled = true;
+        self.wire.close_one();
+    }
+
+    /// Somebody else closes or abandons it.
+    fn leave_open(mut self) {
+        self.settled = true;
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.closed {
-            self.wire.abandoned.fetch_add(1, Ordering::Relaxed);
+        if !self.settled {
+            self.wire.abandon_one();
+        }
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// That is all there is to know.
+    Settled(Fault),
+    /// Its deadline passed; the answer may come yet.
+    Late(Fault, Late),
+}
+
+impl Failed {
+    /// The same question with another fault.
+    pub(super) fn map(self, change: impl FnOnce(Fault) -> Fault) -> Self {
+        match self {
+            Self::Settled(fault) => Self::Settled(change(fault)),
+            Self::Late(fault, late) => Self::Late(change(fault), late),
+        }
+    }
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        Self::Settled(fault)
+    }
+}
+
+impl From<Failed> for Fault {
+    /// Nobody waits for the answer any more.
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Settled(fault) | Failed::Late(fault, _) => fault,
+        }
+    }
+}
+
+/// A question that was sent and has no answer within its own deadline: abandoned, unless somebody
+/// sees the answer come.
+#[derive(Debug)]
+pub(super) struct Late {
+    wire: Weak<Wire>,
+    answer: Option<oneshot::Receiver<Result<Heard, Fault>>>,
+}
+
+/// What became of a question after its deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Afterwards {
+    /// It was answered.
+    Answered,
+    /// It was not.
+    Silence,
+    /// The connection broke, or the question was never sent.
+    Lost,
+}
+
+impl Late {
+    /// Waits for the answer, which nobody reads.
+    pub(super) async fn wait(mut self, until: Instant) -> Afterwards {
+        let Some(answer) = self.answer.take() else { return Afterwards::Lost };
+        match timeout_at(until, answer).await {
+            Ok(Ok(Ok(_))) => {
+                if let Some(wire) = std::mem::take(&mut self.wire).upgrade() {
+                    wire.close_one();
+                }
+                Afterwards::Answered
+            }
+            Ok(_) => Afterwards::Lost,
+            Err(_) => Afterwards::Silence,
+        }
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some(wire) = self.wire.upgrade() {
+            wire.abandon_one();
         }
     }
 }

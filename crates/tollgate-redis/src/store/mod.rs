@@ -353,6 +353,10 @@ impl Store for RedisStore {
         Some(self.0.deadline)
     }
 
+    fn will_wait(&self, longest: Duration) {
+        self.0.client.will_wait(longest);
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         self.answer(question).await
     }

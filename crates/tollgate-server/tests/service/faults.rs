@@ -1,11 +1,12 @@
 //! A store that freezes and dies, as the service's clients see it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tollgate::StoreError;
 use tollgate_policy::{Authority, Outcome};
-use tollgate_proof::redis::{RedisServer, Reply};
+use tollgate_proof::redis::{Mode, Proxy, RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
@@ -125,6 +126,47 @@ async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
     assert_eq!(of("deny").total(Outcome::FailedOpen), 0);
     let brought = service.gate.counters_of_limits();
     assert!(brought.of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+}
+
+/// A policy that gives the store less time than the way to it takes fails by itself: the other one,
+/// which can wait, is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_policys_deadline_is_not_anothers_breaker() {
+    const IMPATIENT: &str = r#"
+        version = 1
+        match = "first"
+        [[policies]]
+        name = "cheap"
+        on_failure = "deny"
+        deadline = "5ms"
+        limits = [{ subject = "ip", limit = "1000000/h via gcra" }]
+        [[policies]]
+        name = "login"
+        on_failure = "allow"
+        deadline = "10s"
+        limits = [{ subject = "ip", limit = "3/h via gcra" }]
+    "#;
+    let server = redis_or_skip!();
+    let proxy = Proxy::start(server.address());
+    let way = Duration::from_millis(10);
+    proxy.set(Mode::Delay { least: way, most: way });
+    let store = RedisStore::connect(&proxy.url()).await.unwrap();
+    let service = Service::of(gate_of(IMPATIENT, AnyStore::Redis(store)), |_| {}).await;
+    let mut client = service.client().await;
+    let mut seen = BTreeMap::<(&str, String), u32>::new();
+    for round in 0..200 {
+        // Some come more often in a row than the breaker counts to.
+        let often = if round % 10 == 0 { 6 } else { 1 };
+        for policy in std::iter::repeat_n("cheap", often).chain(["login"]) {
+            let asked = format!(r#"{{"policy": "{policy}", "fields": {{"ip": "192.0.2.7"}}}}"#);
+            let answer = client.post("/v1/check", &asked).await.json();
+            let outcome = answer["outcome"].as_str().unwrap().to_owned();
+            *seen.entry((policy, outcome)).or_default() += 1;
+        }
+    }
+    let logins = |outcome: &str| seen.get(&("login", outcome.to_owned())).copied();
+    assert_eq!((logins("allowed"), logins("denied")), (Some(3), Some(197)), "{seen:?}");
+    assert!(seen.contains_key(&("cheap", "failed_closed".to_owned())), "{seen:?}");
 }
 
 /// A store that cannot write would deny every login, although it answers whoever only looks.

@@ -52,8 +52,18 @@ async fn recover(client: &Client, tally: &mut Tally) {
 
 #[tokio::test]
 async fn a_frozen_server_is_left_alone_and_found_again() {
+    frozen_and_back(SHORT).await;
+}
+
+/// Nobody waits for as long as the server may take, and it is found out all the same.
+#[tokio::test]
+async fn a_frozen_server_is_left_alone_by_the_impatient_too() {
+    frozen_and_back(SHORT * 4).await;
+}
+
+async fn frozen_and_back(breaker_timeout: Duration) {
     let server = Server::start(&[]);
-    let client = connect(server.options()).await;
+    let client = connect(server.options().breaker_timeout(breaker_timeout)).await;
     count(&client).await;
     let mut tally = Tally { answered: 1, ..Tally::default() };
     server.signal("-STOP");
@@ -73,7 +83,7 @@ async fn a_frozen_server_is_left_alone_and_found_again() {
 #[tokio::test]
 async fn a_call_that_was_late_runs_once() {
     let server = Server::start(&[]);
-    let client = connect(server.options()).await;
+    let client = connect(server.options().breaker_timeout(SHORT)).await;
     count(&client).await;
     server.tell(&["CLIENT", "PAUSE", "300", "WRITE"]).await;
     let calls: Vec<_> = (0..3)
