@@ -58,8 +58,9 @@ const MIXED: [&[&str]; 6] = [
     ],
 ];
 
-/// Forty thousand operations on shared keys: half by the scripts, half by comparing and swapping,
-/// all of them what the engine alone would have answered.
+/// Forty thousand operations on shared keys: a third by scripts with their numbers in them, a third
+/// by those that take them, a third by comparing and swapping, all of them what the engine alone
+/// would have answered.
 #[test]
 fn scripts_and_swaps_mix_on_shared_keys() {
     let server = redis_or_skip!();
@@ -69,6 +70,8 @@ fn scripts_and_swaps_mix_on_shared_keys() {
         let by_script = by_script.connect().await.unwrap();
         let by_swap = RedisStore::builder(options(&server)).run("mix", clock.clone()).swapping();
         let by_swap = by_swap.connect().await.unwrap();
+        let by_given = RedisStore::builder(options(&server).scripts(0)).run("mix", clock.clone());
+        let by_given = by_given.connect().await.unwrap();
         let mut operations = 0;
         for seed in 0..50 {
             let mut rng = seeded(seed);
@@ -104,11 +107,13 @@ fn scripts_and_swaps_mix_on_shared_keys() {
                     .map(|subject| tollgate::Counted::new(subject, &current))
                     .collect();
                 let question = Question::new(parts, cost, mode);
-                let swapped = rng.random_bool(0.5);
-                let store = if swapped { &by_swap } else { &by_script };
+                let (way, store) =
+                    *[("written", &by_script), ("given", &by_given), ("swapped", &by_swap)]
+                        .choose(&mut rng)
+                        .unwrap();
                 let outcome = store.check(&question).await.unwrap();
                 let expected = model.check(&asked, cost, mode, clock.now());
-                let what = format!("{current} {mode:?} {cost} at {now_us}, swapped: {swapped}");
+                let what = format!("{current} {mode:?} {cost} at {now_us}, {way}");
                 assert_eq!(outcome.granted, expected.granted, "{what}");
                 for (field, expected) in outcome.fields.iter().zip(&expected.fields) {
                     assert_eq!(field.remaining, expected.remaining, "{what}");
@@ -339,6 +344,44 @@ fn a_key_of_another_kind_is_left_alone() {
             server.command(&[b"DEL", key.as_bytes()]);
         }
     });
+}
+
+/// Limits that are made up as they come do not fill the server: beyond the bound they share a
+/// script, and count as before.
+#[test]
+fn limits_without_number_make_no_scripts_without_number() {
+    let server = redis_or_skip!();
+    let scripts = || -> u64 {
+        let info = server.command(&[b"INFO", b"memory"]);
+        let info = info.text().unwrap().to_owned();
+        let line = info.lines().find_map(|line| line.strip_prefix("number_of_cached_scripts:"));
+        line.unwrap().trim().parse().unwrap()
+    };
+    runtime().block_on(async {
+        let store = RedisStore::builder(options(&server).scripts(20)).connect().await.unwrap();
+        let mut shapes = BTreeSet::new();
+        for number in 1..=300_u64 {
+            let text = match number % 4 {
+                0 => format!("{number}/1h via gcra"),
+                1 => format!("{number}/1h via sliding_log, {}/1d via fixed_window", number + 9),
+                2 => format!("{number}/1h via token_bucket"),
+                _ => format!("{number}/1h via sliding_window"),
+            };
+            shapes.insert(number % 4);
+            let limiter = Limiter::new(limits(&text), store.clone());
+            for left in (0..number.min(3)).rev() {
+                let decision = limiter.check("bob").await.unwrap();
+                assert!(decision.is_allowed(), "{text}");
+                assert!(decision.remaining() >= left, "{text}");
+            }
+            let whole = Ask::new("bob").cost(number);
+            assert!(!limiter.check(whole).await.unwrap().is_allowed(), "{text}");
+        }
+        // A set asks a script for itself, which is 20 of these; the others share one of each shape.
+        assert!(store.loads() <= 20 + shapes.len() as u64, "{} loads", store.loads());
+        assert!(scripts() <= 20 + shapes.len() as u64, "{} scripts", scripts());
+    });
+    nothing_without_ttl(&server);
 }
 
 /// By hand, from redis-cli: no argument makes a script do what the limit does not allow.

@@ -28,6 +28,9 @@ pub const DEFAULT_BREAKER_FAILURES: u32 = 5;
 /// How long the open breaker lets nothing through when nothing else is said.
 pub const DEFAULT_BREAKER_PAUSE: Duration = Duration::from_millis(500);
 
+/// Into how many scripts numbers are written when nothing else is said: some 15 MB of a server.
+pub const DEFAULT_SCRIPTS: usize = 1_000;
+
 /// Where the server listens.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Address {
@@ -71,6 +74,7 @@ pub struct Options {
     pub(crate) breaker_failures: u32,
     pub(crate) breaker_pause: Duration,
     pub(crate) breaker_timeout: Option<Duration>,
+    pub(crate) scripts: usize,
     pub(crate) authorities: Option<Vec<u8>>,
 }
 
@@ -88,6 +92,7 @@ impl Options {
             breaker_failures: DEFAULT_BREAKER_FAILURES,
             breaker_pause: DEFAULT_BREAKER_PAUSE,
             breaker_timeout: None,
+            scripts: DEFAULT_SCRIPTS,
             authorities: None,
         }
     }
@@ -176,6 +181,18 @@ impl Options {
         Self { breaker_timeout: Some(timeout), ..self }
     }
 
+    /// Of how many sets of limits a script is made that has their numbers written in; 1,000 unless
+    /// set. Each is some 14 kB that the server keeps until it ends. Beyond it limits of one shape
+    /// (the same strategies in the same order) share a script that takes their numbers as
+    /// arguments: a little slower, and not asked together with others.
+    ///
+    /// Limits that are made up as they come, one for each tenant or by callers, so never fill a
+    /// server.
+    #[must_use]
+    pub fn scripts(self, most: usize) -> Self {
+        Self { scripts: most, ..self }
+    }
+
     /// Certificates of authorities (PEM, one or several) that are trusted for TLS instead of
     /// this machine's.
     #[must_use]
@@ -192,8 +209,8 @@ impl Options {
     /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
     ///
     /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
-    /// and us, ms or s) and `connections=1` (1 to 64). In user, password and path `%XX` is the byte
-    /// XX. An IPv6 address stands in brackets.
+    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
+    /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// # Errors
     /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
@@ -262,6 +279,11 @@ fn read(text: &str) -> Result<Options, String> {
                         .filter(|n| (1..=MAX_CONNECTIONS).contains(n))
                         .ok_or_else(|| format!("`connections` takes 1 to {MAX_CONNECTIONS}"))?;
             }
+            ("scripts", _) => {
+                options.scripts = number(value).ok_or_else(|| {
+                    "`scripts` takes a whole number, as in `scripts=1000`".to_owned()
+                })?;
+            }
             ("db", Address::Unix(_)) => {
                 options.database = number(value).ok_or_else(|| {
                     "`db` takes the number of a database, as in `db=1`".to_owned()
@@ -270,8 +292,8 @@ fn read(text: &str) -> Result<Options, String> {
             ("db", _) => return Err("the database stands after the host: `/1`".to_owned()),
             _ => {
                 return Err(format!(
-                    "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms` and \
-                     `connections=1`, and `db=1` for a Unix socket"
+                    "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms`, \
+                     `connections=1` and `scripts=1000`, and `db=1` for a Unix socket"
                 ));
             }
         }

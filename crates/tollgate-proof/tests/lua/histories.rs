@@ -13,7 +13,7 @@ use tollgate::{Carried, LimitSet, Place, SKEW_US, Strategy, Subject, Time};
 use tollgate_redis::compose::{self, Check, Clock, Parts};
 use tollgate_redis::{Keys, Script};
 
-use super::fake::{Fake, Held, Reply};
+use super::fake::{Fake, Held, Reply, Snapshot};
 use super::model::{Charge, Mark, MarkOf, Model, by_place, reply, whose};
 
 /// How often each thing happened.
@@ -201,6 +201,8 @@ pub(crate) struct Scripts {
     texts: Texts,
     clock: Clock,
     checks: HashMap<(Vec<String>, u8, bool), Rc<Script>>,
+    /// Those that take their numbers, by the shape of the limits.
+    given: HashMap<(String, u8), Rc<Script>>,
     refund: Script,
     adjust: Script,
     reset: Script,
@@ -220,6 +222,7 @@ impl Scripts {
         let parts = &texts.parts;
         Self {
             checks: HashMap::new(),
+            given: HashMap::new(),
             refund: texts.script(compose::refund(clock, parts)),
             adjust: texts.script(compose::adjust(clock, parts)),
             reset: texts.script(compose::reset(clock, parts)),
@@ -244,8 +247,22 @@ impl Scripts {
         Rc::clone(script)
     }
 
+    /// The script of one such question that takes the numbers of its limits.
+    fn given(&mut self, sets: &[&LimitSet], mode: Mode) -> Rc<Script> {
+        let key = (compose::shape(sets), mode_number(mode));
+        let (texts, clock) = (&self.texts, self.clock);
+        let script = self.given.entry(key).or_insert_with(|| {
+            let mut check = Check::new(mode);
+            check.clock = clock;
+            let script = check.compose_given(sets, &texts.parts);
+            Rc::new(texts.script(script.expect("all are in Lua")))
+        });
+        Rc::clone(script)
+    }
+
     fn forget(&mut self) {
         self.checks.clear();
+        self.given.clear();
     }
 }
 
@@ -422,7 +439,9 @@ impl Pair {
         let sets: Vec<&LimitSet> = asked.iter().map(|(_, limits)| limits).collect();
         let script = self.scripts.check(&sets, mode, false);
         let before = mode.is_peek().then(|| self.fake.keys());
+        let start = self.fake.snapshot();
         let answer = self.fake.call(&script, &keys, &args);
+        self.given_does_the_same(&sets, mode, start, (&keys, &args), &answer)?;
         let outcome = self.model.check(asked, cost, mode, Time::from_micros(now_us));
         let capacities = asked.iter().flat_map(|(_, limits)| limits.limits());
         let charged = if mode.is_peek() { 0 } else { outcome.granted };
@@ -507,6 +526,30 @@ impl Pair {
         let mut args = vec![cost.to_string(), nonce.to_string()];
         self.clock(now_us, &mut args);
         (keys, args)
+    }
+
+    /// Goes back and asks the script that takes its numbers: the answer and what is held must be
+    /// the same.
+    fn given_does_the_same(
+        &mut self,
+        sets: &[&LimitSet],
+        mode: Mode,
+        start: Snapshot,
+        (keys, args): (&[String], &[String]),
+        answer: &Reply,
+    ) -> Result<(), Difference> {
+        let script = self.scripts.given(sets, mode);
+        let held = self.fake.snapshot();
+        self.fake.restore(start);
+        let mut args = args.to_vec();
+        // Before the clock.
+        let at = args.len() - usize::from(self.scripts.clock != Clock::Server);
+        args.splice(at..at, compose::given(sets));
+        let given = self.fake.call(&script, keys, &args);
+        if given != *answer || held != self.fake.snapshot() {
+            return Err(format!("{sets:?} {mode:?}: {answer:?}, with its numbers given {given:?}"));
+        }
+        Ok(())
     }
 
     /// Asks several questions in one call, goes back, and asks them one by one: the answers and

@@ -224,9 +224,9 @@ impl<'s> Call<'s> {
         Self { script, many: None, nonce, keys, command }
     }
 
-    /// Lets it be asked in one call with others of the same script.
-    pub(crate) fn with_others(self, many: &'s Arc<Many>) -> Self {
-        Self { many: Some(many), ..self }
+    /// Lets it be asked in one call with others of the same script, where there is one for several.
+    pub(crate) fn with_others(self, many: Option<&'s Arc<Many>>) -> Self {
+        Self { many, ..self }
     }
 
     /// Adds a key or an argument.

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
-pub use check::{Answer, Check, unpacked};
+pub use check::{Answer, Check, given, shape, unpacked};
 pub(crate) use rare::with_clock;
 pub use rare::{adjust, inspect, refund, reset, swap};
 

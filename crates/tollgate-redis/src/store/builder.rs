@@ -90,7 +90,7 @@ impl Builder {
     /// As [`RedisStore::connect`].
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let Self { options, keys, given, tells, swapping, remember } = self;
-        let deadline = options.deadline;
+        let (deadline, scripts) = (options.deadline, options.scripts);
         let place = format!("{options} {}", keys.prefix());
         let client = Client::connect(options).await?;
         let clock = match (&given, tells) {
@@ -113,7 +113,7 @@ impl Builder {
             deadline,
             // Charges are told apart by these numbers.
             nonce: first_nonce(),
-            plans: Plans::new(clock, parts),
+            plans: Plans::new(clock, parts, scripts),
             rare,
         })))
     }

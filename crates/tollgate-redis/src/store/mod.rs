@@ -151,9 +151,10 @@ impl RedisStore {
         let plan =
             self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
+        let Some(many) = &plan.many else { return Ok(()) };
         let of_check = |part: &Counted<'_>| Keys::of_check(&self.0.keys.of(*part), part.limits);
         let keys: Vec<String> = parts.iter().flat_map(of_check).collect();
-        self.0.client.load_many(&plan.many, &keys, self.0.deadline).await
+        self.0.client.load_many(many, &keys, self.0.deadline).await
     }
 
     /// How its keys are named.
@@ -276,7 +277,7 @@ impl RedisStore {
         let once = question.request.is_some();
         let nonce = self.next_nonce();
         let keys = plan.keys() + usize::from(once);
-        let mut call = Call::new(&plan.script, nonce, keys).with_others(&plan.many);
+        let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.many.as_ref());
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
             key.clear();
@@ -294,6 +295,9 @@ impl RedisStore {
         call.word(question.cost).word(nonce);
         if once {
             call.word(fingerprint(question)).word(self.0.remember.as_millis().max(1).to_string());
+        }
+        for word in &plan.given {
+            call.word(word.as_str());
         }
         let answer = self.send(call, deadline).await?;
         read_outcome(answer, question, plan.limits, nonce)

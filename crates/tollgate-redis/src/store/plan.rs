@@ -1,6 +1,7 @@
 //! Which script a question takes, and which keys: worked out once for a set of limits.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sha1::Digest as _;
@@ -9,7 +10,7 @@ use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
 use crate::client::{Counts, Many};
-use crate::compose::{Answer, Check, Clock, Parts};
+use crate::compose::{self, Answer, Check, Clock, Parts};
 use crate::key::check_suffixes;
 use crate::script::Script;
 
@@ -20,15 +21,27 @@ type PlanKey = (SmallVec<[u64; 2]>, u8);
 
 /// A composed script, and how the keys of its subjects are named.
 pub(super) struct Plan {
-    pub(super) script: Script,
-    /// Of several such questions.
-    pub(super) many: Arc<Many>,
+    pub(super) script: Arc<Script>,
+    /// Of several such questions; none where the numbers are given: those go alone.
+    pub(super) many: Option<Arc<Many>>,
+    /// The numbers, where the script takes them as arguments.
+    pub(super) given: Vec<String>,
     /// For each subject, what its keys have after that of its state.
     pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
 }
 
 impl Plan {
+    fn of(script: Arc<Script>, sets: &[&LimitSet]) -> Self {
+        Self {
+            script,
+            many: None,
+            given: Vec::new(),
+            suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
+            limits: sets.iter().map(|set| set.limits().len()).sum(),
+        }
+    }
+
     /// How many keys the states and logs of its subjects are.
     pub(super) fn keys(&self) -> usize {
         self.suffixes.iter().map(Vec::len).sum()
@@ -39,15 +52,36 @@ impl Plan {
 pub(super) struct Plans {
     clock: Clock,
     parts: Arc<Parts>,
+    /// Of how many sets of limits the numbers are written into scripts.
+    most_written: usize,
+    hasher: RandomState,
     /// Of scripts of several questions.
     pub(super) counts: Arc<Counts>,
-    known: RwLock<HashMap<PlanKey, Arc<Plan>>>,
+    known: RwLock<Known>,
+}
+
+/// What is known of plans.
+#[derive(Default)]
+struct Known {
+    plans: HashMap<PlanKey, Arc<Plan>>,
+    /// The sets whose numbers were written into a script, ever, by their hashes: a server keeps
+    /// each such script until it ends.
+    written: HashSet<u64>,
+    /// The scripts that take their numbers, by what they are composed for.
+    shared: HashMap<(String, u8), Arc<Script>>,
+}
+
+impl Known {
+    /// Whether the numbers of a set may be written into a script.
+    fn may_write(&mut self, hash: u64, most: usize) -> bool {
+        self.written.contains(&hash) || self.written.len() < most && self.written.insert(hash)
+    }
 }
 
 impl Plans {
-    pub(super) fn new(clock: Clock, parts: Parts) -> Self {
-        let (parts, counts) = (Arc::new(parts), Arc::default());
-        Self { clock, parts, counts, known: RwLock::default() }
+    pub(super) fn new(clock: Clock, parts: Parts, most_written: usize) -> Self {
+        let (parts, counts, hasher) = (Arc::new(parts), Arc::default(), RandomState::new());
+        Self { clock, parts, most_written, hasher, counts, known: RwLock::default() }
     }
 
     /// The script of a question, composed once.
@@ -55,7 +89,7 @@ impl Plans {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
         let key = (serials, mode_number(question.mode, question.request.is_some()));
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = known.get(&key) {
+        if let Some(plan) = known.plans.get(&key) {
             return Ok(Arc::clone(plan));
         }
         drop(known);
@@ -65,12 +99,29 @@ impl Plans {
         if question.request.is_some() {
             check.answer = Answer::Remembered;
         }
+        let texts: Vec<_> = sets.iter().map(|set| (set.identity(), set.full_text())).collect();
+        let hash = self.hasher.hash_one((texts, key.1));
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let is_written = known.may_write(hash, self.most_written);
+        drop(known);
+        let plan = if is_written { self.written(check, &sets) } else { self.given(check, &sets, key.1) };
         let without_lua = || {
             StoreError::permanent(
                 "a strategy of these limits has no step in Lua: connect with `swapping`",
             )
         };
-        let script = check.compose(&sets, &self.parts).ok_or_else(without_lua)?;
+        let plan = Arc::new(plan.ok_or_else(without_lua)?);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if known.plans.len() >= MAX_PLANS {
+            known.plans.clear();
+        }
+        // Whoever needed it at the same time shares it: only then are they asked together.
+        Ok(Arc::clone(known.plans.entry(key).or_insert(plan)))
+    }
+
+    /// A plan of a script that has these numbers.
+    fn written(&self, check: Check, sets: &[&LimitSet]) -> Option<Plan> {
+        let script = Arc::new(check.compose(sets, &self.parts)?);
         let owned: Vec<LimitSet> = sets.iter().copied().cloned().collect();
         let parts = Arc::clone(&self.parts);
         let many = move || {
@@ -78,18 +129,28 @@ impl Plans {
             // The script of one is there, so this is, too.
             check.compose_many(&sets, &parts).unwrap_or_else(|| Script::new(String::new()))
         };
-        let plan = Arc::new(Plan {
-            script,
-            many: Arc::new(Many::new(many, Arc::clone(&self.counts))),
-            suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
-            limits: sets.iter().map(|set| set.limits().len()).sum(),
-        });
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_PLANS {
-            known.clear();
-        }
-        // Whoever needed it at the same time shares it: only then are they asked together.
-        Ok(Arc::clone(known.entry(key).or_insert(plan)))
+        let many = Many::new(many, Arc::clone(&self.counts));
+        Some(Plan { many: Some(Arc::new(many)), ..Plan::of(script, sets) })
+    }
+
+    /// A plan of a script that takes numbers.
+    fn given(&self, check: Check, sets: &[&LimitSet], mode: u8) -> Option<Plan> {
+        let key = (compose::shape(sets), mode);
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = known.shared.get(&key).map(Arc::clone);
+        drop(known);
+        let script = match shared {
+            Some(script) => script,
+            None => {
+                let script = Arc::new(check.compose_given(sets, &self.parts)?);
+                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+                if known.shared.len() >= MAX_PLANS {
+                    known.shared.clear();
+                }
+                Arc::clone(known.shared.entry(key).or_insert(script))
+            }
+        };
+        Some(Plan { given: compose::given(sets), ..Plan::of(script, sets) })
     }
 }
 

@@ -48,7 +48,7 @@ async fn with_others(
     nonce: u64,
     deadline: Duration,
 ) -> Result<Vec<Value>, StoreError> {
-    let mut call = Call::new(script, nonce, 1).with_others(many);
+    let mut call = Call::new(script, nonce, 1).with_others(Some(many));
     call.word(key).word(nonce);
     client.call(call, deadline).await
 }

@@ -9,10 +9,13 @@ use tollgate::{Limit, LimitSet};
 use super::{Clock, Form, Parts, by_place, distinct, has_state, tag};
 use crate::script::Script;
 
+mod given;
 mod inline;
 mod read;
 mod write;
 
+use given::Numbers;
+pub use given::{given, shape};
 use inline::Body;
 
 /// What a script answers.
@@ -71,6 +74,15 @@ impl Check {
         Some(Script::new(composer.write()))
     }
 
+    /// The script for all limits of the [`shape`](super::shape) of these: it takes their numbers as
+    /// arguments, which are [`given`](super::given). They stand after the others, and before a clock
+    /// that is given.
+    #[must_use]
+    pub fn compose_given(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
+        let composer = Composer::new(self, subjects, parts)?;
+        Some(Script::new(composer.with_numbers_given().write()))
+    }
+
     /// The script of several such questions in one call, about the same limits of other subjects
     /// or the same ones. It takes the keys of all questions, one after the other, then their
     /// arguments, and answers with a list of what [`Check::compose`]'s script would answer each,
@@ -106,6 +118,8 @@ struct Slot<'s> {
     place: usize,
     /// Which key holds a log.
     key: usize,
+    /// How many words were given before its own.
+    given_before: usize,
 }
 
 /// One subject in the script.
@@ -117,6 +131,8 @@ struct Part<'s> {
     number: usize,
     tag: String,
     limits: &'s LimitSet,
+    /// How many words were given before its own.
+    given_before: usize,
 }
 
 struct Composer<'s> {
@@ -129,6 +145,7 @@ struct Composer<'s> {
     prefix: &'static str,
     /// One of several questions in one call.
     together: bool,
+    numbers: Numbers,
 }
 
 /// Up to so many limits are kept in local variables.
@@ -136,29 +153,34 @@ const LOCALS_FOR: usize = 8;
 
 impl<'s> Composer<'s> {
     fn new(check: &'s Check, subjects: &[&'s LimitSet], texts: &'s Parts) -> Option<Self> {
-        let (mut parts, mut keys, mut first) = (Vec::new(), 0, 1);
+        let (mut parts, mut keys, mut first, mut given) = (Vec::new(), 0, 1, 0);
         for (index, set) in subjects.iter().enumerate() {
             let key = has_state(set).then(|| {
                 keys += 1;
                 keys
             });
             let mut slots = Vec::new();
+            let given_before = given;
+            given += given::OF_PART;
             for (place, (declared, limit)) in by_place(set).into_iter().enumerate() {
                 let (twin, form) = (limit.twin(), Form::of(limit));
                 let step = twin.step?;
                 if form == Form::Log {
                     keys += 1;
                 }
-                let number = first + declared;
-                slots.push(Slot { limit, twin, step, form, number, place: place + 1, key: keys });
+                let (number, place, given_before) = (first + declared, place + 1, given);
+                given += given::OF_SLOT + twin.numbers.len() + twin.arguments.len();
+                let key = keys;
+                slots.push(Slot { limit, twin, step, form, number, place, key, given_before });
             }
             let tag = tag(slots.iter().map(|slot| slot.limit));
-            parts.push(Part { slots, key, number: index + 1, tag, limits: set });
+            parts.push(Part { slots, key, number: index + 1, tag, limits: set, given_before });
             first += set.limits().len();
         }
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
         let keys = keys + usize::from(check.answer == Answer::Remembered);
-        Some(Self { check, texts, parts, keys, local, prefix, together: false })
+        let (together, numbers) = (false, Numbers::Written);
+        Some(Self { check, texts, parts, keys, local, prefix, together, numbers })
     }
 
     fn slots(&self) -> impl Iterator<Item = &Slot<'s>> {
@@ -227,7 +249,7 @@ impl<'s> Composer<'s> {
     /// A text of the driver, with how many keys and arguments a question has.
     fn numbered(&self, name: &str) -> String {
         let text = self.texts.driver(name).replace("$KEYS", &self.keys.to_string());
-        text.replace("$ARGS", &self.check.arguments().to_string())
+        text.replace("$ARGS", &(self.check.arguments() + self.given_words()).to_string())
     }
 
     /// What stands before all else: the functions of the steps.
@@ -237,7 +259,7 @@ impl<'s> Composer<'s> {
         let sets: Vec<String> = self
             .parts
             .iter()
-            .map(|part| part.slots.iter().map(|slot| slot.limit.to_string()).collect::<Vec<_>>())
+            .map(|part| part.slots.iter().map(|slot| self.title(slot)).collect::<Vec<_>>())
             .map(|limits| limits.join(", "))
             .collect();
         let _ = write!(out, "#!lua{flags}\n-- Tollgate: {}\n", sets.join(" + "));
@@ -254,6 +276,7 @@ impl<'s> Composer<'s> {
     /// One question, from its cost to its answer.
     fn one(&self, out: &mut String) {
         out.push_str(self.texts.driver("cost.lua"));
+        self.read_given(out);
         if self.prefix == "L." {
             out.push_str("local L = {}\n");
         }
@@ -289,12 +312,12 @@ impl<'s> Composer<'s> {
         format!("{}{what}{}", self.prefix, slot.number)
     }
 
-    fn arguments(slot: &Slot<'_>) -> String {
-        slot.twin.arguments.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    fn arguments(&self, slot: &Slot<'_>) -> String {
+        self.arguments_of(slot).collect::<Vec<_>>().join(", ")
     }
 
-    fn numbers(slot: &Slot<'_>) -> String {
-        slot.twin.numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    fn numbers(&self, slot: &Slot<'_>) -> String {
+        self.numbers_of(slot).collect::<Vec<_>>().join(", ")
     }
 
     /// An answer that was given before under the same request id.
@@ -360,7 +383,7 @@ end
             "now" | "cost" | "1" => (*what).to_owned(),
             _ => self.name(what, slot),
         };
-        let numbers = slot.twin.arguments.iter().map(ToString::to_string);
+        let numbers = self.arguments_of(slot);
         let arguments: Vec<String> = arguments.iter().map(value).chain(numbers).collect();
         if let Some(body) = self.body(slot.step, function) {
             if !local.is_empty() {

@@ -17,8 +17,8 @@ impl Composer<'_> {
         let pairs: Vec<&Slot<'_>> = part.slots.iter().filter(|s| s.form == Form::Pair).collect();
         let rows: Vec<&Slot<'_>> =
             part.slots.iter().filter(|s| matches!(s.form, Form::Row(_))).collect();
-        let mut length = part.tag.len();
-        let mut format = format!(">c{length}");
+        let tag = self.tag_of(part);
+        let (mut length, mut format) = (0, String::new());
         let mut names = vec![format!("{}tag{p}", self.prefix)];
         let mut fresh = vec!["nil".to_owned()];
         for slot in &pairs {
@@ -30,7 +30,7 @@ impl Composer<'_> {
         let mut row_reads = String::new();
         for slot in &rows {
             let name = self.name("row", slot);
-            let from = length + 1;
+            let from = tag.len_and(length + 1);
             let layout = row_format(slot.form.count());
             let _ = writeln!(row_reads, "    {name} = {{struct.unpack('{layout}', {v}, {from})}}");
             length += slot.form.bytes();
@@ -52,12 +52,15 @@ impl Composer<'_> {
             "{local}{names} = {fresh}
 {local}{v} = redis.pcall('GET', KEYS[{key}])
 if {v} then
-  if #{v} == {length} then
-    {names} = struct.unpack('{format}', {v})
+  if #{v} == {} then
+    {names} = struct.unpack({}, {v})
 {row_reads}  end
-  if {}tag{p} ~= '{}' then
+  if {}tag{p} ~= {} then
 ",
-            self.prefix, part.tag
+            tag.len_and(length),
+            tag.format_and(&format),
+            self.prefix,
+            tag.value()
         );
         self.carry(part, key, &v, out);
         self.sound(&part.slots, out);
@@ -87,8 +90,8 @@ if {v} then
                     (format!("{row}[1]"), sound.replace("(w,", &format!("({row},")))
                 }
             };
-            for (i, number) in slot.twin.numbers.iter().enumerate() {
-                sound = sound.replace(&format!("n[{}]", i + 1), &number.to_string());
+            for (i, number) in self.numbers_of(slot).enumerate() {
+                sound = sound.replace(&format!("n[{}]", i + 1), &number);
             }
             each.push(format!("{first} < {MAX_EXACT} and {sound}"));
         }
@@ -174,7 +177,7 @@ elseif not same_numbers(old[{place}].numbers, {{{}}}) then
   {before} = 1
 end
 ",
-                    Self::numbers(slot),
+                    self.numbers(slot),
                     before = self.name("before", slot)
                 );
                 continue;
@@ -187,7 +190,7 @@ end
                 slot.limit.strategy().code(),
                 slot.step.code,
                 slot.form.count(),
-                Self::numbers(slot),
+                self.numbers(slot),
             );
             if slot.form == Form::Pair {
                 let (a, b) = (self.name("a", slot), self.name("b", slot));
@@ -200,10 +203,10 @@ end
                     text,
                     "if old[{place}].strategy == 'l' then
   stale = stale or {{}}
-  stale[#stale + 1] = KEYS[{key}] .. '~{}'
+  stale[#stale + 1] = KEYS[{key}] .. {}
 end
 ",
-                    slot.limit.identity()
+                    self.identity_of(slot).after("~")
                 );
             }
         }
@@ -220,7 +223,9 @@ end
         let (base, oldest, newest, total) = (n("base"), n("oldest"), n("newest"), n("total"));
         let (before, mended) = (n("before"), n("mended"));
         let head = tag([slot.limit]);
-        let (length, width) = (head.len() + 6, head.len());
+        let head = self.head_of(slot, &head);
+        let (length, format) = (head.len_and(6), head.format_and("I6"));
+        let head = head.value();
         let single = part.slots.len() == 1;
         let mut outlive = String::new();
         if single {
@@ -240,7 +245,7 @@ end
 if {ends}[1] then
   local tag
   if #{ends}[1] == {length} then
-    tag, {base} = struct.unpack('>c{width}I6', {ends}[1])
+    tag, {base} = struct.unpack({format}, {ends}[1])
   end
   if #({ends}[2] or '') ~= 13 then
     return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
@@ -250,7 +255,7 @@ if {ends}[1] then
   if {oldest} > {newest} or {newest} >= {MAX_EXACT} then
     return redis.error_reply('TOLLGATE the state is damaged: it holds numbers that no count has')
   end
-  if tag ~= '{head}' then
+  if tag ~= {head} then
 "
         );
         let mut text = self.texts.state();

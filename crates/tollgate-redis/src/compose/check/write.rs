@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use tollgate::{SKEW_US, Time, engine};
-
 use super::{Composer, Part, Slot};
 use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, tag, told};
 
@@ -46,14 +44,14 @@ impl Composer<'_> {
             }
             most = format!("math.max({most})");
         }
-        let tag = &part.tag;
-        let mut format = format!(">c{}", tag.len());
-        let mut values = format!("'{tag}'");
+        let tag = self.tag_of(part);
+        let mut format = String::new();
+        let mut values = tag.value();
         for slot in part.slots.iter().filter(|slot| slot.form == Form::Pair) {
             format.push_str("I7I6");
             let _ = write!(values, ", {}, {}", self.name("a", slot), self.name("b", slot));
         }
-        let mut state = format!("struct.pack('{format}', {values})");
+        let mut state = format!("struct.pack({}, {values})", tag.format_and(&format));
         for slot in &part.slots {
             let Form::Row(count) = slot.form else { continue };
             let row = self.name("row", slot);
@@ -81,7 +79,9 @@ impl Composer<'_> {
         let n = |what| self.name(what, slot);
         let key = slot.key;
         let tag = tag([slot.limit]);
-        let head = |total: &str| format!("struct.pack('>c{}I6', '{tag}', {total})", tag.len());
+        let tag = self.head_of(slot, &tag);
+        let head =
+            |total: &str| format!("struct.pack({}, {}, {total})", tag.format_and("I6"), tag.value());
         let (how, sum, first, at) = (n("how"), n("sum"), n("first"), n("at"));
         let (before, base, newest) = (n("rest"), n("base"), n("newest"));
         let (mended, carried) = (n("mended"), n("carried"));
@@ -122,14 +122,10 @@ impl Composer<'_> {
         if self.peeks() {
             return;
         }
-        let span_us = engine::refundable_until_us(part.limits, Time::default());
         let span = match self.check.clock {
-            Clock::Given => GIVEN_LIFETIME_MS,
-            _ => (span_us + SKEW_US).div_ceil(1_000),
-        };
-        let span = match self.check.clock {
-            Clock::Told => told(&span.to_string()),
-            _ => span.to_string(),
+            Clock::Given => GIVEN_LIFETIME_MS.to_string(),
+            Clock::Told => told(&self.span_of(part)),
+            Clock::Server => self.span_of(part),
         };
         let _ = write!(
             out,
@@ -200,7 +196,7 @@ end
                     n("row"),
                     n("x"),
                     n("y"),
-                    Self::arguments(slot),
+                    self.arguments(slot),
                 ),
                 Form::Log => Ok(()),
             };
@@ -224,7 +220,9 @@ end
         let n = |what| self.name(what, slot);
         let key = slot.key;
         let tag = tag([slot.limit]);
-        let head = |base: &str| format!("struct.pack('>c{}I6', '{tag}', {base})", tag.len());
+        let tag = self.head_of(slot, &tag);
+        let head =
+            |base: &str| format!("struct.pack({}, {}, {base})", tag.format_and("I6"), tag.value());
         let _ = write!(
             out,
             "  if {carried} == 2 then

@@ -1,0 +1,207 @@
+//! Numbers that a script is given as arguments, so that one script does for all limits of a shape.
+//!
+//! A script with its numbers written in is quicker, and a server holds each for as long as it runs.
+//! Limits that are made up as they come would fill it.
+
+use std::fmt::Write as _;
+
+use tollgate::{LimitSet, SKEW_US, Time, engine};
+
+use super::{Composer, Part, Slot};
+use crate::compose::{Clock, Form, by_place, has_state, part, set_tag};
+
+/// Where a script has its numbers from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Numbers {
+    /// They are written in.
+    Written,
+    /// They are arguments.
+    Given,
+}
+
+/// The words of a subject: its tag, and how long what was counted under it may lie.
+pub(super) const OF_PART: usize = 2;
+
+/// The words of a limit before its numbers: its own tag and its identity.
+pub(super) const OF_SLOT: usize = 2;
+
+/// What [`super::Check::compose_given`]'s script takes for these limits.
+#[must_use]
+pub fn given(subjects: &[&LimitSet]) -> Vec<String> {
+    let mut words = Vec::new();
+    for set in subjects {
+        words.extend([set_tag(set), span_ms(set).to_string()]);
+        for (_, limit) in by_place(set) {
+            let twin = limit.twin();
+            words.extend([super::tag([limit]), limit.identity().to_owned()]);
+            words.extend(twin.numbers.iter().chain(&twin.arguments).map(ToString::to_string));
+        }
+    }
+    words
+}
+
+/// What a script whose numbers are given is composed for: limits of one shape share it.
+#[must_use]
+pub fn shape(subjects: &[&LimitSet]) -> String {
+    let mut shape = String::new();
+    for set in subjects {
+        shape.push(if has_state(set) { '+' } else { '-' });
+        for (declared, limit) in by_place(set) {
+            // The strategy, the step and how many integers; the numbers stand after the colon.
+            let part = part(limit);
+            let (form, _) = part.split_once(':').unwrap_or((&part, ""));
+            // Writing to a string cannot fail.
+            let _ = write!(shape, "{declared}{form};");
+        }
+    }
+    shape
+}
+
+/// For how long anything charged under a set can be given back, in milliseconds.
+fn span_ms(limits: &LimitSet) -> u64 {
+    (engine::refundable_until_us(limits, Time::default()) + SKEW_US).div_ceil(1_000)
+}
+
+/// A text of a script: written in, or given as an argument.
+pub(super) struct Text<'t> {
+    text: &'t str,
+    argument: Option<usize>,
+}
+
+impl Text<'_> {
+    /// It, as an expression.
+    pub(super) fn value(&self) -> String {
+        match self.argument {
+            None => format!("'{}'", self.text),
+            Some(at) => format!("ARGV[{at}]"),
+        }
+    }
+
+    /// So many bytes more than it has, as an expression.
+    pub(super) fn len_and(&self, more: usize) -> String {
+        match self.argument {
+            None => (self.text.len() + more).to_string(),
+            Some(at) => format!("#ARGV[{at}] + {more}"),
+        }
+    }
+
+    /// The format of it and what follows, as an expression.
+    pub(super) fn format_and(&self, rest: &str) -> String {
+        match self.argument {
+            None => format!("'>c{}{rest}'", self.text.len()),
+            Some(at) => format!("'>c' .. #ARGV[{at}] .. '{rest}'"),
+        }
+    }
+
+    /// It after another text, as an expression.
+    pub(super) fn after(&self, text: &str) -> String {
+        match self.argument {
+            None => format!("'{text}{}'", self.text),
+            Some(at) => format!("'{text}' .. ARGV[{at}]"),
+        }
+    }
+}
+
+impl<'s> Composer<'s> {
+    pub(super) fn with_numbers_given(self) -> Self {
+        Self { numbers: Numbers::Given, ..self }
+    }
+
+    fn is_given(&self) -> bool {
+        self.numbers == Numbers::Given
+    }
+
+    /// How many words are given.
+    pub(super) fn given_words(&self) -> usize {
+        match self.parts.last().filter(|_| self.is_given()) {
+            None => 0,
+            Some(Part { slots, given_before, .. }) => match slots.last() {
+                None => given_before + OF_PART,
+                Some(Slot { given_before, twin, .. }) => {
+                    given_before + OF_SLOT + twin.numbers.len() + twin.arguments.len()
+                }
+            },
+        }
+    }
+
+    /// Where the words begin among the arguments, from 1: after those of every script.
+    fn first_given(&self) -> usize {
+        let clock = usize::from(self.check.clock != Clock::Server);
+        self.check.arguments() - clock + 1
+    }
+
+    /// The lines that read the numbers. Texts are looked up where they are needed.
+    pub(super) fn read_given(&self, out: &mut String) {
+        if self.is_given() {
+            let first = self.first_given();
+            let last = first + self.given_words() - 1;
+            let _ = write!(
+                out,
+                "local N = {{}}\nfor i = {first}, {last} do\n  N[i] = tonumber(ARGV[i])\nend\n"
+            );
+        }
+    }
+
+    /// What a limit is called at the head of a script.
+    pub(super) fn title(&self, slot: &Slot<'_>) -> String {
+        match (self.numbers, slot.form) {
+            (Numbers::Written, _) => slot.limit.to_string(),
+            (Numbers::Given, Form::Row(count)) => {
+                format!("any {} of {count}", slot.limit.strategy().name())
+            }
+            (Numbers::Given, _) => format!("any {}", slot.limit.strategy().name()),
+        }
+    }
+
+    /// The numbers that a limit's state is written under.
+    pub(super) fn numbers_of<'c>(&'c self, slot: &'c Slot<'_>) -> impl Iterator<Item = String> + 'c {
+        self.each(&slot.twin.numbers, slot.given_before + OF_SLOT)
+    }
+
+    /// The numbers that the functions of its step take.
+    pub(super) fn arguments_of<'c>(
+        &'c self,
+        slot: &'c Slot<'_>,
+    ) -> impl Iterator<Item = String> + 'c {
+        self.each(&slot.twin.arguments, slot.given_before + OF_SLOT + slot.twin.numbers.len())
+    }
+
+    fn each<'c>(
+        &'c self,
+        numbers: &'c [u64],
+        before: usize,
+    ) -> impl Iterator<Item = String> + 'c {
+        let first = self.first_given() + before;
+        numbers.iter().enumerate().map(move |(i, number)| match self.numbers {
+            Numbers::Written => number.to_string(),
+            Numbers::Given => format!("N[{}]", first + i),
+        })
+    }
+
+    fn text<'t>(&self, text: &'t str, before: usize) -> Text<'t> {
+        Text { text, argument: self.is_given().then(|| self.first_given() + before) }
+    }
+
+    /// What a state of this subject begins with.
+    pub(super) fn tag_of<'p>(&self, part: &'p Part<'_>) -> Text<'p> {
+        self.text(&part.tag, part.given_before)
+    }
+
+    /// For how long anything charged to this subject can be given back, in milliseconds.
+    pub(super) fn span_of(&self, part: &Part<'_>) -> String {
+        match self.numbers {
+            Numbers::Written => span_ms(part.limits).to_string(),
+            Numbers::Given => format!("N[{}]", self.first_given() + part.given_before + 1),
+        }
+    }
+
+    /// What the log of a limit begins with.
+    pub(super) fn head_of<'t>(&self, slot: &Slot<'_>, head: &'t str) -> Text<'t> {
+        self.text(head, slot.given_before)
+    }
+
+    /// What a limit is known by.
+    pub(super) fn identity_of(&self, slot: &Slot<'s>) -> Text<'s> {
+        self.text(slot.limit.identity(), slot.given_before + 1)
+    }
+}
