@@ -19,7 +19,7 @@ mod timeseries;
 mod tls;
 mod traces;
 
-pub use api::{AuthOptions, Forwarded};
+pub use api::{AuthOptions, CallerLimits, Forwarded};
 pub use denials::{Denials, Subjects};
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;

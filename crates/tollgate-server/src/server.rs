@@ -15,7 +15,8 @@ use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts, Workers,
+    Admin, Api, Auth, AuthOptions, CallerLimits, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions,
+    Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -43,6 +44,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// How requests of proxies are read.
     pub auth: AuthOptions,
+    /// Which limits callers may bring.
+    pub caller_limits: CallerLimits,
     /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
     pub key_secret: Option<Vec<u8>>,
     /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
@@ -77,6 +80,7 @@ impl fmt::Debug for Options {
             .field("admin_token", &self.admin_token.is_some())
             .field("config", config)
             .field("auth", auth)
+            .field("caller_limits", &self.caller_limits)
             .field("key_secret", &self.key_secret.is_some())
             .field("receipt_key", &self.receipt_key.is_some())
             .field("tls", tls)
@@ -101,6 +105,7 @@ impl Options {
             admin_token: None,
             config: None,
             auth: AuthOptions::default(),
+            caller_limits: CallerLimits::default(),
             key_secret: None,
             receipt_key: None,
             tls: None,
@@ -208,7 +213,7 @@ impl Server {
         let token = options.worker_token.clone();
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts),
+            checks: Questions::new(gate.clone(), receipts, options.caller_limits),
             auth,
             page: Page::new(
                 options.metrics.clone(),

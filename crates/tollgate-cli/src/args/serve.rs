@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use tollgate_server::CallerLimits;
 
 use super::QueueForm;
 
@@ -72,6 +73,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) api_key_header: Option<String>,
 
+    /// Which limits callers may bring to `/v1/check` and `/v1/peek`
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = Brought::Several)]
+    pub(crate) caller_limits: Brought,
+
+    /// Where counts lie on a Redis: in how many shapes callers may bring several limits. A shape is
+    /// which strategies, in which order, of how many subjects; each costs the server some 14 kB
+    #[arg(long, value_name = "N", default_value_t = CallerLimits::DEFAULT_SHAPES)]
+    pub(crate) caller_shapes: usize,
+
     /// A certificate in PEM: then clients come with TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -124,6 +134,17 @@ pub(crate) struct Serve {
     /// How logs are written, to stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,
+}
+
+/// Which limits callers may bring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Brought {
+    /// None: they are asked by the policies
+    Off,
+    /// One limit for one subject
+    Single,
+    /// Several limits and subjects, too
+    Several,
 }
 
 /// Which headers tell a request.

@@ -130,6 +130,7 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
         findings.push(cluster(facts));
         findings.push(eviction(facts));
         findings.extend(evicted(facts));
+        findings.extend(scripts(facts));
         findings.push(persistence(facts));
         findings.extend(writes(facts));
     }
@@ -280,6 +281,9 @@ fn eviction(facts: &Facts) -> Finding {
     }
 }
 
+/// Beyond so many bytes of scripts somebody makes them up as they come.
+const MUCH_FOR_SCRIPTS: u64 = 64 * 1_024 * 1_024;
+
 /// The remedy of every policy that evicts.
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction, and the same in its file";
 
@@ -291,6 +295,20 @@ fn evicted(facts: &Facts) -> Option<Finding> {
     );
     let remedy = "noeviction as above; CONFIG RESETSTAT sets this number to 0";
     Some(Finding::new("evicted", Level::Warning, what).remedy(remedy))
+}
+
+fn scripts(facts: &Facts) -> Option<Finding> {
+    let (count, bytes) =
+        (facts.number("number_of_cached_scripts")?, facts.number("used_memory_scripts")?);
+    let what = format!("{count} scripts are held, in {} KiB", bytes.div_ceil(1_024));
+    let finding = Finding::new("scripts", Level::Ok, what);
+    if bytes <= MUCH_FOR_SCRIPTS {
+        return Some(finding);
+    }
+    Some(Finding { level: Level::Warning, ..finding }.remedy(
+        "SCRIPT FLUSH frees them, and those in use are loaded again unseen. Ours are bounded for \
+         each program (`scripts=1000` in its URL): look for a client that writes values into EVAL",
+    ))
 }
 
 fn persistence(facts: &Facts) -> Finding {
@@ -369,6 +387,7 @@ mod tests {
     fn fit() -> Facts {
         let info = "redis_version:7.0.15\r\nrole:master\r\nloading:0\r\ncluster_enabled:0\r\n\
                     maxmemory:1000000\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n\
+                    number_of_cached_scripts:2\r\nused_memory_scripts:600\r\n\
                     aof_enabled:1\r\nrdb_last_bgsave_status:ok\r\naof_last_write_status:ok\r\n";
         Facts {
             info: facts::parse_info(info),
@@ -401,7 +420,8 @@ mod tests {
     fn a_fit_server_has_nothing_against_it() {
         assert_eq!(bad(&fit()), []);
         let ids: Vec<_> = diagnose(&fit()).iter().map(|finding| finding.id).collect();
-        let all = ["version", "lua", "rights", "role", "cluster", "eviction", "persistence"];
+        let all =
+            ["version", "lua", "rights", "role", "cluster", "eviction", "scripts", "persistence"];
         assert_eq!(ids, [&all[..], &["clock", "latency"]].concat());
     }
 
@@ -418,6 +438,7 @@ mod tests {
             ("maxmemory_policy", "allkeys-lru", "eviction", failure),
             ("maxmemory", "0", "eviction", warning),
             ("evicted_keys", "3", "evicted", warning),
+            ("used_memory_scripts", "604918344", "scripts", warning),
             ("aof_enabled", "0", "persistence", warning),
             ("rdb_last_bgsave_status", "err", "writes", failure),
         ] {

@@ -104,7 +104,8 @@ impl Plans {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         let is_written = known.may_write(hash, self.most_written);
         drop(known);
-        let plan = if is_written { self.written(check, &sets) } else { self.given(check, &sets, key.1) };
+        let plan =
+            if is_written { self.written(check, &sets) } else { self.given(check, &sets, key.1) };
         let without_lua = || {
             StoreError::permanent(
                 "a strategy of these limits has no step in Lua: connect with `swapping`",

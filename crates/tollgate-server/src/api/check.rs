@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 
+use super::caller_limits::{CallerLimits, Gatekeeper};
 use super::problem::Problem;
 use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
@@ -38,6 +39,7 @@ const KEPT_LIMITS: usize = 10_000;
 pub(crate) struct Checks {
     pub(crate) gate: Gate<AnyStore>,
     pub(crate) receipts: Receipts,
+    caller_limits: Gatekeeper,
     /// Reading a limit takes longer than deciding under it.
     limits: Cache<String, LimitSet>,
 }
@@ -53,8 +55,10 @@ pub(crate) enum Do {
 pub(crate) type Parts = Vec<(Subject, LimitSet)>;
 
 impl Checks {
-    pub(crate) fn new(gate: Gate<AnyStore>, receipts: Receipts) -> Self {
-        Self { gate, receipts, limits: Cache::new(KEPT_LIMITS) }
+    pub(crate) fn new(gate: Gate<AnyStore>, receipts: Receipts, allowed: CallerLimits) -> Self {
+        let on_redis = matches!(gate.store(), AnyStore::Redis(_));
+        let caller_limits = Gatekeeper::new(allowed, on_redis);
+        Self { gate, receipts, caller_limits, limits: Cache::new(KEPT_LIMITS) }
     }
 
     /// The response to a body of questions; `deny_status` is that of a single denial.
@@ -188,6 +192,7 @@ impl Checks {
                 };
                 let terms = Terms::new(failure_rule(on_failure.as_ref())?).deadline(deadline);
                 let parts = self.parts(subject, limit, on)?;
+                self.caller_limits.admit(&parts)?;
                 if receipt == Some(true) && bytes_of(&parts) > MAX_RECEIPT_BYTES {
                     let detail = "a receipt over subjects and limits that are so long would be too \
                                   long to come back: leave it out, or ask in several questions";

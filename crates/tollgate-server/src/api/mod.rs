@@ -3,6 +3,7 @@
 mod admin;
 mod auth;
 mod bearer;
+mod caller_limits;
 mod check;
 mod hands;
 mod look;
@@ -37,6 +38,7 @@ pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
 pub(crate) use bearer::MIN_TOKEN_BYTES;
+pub use caller_limits::CallerLimits;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
 pub(crate) use queues::parts as queue_parts;

@@ -10,12 +10,12 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
-    Address, AnyStore, AuthOptions, Bounds, Denials, Forwarded, Metrics, Options, ReloadError,
-    Server, Subjects, TimeSeriesOptions, Tls,
+    Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Metrics, Options,
+    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_tower::identity::{AddressHeader, Networks};
 
-use crate::args::{Family, LogDenials, LogForm, Serve};
+use crate::args::{Brought, Family, LogDenials, LogForm, Serve};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{of_service, of_time_series, queues_of_service};
@@ -174,6 +174,11 @@ fn options(args: &Serve) -> Result<Options> {
     options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
     options.config.clone_from(&args.config);
     options.auth = auth(args)?;
+    options.caller_limits = match args.caller_limits {
+        Brought::Off => CallerLimits::Off,
+        Brought::Single => CallerLimits::Single,
+        Brought::Several => CallerLimits::Several { shapes: args.caller_shapes },
+    };
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;

@@ -154,7 +154,10 @@ impl<'s> Composer<'s> {
     }
 
     /// The numbers that a limit's state is written under.
-    pub(super) fn numbers_of<'c>(&'c self, slot: &'c Slot<'_>) -> impl Iterator<Item = String> + 'c {
+    pub(super) fn numbers_of<'c>(
+        &'c self,
+        slot: &'c Slot<'_>,
+    ) -> impl Iterator<Item = String> + 'c {
         self.each(&slot.twin.numbers, slot.given_before + OF_SLOT)
     }
 
@@ -166,11 +169,7 @@ impl<'s> Composer<'s> {
         self.each(&slot.twin.arguments, slot.given_before + OF_SLOT + slot.twin.numbers.len())
     }
 
-    fn each<'c>(
-        &'c self,
-        numbers: &'c [u64],
-        before: usize,
-    ) -> impl Iterator<Item = String> + 'c {
+    fn each<'c>(&'c self, numbers: &'c [u64], before: usize) -> impl Iterator<Item = String> + 'c {
         let first = self.first_given() + before;
         numbers.iter().enumerate().map(move |(i, number)| match self.numbers {
             Numbers::Written => number.to_string(),

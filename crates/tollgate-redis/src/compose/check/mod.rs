@@ -75,8 +75,8 @@ impl Check {
     }
 
     /// The script for all limits of the [`shape`](super::shape) of these: it takes their numbers as
-    /// arguments, which are [`given`](super::given). They stand after the others, and before a clock
-    /// that is given.
+    /// arguments, which are [`given`](super::given). They stand after the others, and before a
+    /// clock that is given.
     #[must_use]
     pub fn compose_given(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
         let composer = Composer::new(self, subjects, parts)?;

@@ -80,8 +80,9 @@ impl Composer<'_> {
         let key = slot.key;
         let tag = tag([slot.limit]);
         let tag = self.head_of(slot, &tag);
-        let head =
-            |total: &str| format!("struct.pack({}, {}, {total})", tag.format_and("I6"), tag.value());
+        let head = |total: &str| {
+            format!("struct.pack({}, {}, {total})", tag.format_and("I6"), tag.value())
+        };
         let (how, sum, first, at) = (n("how"), n("sum"), n("first"), n("at"));
         let (before, base, newest) = (n("rest"), n("base"), n("newest"));
         let (mended, carried) = (n("mended"), n("carried"));
