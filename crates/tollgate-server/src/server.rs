@@ -231,10 +231,10 @@ impl Server {
         // All of them before any serves: a service that is half there is worse than none.
         let mut bound = Vec::new();
         for address in &options.listen {
-            bound.push(bind(address, Access::Everybody).await?);
+            bound.push(bind(address, Access::Everybody)?);
         }
         let admin = match &options.admin {
-            Some(address) => Some(bind(address, Access::Owner).await?),
+            Some(address) => Some(bind(address, Access::Owner)?),
             None => None,
         };
         let said = |bound: &Bound, asked: &Address| bound.address().unwrap_or(asked.clone());
@@ -392,9 +392,8 @@ fn check(options: &Options) -> Result<(), StartError> {
     }
 }
 
-async fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {
-    let taken = address.bind(access).await;
-    taken.map_err(|source| StartError::Bind { address: address.clone(), source })
+fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {
+    address.bind(access).map_err(|source| StartError::Bind { address: address.clone(), source })
 }
 
 fn receipts(key: Option<&[u8]>) -> Result<Receipts, StartError> {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
 /// Where to listen: `HOST:PORT`, `:PORT` for every address, or `unix:/PATH`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,9 +87,9 @@ impl Address {
     ///
     /// # Errors
     /// As the system says: in use, not allowed, not of this machine.
-    pub(crate) async fn bind(&self, access: Access) -> io::Result<Bound> {
+    pub(crate) fn bind(&self, access: Access) -> io::Result<Bound> {
         match self {
-            Self::Tcp(found) => Ok(Bound::Tcp(TcpListener::bind(&found[..]).await?)),
+            Self::Tcp(found) => Ok(Bound::Tcp(listen(found)?)),
             Self::Unix(path) => {
                 let refuses = |path| {
                     let connected = std::os::unix::net::UnixStream::connect(path);
@@ -104,7 +104,9 @@ impl Address {
                 if is_socket(path) && refuses(path) {
                     std::fs::remove_file(path)?;
                 }
-                let bound = Bound::Unix(UnixListener::bind(path)?, path.clone());
+                let socket = UnixSocket::new_stream()?;
+                socket.bind(path)?;
+                let bound = Bound::Unix(socket.listen(BACKLOG)?, path.clone());
                 let mode = match access {
                     Access::Everybody => 0o666,
                     Access::Owner => 0o600,
@@ -114,6 +116,24 @@ impl Address {
             }
         }
     }
+}
+
+/// Listens on the first of these that can be had.
+fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in found {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        // An address that a process has just left is free.
+        socket.set_reuseaddr(true)?;
+        match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => refused = error,
+        }
+    }
+    Err(refused)
 }
 
 /// Who may connect to a socket in the file system.
@@ -129,6 +149,10 @@ pub(crate) enum Access {
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
+
+/// How many connections may wait to be accepted: what the system allows is less
+/// (`net.core.somaxconn`).
+const BACKLOG: u32 = 65_535;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -164,6 +188,35 @@ impl Drop for Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// In a flood of connections those of others wait here, and not in the network.
+    #[tokio::test]
+    async fn as_many_wait_to_be_accepted_as_the_system_allows() {
+        let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+        let most = most.trim().parse::<usize>().unwrap().min(400);
+        assert!(most > 128, "this system allows too few for a test: net.core.somaxconn is {most}");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let tcp = "127.0.0.1:0".parse::<Address>().unwrap().bind(Access::Everybody).unwrap();
+        let unix = Address::Unix(path.clone()).bind(Access::Everybody).unwrap();
+        let Ok(Address::Tcp(address)) = tcp.address() else { panic!("{tcp:?}") };
+        // Nobody accepts. A connection that finds no place waits for a second, or is refused.
+        let mut waiting = Vec::new();
+        for number in 0..most {
+            let second = core::time::Duration::from_millis(900);
+            waiting.push(
+                std::net::TcpStream::connect_timeout(&address[0], second)
+                    .unwrap_or_else(|error| panic!("{number} of {most}: {error}")),
+            );
+        }
+        let connect = tokio::net::UnixStream::connect;
+        let mut local = Vec::new();
+        for number in 0..most {
+            let connected = connect(&path).await;
+            local.push(connected.unwrap_or_else(|error| panic!("{number} of {most}: {error}")));
+        }
+        drop(unix);
+    }
 
     #[test]
     fn an_error_prints_as_it_displays() {

@@ -8,6 +8,7 @@ mod auth;
 mod checks;
 mod client;
 mod ending;
+mod fairness;
 mod faults;
 mod rulings;
 mod secured;

@@ -241,8 +241,15 @@ fn connections(wanted: u32) -> Result<usize> {
         let most = files.maximum.map_or(enough, |maximum| maximum.min(enough));
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: files.maximum })
             .context("the number of files that this process may open cannot be raised")?;
-        let left = most.saturating_sub(OWN_FILES).max(1);
-        return Ok(usize::try_from(left.min(u64::from(wanted)))?);
+        let left = most.saturating_sub(OWN_FILES).clamp(1, u64::from(wanted));
+        if left < u64::from(wanted) {
+            tracing::warn!(
+                target: "tollgate",
+                "{left} connections at once, and not {wanted}: the system gives this process \
+                 {most} files (`ulimit -Hn`; LimitNOFILE= in a unit)"
+            );
+        }
+        return Ok(usize::try_from(left)?);
     }
     Ok(usize::try_from(wanted)?)
 }
