@@ -1,6 +1,7 @@
-//! The project's own tasks: `cargo xtask test`, `tidy`, `docs`, `mutate` and their relatives.
+//! The project's own tasks: `cargo xtask test`, `tidy`, `docs`, `fuzz`, `mutate` and their kin.
 
 mod docs;
+mod fuzz;
 mod mutate;
 mod process;
 mod programs;
@@ -36,6 +37,9 @@ Tasks:
                                   --check only says which of them are stale
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
+  fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
+                                  60); needs a C++ compiler
+                                  --list says which targets there are
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
   mutate operators [OPTIONS]      cargo-mutants on the strategies
   mutate-lua [OPTIONS]            change every comparison, operator, `and`, `or` and integer of the
@@ -54,6 +58,7 @@ Examples:
   cargo xtask test --quick
   cargo xtask mutate literals --file crates/tollgate/src/strategy/gcra/mod.rs
   cargo xtask mutate literals --shard 0/8
+  cargo xtask fuzz --seconds 600 --target question
   cargo xtask mutate operators --list
   cargo xtask mutate-lua --jobs 2
 
@@ -98,6 +103,10 @@ fn run() -> Result<bool> {
             words.only(task, &["no-install"])?;
             tools::deny(&tree, *task == "advisories", words.install)
         }
+        ["fuzz"] => {
+            words.only("fuzz", &["seconds", "target", "list"])?;
+            fuzz::run(&tree, words.seconds, words.target.as_deref(), words.mutate.list)
+        }
         ["mutate", "literals"] => {
             let known = ["file", "shard", "jobs", "test-command", "timeout", "list"];
             words.only("mutate literals", &known)?;
@@ -113,7 +122,7 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
-            "no task `{}`; there are: test, tidy, docs, deny, advisories, \
+            "no task `{}`; there are: test, tidy, docs, deny, advisories, fuzz, \
              mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
@@ -128,6 +137,8 @@ struct Words {
     quick: bool,
     check: bool,
     install: bool,
+    seconds: u32,
+    target: Option<String>,
     mutate: Options,
 }
 
@@ -140,6 +151,8 @@ impl Words {
             quick: false,
             check: false,
             install: true,
+            seconds: 60,
+            target: None,
             mutate: Options::default(),
         };
         while let Some(argument) = parser.next()? {
@@ -187,6 +200,17 @@ impl Words {
                     words.mutate.timeout_seconds = Some(parser.value()?.parse()?);
                     "timeout"
                 }
+                Long("seconds") => {
+                    words.seconds = match parser.value()?.parse()? {
+                        0 => bail!("--seconds 0 would never end; 1 is the least"),
+                        seconds => seconds,
+                    };
+                    "seconds"
+                }
+                Long("target") => {
+                    words.target = Some(parser.value()?.string()?);
+                    "target"
+                }
                 Long("list") => {
                     words.mutate.list = true;
                     "list"
@@ -230,6 +254,7 @@ mod tests {
         assert!(words(&["mutate", "literals", "--jobs", "0"]).is_err());
         assert!(words(&["mutate", "literals", "--shard", "3/3"]).is_err());
         assert!(words(&["mutate", "literals", "--shard", "0/0"]).is_err());
+        assert!(words(&["fuzz", "--seconds", "0"]).is_err());
         assert!(words(&["--nonsense"]).is_err());
     }
 
