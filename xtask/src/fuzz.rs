@@ -11,13 +11,14 @@ use crate::tree::Tree;
 
 /// What cargo-fuzz gives the compiler, but for the sanitizer, which only a nightly one has: our
 /// code is safe code, and would show it nothing. The stable compiler takes these.
-const FLAGS: [&str; 7] = [
+const FLAGS: [&str; 8] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
     "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table",
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
-    "--cfg=fuzzing",
+    "--cfg",
+    "fuzzing",
     "-Ccodegen-units=1",
 ];
 
