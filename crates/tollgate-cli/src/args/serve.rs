@@ -50,6 +50,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]
     pub(crate) admin: String,
 
+    /// What administrators may write as `Host` besides addresses and `localhost`, where no
+    /// TOLLGATE_ADMIN_TOKEN is set; repeat it
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) admin_host: Vec<String>,
+
+    /// Pages of browsers that may ask where clients do, as `https://app.example`; repeat it. Others
+    /// get a 403: a page would spend what its reader's network may
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub(crate) allow_origin: Vec<String>,
+
     /// Whose forwarded headers are believed by `/v1/auth`, besides this machine's: `10.0.0.0/8`;
     /// repeat it
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]

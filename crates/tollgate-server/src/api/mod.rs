@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -37,7 +37,7 @@ use query::Query;
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
-pub(crate) use bearer::MIN_TOKEN_BYTES;
+pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
 pub use caller_limits::CallerLimits;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
@@ -62,12 +62,17 @@ pub(crate) struct Api {
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
+    pub(crate) origins: Origins,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
 }
 
 impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         let endpoint = Endpoint::of(request.uri().path());
@@ -88,8 +93,12 @@ impl Answering for Api {
 
 impl Api {
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
-        one_host(&request)?;
+        strict(&request)?;
         let path = request.uri().path();
+        // The headers of the request that a proxy asks about are those of its client.
+        if path != "/v1/auth" {
+            self.origins.check(request.headers())?;
+        }
         let question = match path {
             "/v1/check" => Some(Do::Check),
             "/v1/peek" => Some(Do::Peek),
@@ -118,7 +127,7 @@ impl Api {
             return self.checks.refund(&body).await;
         }
         if path.starts_with(queues::PREFIX) {
-            return queues::respond(&self.queues, &self.workers, request).await;
+            return queues::respond(&self.queues, &self.workers, request, peer).await;
         }
         if !is_look(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
@@ -157,6 +166,18 @@ impl Api {
 /// Whether a request only looks.
 fn is_look<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// Refuses what the one before us may have read in another way.
+fn strict(request: &Request<Whole>) -> Result<(), Problem> {
+    one_host(request)?;
+    match request.headers().get(TRANSFER_ENCODING) {
+        Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Err(Problem::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "`Transfer-Encoding` is `chunked` here, or not there: no other coding is read",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a request without `Host`, with two, or with one that is none: who stands before us may

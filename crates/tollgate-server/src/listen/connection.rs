@@ -17,12 +17,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use super::address::Bound;
 use super::body::{Whole, read};
 use super::paced::{Explain, Paced};
 use super::registry::{Pace, Phase, Registry};
+use crate::tls::Certificate;
 
 /// The most bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
@@ -38,6 +38,9 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// What the HTTP library refuses by itself, as a whole response.
     const EXPLAIN: Explain;
 
+    /// False when the service is about to end: then each answer says that the connection ends.
+    fn is_open(&self) -> bool;
+
     /// The answer to a request with its body, from this address: loopback for a unix socket.
     fn answer(
         &self,
@@ -50,7 +53,7 @@ pub(crate) trait Answering: Send + Sync + 'static {
 pub(crate) struct Door<A> {
     pub(crate) answering: Arc<A>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Certificate>>,
     /// True from the moment on that no more requests are taken.
     pub(crate) ending: watch::Receiver<bool>,
 }
@@ -125,7 +128,7 @@ where
         };
         pace.is_at(Phase::Head);
         // Who speaks no TLS, or not ours, is not told: there is no way to.
-        if let Ok(stream) = tls.accept(stream).await {
+        if let Ok(stream) = tls.acceptor().accept(stream).await {
             pace.is_at(Phase::Idle);
             converse(&door, stream, peer, pace).await;
         }
@@ -150,6 +153,8 @@ where
         if unread {
             // What is left of the body is read after the answer, and thrown away.
             pace.leave_unread();
+        }
+        if unread || !door.answering.is_open() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         pace.is_at(Phase::Write);

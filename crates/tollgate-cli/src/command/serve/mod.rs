@@ -4,7 +4,7 @@ mod traces;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -120,7 +120,10 @@ async fn run(
                 break;
             }
             // Apart: who ends the service does not wait for a file.
-            Said::Reload => drop(tokio::spawn(tell_of(server.reload()))),
+            Said::Reload => {
+                server.reread_certificate();
+                drop(tokio::spawn(tell_of(server.reload())));
+            }
         }
     }
     // A second signal is a person who does not want to wait.
@@ -168,6 +171,8 @@ fn options(args: &Serve) -> Result<Options> {
         text => Some(text.parse()?),
     };
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.admin_hosts.clone_from(&args.admin_host);
+    options.origins = origins(&args.allow_origin)?;
     options.queue_workers = args.queue_workers;
     options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
     options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
@@ -188,6 +193,21 @@ fn options(args: &Serve) -> Result<Options> {
     options.grace = wait(&args.grace)?;
     options.timeseries = timeseries(args)?;
     Ok(options)
+}
+
+/// Origins as browsers write them: a scheme, a host, and a port that is not the usual one.
+fn origins(said: &[String]) -> Result<Vec<String>> {
+    for origin in said {
+        let host = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        let is_one = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
+        if !host.is_some_and(is_one) {
+            bail!(
+                "--allow-origin: `{origin}` is no origin: write scheme and host, as \
+                 `https://app.example`, and the port where it is not the usual one"
+            );
+        }
+    }
+    Ok(said.iter().map(|origin| origin.to_ascii_lowercase()).collect())
 }
 
 /// Where the counts of each second go, besides.
