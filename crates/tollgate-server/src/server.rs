@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tollgate::ParseError;
 use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
 use tollgate_tower::Mistake;
-use tollgate_tower::identity::{Hashing, Remark};
+use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
     Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts, Workers,
@@ -43,6 +43,8 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// How requests of proxies are read.
     pub auth: AuthOptions,
+    /// How paths are read, wherever a request is told: as the server behind reads them.
+    pub paths: PathReading,
     /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
     pub key_secret: Option<Vec<u8>>,
     /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
@@ -70,13 +72,14 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Of secrets only whether they are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, admin, config, auth, tls, bounds, linger, grace, .. } = self;
+        let Self { listen, admin, config, auth, paths, tls, bounds, linger, grace, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("config", config)
             .field("auth", auth)
+            .field("paths", paths)
             .field("key_secret", &self.key_secret.is_some())
             .field("receipt_key", &self.receipt_key.is_some())
             .field("tls", tls)
@@ -101,6 +104,7 @@ impl Options {
             admin_token: None,
             config: None,
             auth: AuthOptions::default(),
+            paths: PathReading::default(),
             key_secret: None,
             receipt_key: None,
             tls: None,
@@ -195,7 +199,7 @@ impl Server {
             Mistake::Address(Remark::NoHeader) if !is_proxied => {}
             _ => tracing::warn!(target: "tollgate", "{mistake}"),
         };
-        let auth = Auth::new(gate.clone(), options.auth.clone(), hashing, told)?;
+        let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
         let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
         let receipts = receipts(options.receipt_key.as_deref())?;
         // A place of their own: however many clients there are, an administrator gets in.
@@ -208,7 +212,7 @@ impl Server {
         let token = options.worker_token.clone();
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts),
+            checks: Questions::new(gate.clone(), receipts, options.paths),
             auth,
             page: Page::new(
                 options.metrics.clone(),
