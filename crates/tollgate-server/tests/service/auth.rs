@@ -250,3 +250,36 @@ async fn paths_are_read_as_the_service_is_told_wherever_a_request_is() {
         }
     }
 }
+
+/// The row of docs/proxies.md on paths in two readings.
+#[tokio::test]
+async fn a_path_is_refused_where_a_policy_must_read_it() {
+    let policy = |name: &str, when: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\n{when}\n\
+             limits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        )
+    };
+    let login = policy("login", r#"when = { method = "POST", path = "/login" }"#);
+    let (all, paths) = (policy("all", ""), policy("paths", r#"when = { path = "/api/*" }"#));
+    let shadow = paths.replace("when", "shadow = true\nwhen");
+    for (policies, statuses) in [
+        ([&login, &all], [200, 400]),
+        ([&paths, &all], [400, 400]),
+        // What comes first is enough.
+        ([&all, &String::new()], [200, 200]),
+        ([&shadow, &all], [200, 200]),
+    ] {
+        let file = format!("version = 1\nmatch = \"first\"\n{}{}", policies[0], policies[1]);
+        let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
+        let service = Service::of(gate, |_| {}).await;
+        let mut client = service.client().await;
+        for (method, status) in ["GET", "POST"].into_iter().zip(statuses) {
+            for path in ["/a/../b", "/a%2fb", "/a;b", "/a%00"] {
+                let told = [("x-original-uri", path), ("x-original-method", method)];
+                let reply = client.ask("GET", "/v1/auth", &told, "").await;
+                assert_eq!(reply.status.as_u16(), status, "{method} {path} {file}");
+            }
+        }
+    }
+}

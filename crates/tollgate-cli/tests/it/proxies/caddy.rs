@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::paths::spent_for_each_spelling;
+use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Proxy, Setup, find, replaced};
+use super::{Places, Plan, Proxy, Setup, find, replaced};
 
 promises!(Caddy);
 
@@ -103,6 +103,9 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
 #[test]
 fn a_path_that_caddy_reads_as_its_own_handler_does_not_get_past_its_limit() {
     let own = "# Your pages.\n\t\trespond /login \"the login\"";
-    let Some(setup) = Setup::changed::<Caddy>(&[("# Your pages.", own)]) else { return };
+    let switches: &[(&str, &str)] = &[("# Your pages.", own)];
+    let Some(setup) = Setup::changed::<Caddy>(switches) else { return };
     spent_for_each_spelling(&setup);
+    let plan = Plan { policies: PATHLESS, switches, ..Plan::default() };
+    resolved_spellings_are_the_login(&Setup::planned::<Caddy>(&plan).unwrap());
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::paths::spent_for_each_spelling;
+use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Proxy, Setup, example, find, replaced};
+use super::{Places, Plan, Proxy, Setup, example, find, replaced};
 
 promises!(Nginx);
 
@@ -120,6 +120,9 @@ fn a_path_that_nginx_reads_as_its_own_location_does_not_get_past_its_limit() {
         folder.path().display(),
         folder.path().display()
     );
-    let Some(setup) = Setup::changed::<Nginx>(&[("location / {", &own)]) else { return };
+    let switches: &[(&str, &str)] = &[("location / {", &own)];
+    let Some(setup) = Setup::changed::<Nginx>(switches) else { return };
     spent_for_each_spelling(&setup);
+    let plan = Plan { policies: PATHLESS, switches, ..Plan::default() };
+    resolved_spellings_are_the_login(&Setup::planned::<Nginx>(&plan).unwrap());
 }

@@ -42,6 +42,32 @@ pub(super) fn spent_for_each_spelling(setup: &Setup) {
     }
 }
 
+/// The login to nginx and to Caddy: they decode, merge slashes and resolve dots.
+const RESOLVED: [&str; 10] = [
+    "/%2flogin",
+    "/%2Flogin",
+    "//login",
+    "/.%2flogin",
+    "/%2e%2Flogin",
+    "/x%2f..%2flogin",
+    "/x%2F%2e%2e/login",
+    "/x/..%2flogin",
+    "/x/../login",
+    "/%6cogin",
+];
+
+/// Where no policy looks at the path, just those spellings are the proxy's own login: the reason why
+/// they are refused where one does.
+pub(super) fn resolved_spellings_are_the_login(setup: &Setup) {
+    let is_login = |path: &&str| setup.ask(Client(1), &format!("GET {path}")).body == "the login";
+    let found: Vec<&str> = SPELLINGS.into_iter().filter(is_login).collect();
+    assert_eq!(found, RESOLVED);
+}
+
+/// Policies that look at no path.
+pub(super) const PATHLESS: &str = "version = 1\n[[policies]]\nname = \"all\"\n\
+    on_failure = \"deny\"\nlimits = [{ subject = \"ip\", limit = \"1000/1h\" }]\n";
+
 /// By the service or by the proxy, and not by what stands behind.
 fn is_refused(answer: &Answer) -> bool {
     matches!(answer.status, 400 | 403 | 429)
@@ -110,5 +136,26 @@ pub(super) fn an_unescaped_slash_counts_as_a_backend_reads_it<P: Proxy>() {
     for path in ["/x%2f..%2flogin", "/.%2flogin", "/%5clogin"] {
         let answer = setup.ask(Client(1), &format!("POST {path}"));
         assert!(matches!(answer.status, 400 | 403), "{path}: {answer:?}");
+    }
+}
+
+/// What the page says of the backends that it names, asked without a proxy.
+#[test]
+fn backends_read_paths_as_the_page_says() {
+    let axum = Some(Backend::axum());
+    let backends = [("flask", Backend::flask()), ("django", Backend::django()), ("axum", axum)];
+    for (name, backend) in backends {
+        let Some(backend) = backend else { continue };
+        let ask = |path: &str| Client(1).ask(backend.address, &format!("GET {path}")).body;
+        let (login, admin) = match name {
+            "flask" => ("the login", "the admin"),
+            "django" => ("other: /login", "the admin"),
+            _ => ("other: /login", "other: admin/"),
+        };
+        assert_eq!(ask("/%2flogin"), login, "{name}");
+        assert_eq!(ask("/admin%2f"), admin, "{name}");
+        for other in ["login;x", "login%3bx", "%5clogin", "LOGIN", "login%20"] {
+            assert!(ask(&format!("/{other}")).starts_with("other: "), "{name} {other}");
+        }
     }
 }
