@@ -56,8 +56,8 @@ const RESOLVED: [&str; 10] = [
     "/%6cogin",
 ];
 
-/// Where no policy looks at the path, just those spellings are the proxy's own login: the reason why
-/// they are refused where one does.
+/// Where no policy looks at the path, just those spellings are the proxy's own login: the reason
+/// why they are refused where one does.
 pub(super) fn resolved_spellings_are_the_login(setup: &Setup) {
     let is_login = |path: &&str| setup.ask(Client(1), &format!("GET {path}")).body == "the login";
     let found: Vec<&str> = SPELLINGS.into_iter().filter(is_login).collect();
