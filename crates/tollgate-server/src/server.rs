@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tollgate::ParseError;
 use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
 use tollgate_tower::Mistake;
-use tollgate_tower::identity::{Hashing, Remark};
+use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
     Admin, Api, Auth, AuthOptions, CallerLimits, Guard, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Origins,
@@ -51,6 +51,8 @@ pub struct Options {
     pub auth: AuthOptions,
     /// Which limits callers may bring.
     pub caller_limits: CallerLimits,
+    /// How paths are read, wherever a request is told: as the server behind reads them.
+    pub paths: PathReading,
     /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
     pub key_secret: Option<Vec<u8>>,
     /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
@@ -78,7 +80,7 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Of secrets only whether they are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, admin, config, auth, tls, bounds, linger, grace, .. } = self;
+        let Self { listen, admin, config, auth, paths, tls, bounds, linger, grace, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
             .field("admin", admin)
@@ -88,6 +90,7 @@ impl fmt::Debug for Options {
             .field("config", config)
             .field("auth", auth)
             .field("caller_limits", &self.caller_limits)
+            .field("paths", paths)
             .field("key_secret", &self.key_secret.is_some())
             .field("receipt_key", &self.receipt_key.is_some())
             .field("tls", tls)
@@ -115,6 +118,7 @@ impl Options {
             config: None,
             auth: AuthOptions::default(),
             caller_limits: CallerLimits::default(),
+            paths: PathReading::default(),
             key_secret: None,
             receipt_key: None,
             tls: None,
@@ -210,7 +214,7 @@ impl Server {
             Mistake::Address(Remark::NoHeader) if !is_proxied => {}
             _ => tracing::warn!(target: "tollgate", "{mistake}"),
         };
-        let auth = Auth::new(gate.clone(), options.auth.clone(), hashing, told)?;
+        let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
         let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
         let receipts = receipts(options.receipt_key.as_deref())?;
         // A place of their own: however many clients there are, an administrator gets in.
@@ -229,7 +233,7 @@ impl Server {
         };
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts, options.caller_limits),
+            checks: Questions::new(gate.clone(), receipts, options.paths, options.caller_limits),
             auth,
             page: Page::new(
                 options.metrics.clone(),

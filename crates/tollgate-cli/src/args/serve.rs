@@ -74,6 +74,15 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "FAMILY", default_value_t = Family::Either)]
     pub(crate) forwarded: Family,
 
+    /// What `%2F` is in a path, as the server behind reads it; a policy that looks at the path
+    /// refuses what is not to be read. For `/v1/auth`, and for requests that are described
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Slashes::Reject)]
+    pub(crate) escaped_slashes: Slashes,
+
+    /// What `;` is in a path, as the server behind reads it
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Parameters::Reject)]
+    pub(crate) path_parameters: Parameters,
+
     /// The header that names the user, for `/v1/auth`. Your proxy must write over what clients send
     #[arg(long, value_name = "NAME")]
     pub(crate) user_header: Option<String>,
@@ -168,6 +177,28 @@ pub(crate) enum Family {
     Forwarded,
     /// None: the request itself is judged
     Nothing,
+}
+
+/// What an escaped slash is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Slashes {
+    /// Refused, and backslashes too: servers differ in reading them
+    Reject,
+    /// A part of its segment, and so is a backslash, as for axum, Go and Express
+    Keep,
+    /// A slash, as for Flask and Django; backslashes are refused
+    Unescape,
+}
+
+/// What a semicolon is in a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Parameters {
+    /// Refused, and `%3B` too: servers differ in reading them
+    Reject,
+    /// A part of its segment
+    Keep,
+    /// What begins a parameter, which is left away, as in servlets; `%3B` is refused
+    Strip,
 }
 
 /// How logs are written.

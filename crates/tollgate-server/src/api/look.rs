@@ -12,7 +12,7 @@ use tollgate_policy::{Combine, Dimension, Gate, Policy, Rule, Standing};
 use super::check::{Checks, json, of_ask};
 use super::problem::Problem;
 use super::query::Query;
-use super::question::{Described, read_one};
+use super::question::{Described, Told, read_one};
 use crate::json::{AnswerJson, Wait};
 use crate::store::AnyStore;
 
@@ -131,7 +131,7 @@ struct StandingJson<'a> {
 }
 
 impl<'a> StandingJson<'a> {
-    fn of(standing: &Standing<'a>, fields: &Described<'_>) -> Self {
+    fn of(standing: &Standing<'a>, fields: &Told<'_>) -> Self {
         use tollgate_policy::Fields as _;
         let why = match (standing.applies, standing.fails) {
             (true, _) => "every condition holds".to_owned(),
@@ -172,6 +172,7 @@ impl Checks {
         for (name, value) in query.pairs() {
             fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
         }
+        let fields = fields.read(self.paths).map_err(|why| Problem::bad(why).at("path"))?;
         let policies = self.gate.policies();
         let answer = self.gate.peek(self.gate.look(&fields)).await;
         let standings = policies.standings(&fields);

@@ -21,7 +21,7 @@ fn batch() -> String {
 }
 
 /// All of it runs on one thread, so what is counted are turns and no times: while a batch is
-/// decided, and before the first byte of its answer, another connection is answered again and again.
+/// decided, and before the first byte of its answer, another connection is answered many times.
 #[tokio::test]
 async fn a_batch_that_is_decided_leaves_turns_to_others() {
     const BATCHES: usize = 8;

@@ -13,9 +13,11 @@ use tollgate_server::{
     Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Metrics, Options,
     ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
-use tollgate_tower::identity::{AddressHeader, Networks};
+use tollgate_tower::identity::{
+    AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
+};
 
-use crate::args::{Brought, Family, LogDenials, LogForm, Serve};
+use crate::args::{Brought, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{of_service, of_time_series, queues_of_service};
@@ -184,6 +186,7 @@ fn options(args: &Serve) -> Result<Options> {
         Brought::Single => CallerLimits::Single,
         Brought::Several => CallerLimits::Several { shapes: args.caller_shapes },
     };
+    options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;
@@ -250,6 +253,20 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
     auth.user_header.clone_from(&args.user_header);
     auth.api_key_header.clone_from(&args.api_key_header);
     Ok(auth)
+}
+
+fn paths(args: &Serve) -> PathReading {
+    let slashes = match args.escaped_slashes {
+        Slashes::Reject => EscapedSlashes::Reject,
+        Slashes::Keep => EscapedSlashes::Keep,
+        Slashes::Unescape => EscapedSlashes::Unescape,
+    };
+    let parameters = match args.path_parameters {
+        Parameters::Reject => PathParameters::Reject,
+        Parameters::Keep => PathParameters::Keep,
+        Parameters::Strip => PathParameters::Strip,
+    };
+    PathReading::default().escaped_slashes(slashes).parameters(parameters)
 }
 
 /// How many connections there can be: the system's bound for files is raised as far as it goes.
