@@ -16,7 +16,7 @@ use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
     Admin, Api, Auth, AuthOptions, CallerLimits, Guard, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Origins,
-    Questions, Receipts, Workers,
+    PoliciesReply, Questions, Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -245,6 +245,7 @@ impl Server {
             queues: options.queues.clone(),
             workers: Workers::new(options.queue_workers, workers, ended.clone()),
             origins: Origins(options.origins),
+            policies: PoliciesReply::default(),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });

@@ -118,6 +118,11 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
+    /// How many connections one address may have [default: as many as there are]. Behind a proxy
+    /// all clients have the proxy's address
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections_per_address: Option<u32>,
+
     /// How long a connection may be idle
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(crate) idle_timeout: String,

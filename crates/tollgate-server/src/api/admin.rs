@@ -85,6 +85,10 @@ type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send +
 impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
+    fn no_room() -> Reply {
+        Api::no_room()
+    }
+
     fn is_open(&self) -> bool {
         self.api.is_open()
     }

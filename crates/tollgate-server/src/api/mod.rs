@@ -30,7 +30,7 @@ use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::traces::Traces;
-use check::{Checks, Do, json};
+use check::{Checks, Do};
 use problem::Problem;
 use query::Query;
 
@@ -41,6 +41,7 @@ pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
 pub use caller_limits::CallerLimits;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
+pub(crate) use look::PoliciesReply;
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
@@ -62,6 +63,7 @@ pub(crate) struct Api {
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
+    pub(crate) policies: PoliciesReply,
     pub(crate) origins: Origins,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
@@ -69,6 +71,15 @@ pub(crate) struct Api {
 
 impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
+
+    fn no_room() -> Reply {
+        no_room().response()
+    }
+
+    /// The body of the request that a proxy asks about is none of our affair.
+    fn reads_body(&self, path: &str) -> bool {
+        path != "/v1/auth"
+    }
 
     fn is_open(&self) -> bool {
         self.open.load(Ordering::Relaxed)
@@ -115,7 +126,6 @@ impl Api {
             let body = body_of(request)?;
             return self.checks.respond(&body, act, deny_status).await;
         }
-        // The body of the request that a proxy asks about is none of our affair.
         if path == "/v1/auth" {
             return self.auth.respond(request, peer).await;
         }
@@ -138,7 +148,7 @@ impl Api {
         }
         match path {
             "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
-            "/v1/policies" => Ok(json(&look::policies(&self.checks.gate))),
+            "/v1/policies" => Ok(self.policies.reply(&self.checks.gate)),
             "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
@@ -231,7 +241,16 @@ fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
             format!("a body has at most {MAX_BODY_BYTES} bytes: ask in several requests"),
         ),
         BodyError::Broken => Problem::bad("the body ended before its end"),
+        BodyError::NoRoom => no_room(),
     })
+}
+
+/// 503: there is no room for what was asked, or for the answer.
+fn no_room() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too much is on its way from and to other connections: ask again, or for less at once",
+    )
 }
 
 fn not_found(path: &str) -> Problem {

@@ -222,7 +222,7 @@ mod tests {
     async fn answer_twice(number: usize, stream: Noting) {
         let note = stream.2.clone();
         let registry = Registry::new(Bounds::default());
-        let place = registry.enter().unwrap();
+        let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_| None);
         for _ in 0..2 {
             let byte = stream.read_u8().await.unwrap();

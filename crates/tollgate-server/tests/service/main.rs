@@ -7,6 +7,7 @@ mod admin;
 mod auth;
 mod checks;
 mod client;
+mod crowds;
 mod doors;
 mod ending;
 mod fairness;

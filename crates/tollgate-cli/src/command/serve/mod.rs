@@ -191,6 +191,8 @@ fn options(args: &Serve) -> Result<Options> {
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;
     bounds.connections = connections(args.max_connections)?;
+    let per_address = args.max_connections_per_address.map(usize::try_from);
+    bounds.per_address = per_address.transpose()?;
     options.bounds = bounds;
     options.linger = wait(&args.linger)?;
     options.grace = wait(&args.grace)?;
