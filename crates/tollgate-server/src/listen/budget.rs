@@ -11,7 +11,7 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
 /// How much of an answer is handed to its connection at once: what is not taken stays one piece.
-const PIECE_BYTES: usize = 32 * 1_024;
+const PIECE_BYTES: usize = 16 * 1_024;
 
 /// Bytes that are held for connections.
 #[derive(Debug)]

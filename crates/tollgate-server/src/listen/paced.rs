@@ -112,6 +112,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
             self.taken = 0;
             self.pace.is_at(Phase::Write);
+            // Of a long response the others need not wait for the end.
+            self.waited = false;
         }
         Poll::Ready(Ok(written))
     }
