@@ -28,8 +28,8 @@ use crate::tls::Certificate;
 /// The most bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
 
-/// The most bytes that are read ahead, and that wait to be written: a head fits, and many connections
-/// at once hold little.
+/// The most bytes that are read ahead, and that wait to be written: a head fits, and many
+/// connections at once hold little.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES + 4 * 1_024;
 
 /// How long to wait after the system had no file for a connection.
