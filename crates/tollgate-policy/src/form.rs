@@ -44,12 +44,43 @@ fn path(pattern: &Pattern) -> Option<String> {
         Some((_, rest)) => path_form(rest.find('/').map_or("/", |slash| &rest[slash..]), end),
         None => path_form(path, end),
     };
+    if is_refused(form.strip_suffix(end).unwrap_or(&form), !end.is_empty()) {
+        return Some("it without: a segment of dots and a zero byte are refused in a path".into());
+    }
     // All that begins with `/` is what `*` matches, and more than was meant.
     if form == "/*" && **text != *"/" {
         form = "`/`, or what the path begins with".to_owned();
         return Some(form);
     }
     (form != format!("{text}{end}")).then(|| format!("`{form}`"))
+}
+
+/// What `tollgate serve` and the layer must be told to give a path of this pattern, and its value.
+pub(crate) fn setting(pattern: &Pattern) -> Option<&'static str> {
+    let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
+    match (text.contains("%2F") || text.contains("%5C"), text.contains(';')) {
+        (true, true) => Some("--escaped-slashes keep --path-parameters keep"),
+        (true, false) => Some("--escaped-slashes keep"),
+        (false, true) => Some("--path-parameters keep"),
+        (false, false) => None,
+    }
+}
+
+/// True for a form that is refused under every setting: with a whole segment of dots between
+/// slashes of any kind, or with a zero byte.
+fn is_refused(text: &str, open: bool) -> bool {
+    let slashed = text.replace("%2F", "/").replace("%5C", "/");
+    let mut segments = slashed.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let (name, is_whole) = match segment.split_once(';') {
+            Some((name, _)) => (name, true),
+            None => (segment, segments.peek().is_some() || !open),
+        };
+        if is_whole && matches!(name, "." | "..") {
+            return true;
+        }
+    }
+    text.contains("%00")
 }
 
 /// As fronts write a path. Of a prefix the last segment may go on, and is only spelled.
@@ -236,6 +267,33 @@ mod tests {
             ("https://a.com/b/*", "`/b/*`"),
         ] {
             assert_eq!(right(&Field::Path, written), form, "{written}");
+        }
+    }
+
+    #[test]
+    fn paths_that_are_refused_under_every_setting_are_known() {
+        let form = "it without: a segment of dots and a zero byte are refused in a path";
+        for written in ["/a%00", "/a%00*", "/a%2F..", "/a%5C.%2Fb", "/..;a", "/a%2F..;*", "/.%2F*"]
+        {
+            assert_eq!(right(&Field::Path, written), form, "{written}");
+        }
+        for fine in ["/a%2F..*", "/a%2F...", "/a%2F.b", "/a;..", "/a%2500"] {
+            assert_eq!(right(&Field::Path, fine), "", "{fine}");
+        }
+    }
+
+    #[test]
+    fn paths_that_take_a_setting_are_known() {
+        let of = |text: &str| setting(&Pattern::read(&Field::Path, text).unwrap());
+        assert_eq!(of("/a%5C;b"), Some("--escaped-slashes keep --path-parameters keep"));
+        for text in ["/a%2Fb", "/a%2F*", "/a%5Cb"] {
+            assert_eq!(of(text), Some("--escaped-slashes keep"), "{text}");
+        }
+        for text in ["/a;b", "/a;*"] {
+            assert_eq!(of(text), Some("--path-parameters keep"), "{text}");
+        }
+        for text in ["/a", "/a/*", "*", "/a%252Fb", "/a%", "/a%2*"] {
+            assert_eq!(of(text), None, "{text}");
         }
     }
 

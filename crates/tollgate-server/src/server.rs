@@ -12,11 +12,11 @@ use tokio::task::JoinSet;
 use tollgate::ParseError;
 use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
 use tollgate_tower::Mistake;
-use tollgate_tower::identity::{Hashing, Remark};
+use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, CallerLimits, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions,
-    Receipts, Workers,
+    Admin, Api, Auth, AuthOptions, CallerLimits, Guard, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Origins,
+    PoliciesReply, Questions, Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -25,7 +25,7 @@ use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::store::AnyStore;
 use crate::timeseries::{TimeSeriesOptions, Writing};
-use crate::tls::{Tls, TlsError};
+use crate::tls::{Certificate, Tls, TlsError};
 
 /// How many connections administrators have at once.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -40,12 +40,19 @@ pub struct Options {
     pub admin: Option<Address>,
     /// What they have to send, of at least 16 bytes. Beyond loopback there must be one.
     pub admin_token: Option<String>,
+    /// What administrators may write as `Host` besides addresses and `localhost`, where there is no
+    /// token: names that lead here.
+    pub admin_hosts: Vec<String>,
+    /// Pages of browsers that may ask, by their origins, as `https://app.example`.
+    pub origins: Vec<String>,
     /// The file of the policies, for reading it again; none for policies of a program.
     pub config: Option<PathBuf>,
     /// How requests of proxies are read.
     pub auth: AuthOptions,
     /// Which limits callers may bring.
     pub caller_limits: CallerLimits,
+    /// How paths are read, wherever a request is told: as the server behind reads them.
+    pub paths: PathReading,
     /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
     pub key_secret: Option<Vec<u8>>,
     /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
@@ -73,14 +80,17 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Of secrets only whether they are set.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, admin, config, auth, tls, bounds, linger, grace, .. } = self;
+        let Self { listen, admin, config, auth, paths, tls, bounds, linger, grace, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
+            .field("admin_hosts", &self.admin_hosts)
+            .field("origins", &self.origins)
             .field("config", config)
             .field("auth", auth)
             .field("caller_limits", &self.caller_limits)
+            .field("paths", paths)
             .field("key_secret", &self.key_secret.is_some())
             .field("receipt_key", &self.receipt_key.is_some())
             .field("tls", tls)
@@ -103,9 +113,12 @@ impl Options {
             listen,
             admin: None,
             admin_token: None,
+            admin_hosts: Vec::new(),
+            origins: Vec::new(),
             config: None,
             auth: AuthOptions::default(),
             caller_limits: CallerLimits::default(),
+            paths: PathReading::default(),
             key_secret: None,
             receipt_key: None,
             tls: None,
@@ -171,6 +184,7 @@ pub struct Server {
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
     admin: Option<Address>,
+    certificate: Option<Arc<Certificate>>,
     linger: Duration,
     grace: Duration,
 }
@@ -200,8 +214,8 @@ impl Server {
             Mistake::Address(Remark::NoHeader) if !is_proxied => {}
             _ => tracing::warn!(target: "tollgate", "{mistake}"),
         };
-        let auth = Auth::new(gate.clone(), options.auth.clone(), hashing, told)?;
-        let tls = options.tls.as_ref().map(Tls::acceptor).transpose()?;
+        let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
+        let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
         let receipts = receipts(options.receipt_key.as_deref())?;
         // A place of their own: however many clients there are, an administrator gets in.
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
@@ -210,10 +224,16 @@ impl Server {
         let (outbox, writing) = options.timeseries.as_ref().map(TimeSeriesOptions::start).unzip();
         let recorder = Recorder::new(options.metrics.clone(), outbox);
         let (ending, ended) = watch::channel(false);
-        let token = options.worker_token.clone();
+        let workers = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", options.worker_token)?;
+        let guard = Guard::new("an administrator", "TOLLGATE_ADMIN_TOKEN", options.admin_token)?;
+        // No page reaches a socket in the file system.
+        let guard = match &options.admin {
+            Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
+            _ => guard,
+        };
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts, options.caller_limits),
+            checks: Questions::new(gate.clone(), receipts, options.paths, options.caller_limits),
             auth,
             page: Page::new(
                 options.metrics.clone(),
@@ -223,7 +243,9 @@ impl Server {
                 options.queues.clone(),
             ),
             queues: options.queues.clone(),
-            workers: Workers::new(options.queue_workers, token, ended.clone()),
+            workers: Workers::new(options.queue_workers, workers, ended.clone()),
+            origins: Origins(options.origins),
+            policies: PoliciesReply::default(),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
@@ -248,6 +270,9 @@ impl Server {
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
         tasks.spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
+        if let Some(certificate) = &tls {
+            tasks.spawn(Arc::clone(certificate).follow());
+        }
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
@@ -267,13 +292,15 @@ impl Server {
                 Door {
                     answering: Arc::new(Admin {
                         api: Arc::clone(&api),
-                        token: options.admin_token,
+                        guard,
                         reader: reader.clone(),
                         recorder: recorder.clone(),
                     }),
                     registry: Arc::clone(admin_registry),
                     // A token does not go over a network in the clear, where that can be helped.
-                    tls: tls.filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
+                    tls: tls
+                        .clone()
+                        .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
                     ending: ended,
                 },
             ));
@@ -290,6 +317,7 @@ impl Server {
             tasks,
             addresses,
             admin,
+            certificate: tls,
             linger,
             grace,
         })
@@ -313,6 +341,14 @@ impl Server {
     /// There is no file, or it is broken: then what counted counts on.
     pub fn reload(&self) -> impl Future<Output = Result<Reread, ReloadError>> + Send + use<> {
         self.reader.clone().read()
+    }
+
+    /// Reads the certificate again, where there is one: connections that come take the new one. One
+    /// that cannot be used is a line of the log, and the old one is used on.
+    pub fn reread_certificate(&self) {
+        if let Some(certificate) = &self.certificate {
+            certificate.reread_and_tell();
+        }
     }
 
     /// Follows the file of the policies until the watcher is dropped; none when there is no file.

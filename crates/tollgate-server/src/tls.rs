@@ -1,13 +1,19 @@
 //! The certificate of the service.
 
+use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
+use arc_swap::ArcSwap;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, version};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Files in PEM: a chain of certificates, the service's own first, and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,7 +43,7 @@ impl Tls {
         Self { certificate: certificate.into(), key: key.into() }
     }
 
-    pub(crate) fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
+    fn config(&self) -> Result<ServerConfig, TlsError> {
         let error = |path: &Path, what, why: String| TlsError { path: path.to_owned(), what, why };
         let no_certificate = "is no certificate in PEM";
         let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&self.certificate)
@@ -60,6 +66,67 @@ impl Tls {
             .with_single_cert(chain, key)
             .map_err(refused)?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        Ok(config)
+    }
+
+    /// When each file was changed last, as far as the system says.
+    fn changed(&self) -> [Option<SystemTime>; 2] {
+        let changed = |path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
+        [&self.certificate, &self.key].map(changed)
+    }
+}
+
+/// A certificate in use, which is read again while connections are served: those that come take the
+/// new one.
+#[derive(Debug)]
+pub(crate) struct Certificate {
+    files: Tls,
+    config: ArcSwap<ServerConfig>,
+}
+
+impl Certificate {
+    /// # Errors
+    /// Files that cannot be used.
+    pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
+        let config = ArcSwap::from_pointee(files.config()?);
+        Ok(Self { files, config })
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.config.load_full())
+    }
+
+    /// Reads the files again.
+    ///
+    /// # Errors
+    /// Files that cannot be used: the old certificate is used on.
+    pub(crate) fn reread(&self) -> Result<(), TlsError> {
+        self.config.store(Arc::new(self.files.config()?));
+        Ok(())
+    }
+
+    /// Reads the files again whenever they have changed, until it is dropped. One of the two is
+    /// written before the other, so what does not fit is tried again when the next changes.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        let mut seen = self.files.changed();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let changed = self.files.changed();
+            if changed != seen {
+                seen = changed;
+                self.reread_and_tell();
+            }
+        }
+    }
+
+    /// Reads the files again, and tells the log.
+    pub(crate) fn reread_and_tell(&self) {
+        let path = self.files.certificate.display();
+        match self.reread() {
+            Ok(()) => tracing::info!(target: "tollgate", "{path} was read again"),
+            Err(error) => {
+                tracing::warn!(target: "tollgate", "the old certificate is used on: {error}");
+            }
+        }
     }
 }

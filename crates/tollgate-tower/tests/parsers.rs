@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Request};
 use proptest::prelude::*;
 use tollgate_tower::answer::Wire;
 use tollgate_tower::identity::{
-    AddressHeader, ApiKey, Case, ClientAddress, Hashing, Head, Identity, Networks, Peers,
-    normal_path,
+    AddressHeader, ApiKey, Case, ClientAddress, EscapedSlashes, Hashing, Head, Identity, Networks,
+    PathParameters, PathReading, Peers,
 };
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -73,6 +73,73 @@ fn stranger() -> impl Strategy<Value = Ipv4Addr> {
 /// The headers that parsers look at.
 const READ: [&str; 6] =
     ["x-forwarded-for", "forwarded", "x-real-ip", "x-user", "authorization", "content-type"];
+
+/// Paths made of what servers differ in reading, and of what they do not.
+fn spelled_path() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        6 => Just("/"),
+        8 => prop::sample::select(vec!["a", "Login", "%41", "%6c", "%C3%a9", "\u{e9}", " ", "="]),
+        3 => prop::sample::select(vec![".", "%2e", "%2E"]),
+        2 => prop::sample::select(vec!["%", "%2", "%zz", "%25", "%252f", "%25%32%66", "%252e"]),
+        1 => prop::sample::select(vec!["%2f", "%2F", "\\", "%5c", "%5C", ";", "%3b", "%00", "\0"]),
+    ];
+    let pieces = prop::collection::vec(piece, 0..10).prop_map(|pieces| pieces.concat());
+    prop_oneof![4 => pieces, 1 => ".{0,20}".prop_map(String::from)]
+}
+
+/// Decodes escapes, once, by their definition.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        let digits = after.get(..2).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        match digits.filter(|_| *byte == b'%') {
+            Some(digits) => {
+                let digits = core::str::from_utf8(digits).unwrap();
+                out.push(u8::from_str_radix(digits, 16).unwrap());
+                rest = &after[2..];
+            }
+            None => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// The segments, without empty ones; of dots none when they are resolved.
+fn segments(path: &[u8], resolved: bool) -> Vec<Vec<u8>> {
+    let mut segments = Vec::new();
+    for segment in path.split(|byte| *byte == b'/') {
+        match segment {
+            b"" => {}
+            b"." if resolved => {}
+            b".." if resolved => drop(segments.pop()),
+            other => segments.push(other.to_vec()),
+        }
+    }
+    segments
+}
+
+/// As a server reads it that keeps all it can: segments first, then their escapes.
+fn keeping(path: &str) -> Vec<Vec<u8>> {
+    segments(path.as_bytes(), false).iter().map(|segment| decoded(segment)).collect()
+}
+
+/// As one reads it that makes of it what it can: escapes first, up to a zero byte; backslashes are
+/// slashes, parameters nothing, dots resolved.
+fn decoding(path: &str) -> Vec<Vec<u8>> {
+    let decoded = decoded(path.as_bytes());
+    let text = decoded.split(|byte| *byte == 0).next().unwrap();
+    let slashed: Vec<u8> =
+        text.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect();
+    let cut: Vec<&[u8]> = slashed
+        .split(|byte| *byte == b'/')
+        .map(|segment| segment.split(|byte| *byte == b';').next().unwrap())
+        .collect();
+    segments(&cut.join(&b'/'), true)
+}
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
@@ -168,17 +235,57 @@ proptest! {
     }
 
     #[test]
-    fn a_path_in_its_one_form_stays_as_it_is(
-        path in prop_oneof![".{0,60}", "(/|\\.|%2[eEfF]|%|%zz|a|%41|;|\u{e9}){0,60}"],
-    ) {
+    fn a_path_in_its_one_form_stays_as_it_is(path in spelled_path(), kept in any::<bool>()) {
         for case in [Case::Keep, Case::Fold] {
-            let form = normal_path(&path, case).into_owned();
-            prop_assert_eq!(normal_path(&form, case), form.as_str());
+            let mut reading = PathReading::from(case);
+            if kept {
+                reading = reading.escaped_slashes(EscapedSlashes::Keep);
+                reading = reading.parameters(PathParameters::Keep);
+            }
+            let Ok(form) = reading.read(&path) else { continue };
+            prop_assert_eq!(reading.read(&form), Ok(std::borrow::Cow::Borrowed(&*form)));
             prop_assert!(form == "*" || form.starts_with('/'));
             prop_assert!(form.len() <= 3 * path.len() + 1);
             prop_assert!(form == "/" || !form.ends_with('/'));
             prop_assert!(!form.contains("//") && form.is_ascii());
             prop_assert!(!form.split('/').any(|segment| segment == "." || segment == ".."));
+        }
+    }
+
+    /// A path is accepted exactly when those who read it in the two extreme ways read the same, and
+    /// its form is what both of them read.
+    #[test]
+    fn no_accepted_path_has_two_readings(path in spelled_path()) {
+        prop_assume!(path != "*");
+        let (keeping, decoding) = (keeping(&path), decoding(&path));
+        match PathReading::default().read(&path) {
+            Ok(form) => {
+                prop_assert_eq!(&keeping, &decoding, "{} {}", path, form);
+                prop_assert_eq!(self::keeping(&form), keeping, "{} {}", path, form);
+            }
+            Err(_) => prop_assert_ne!(keeping, decoding, "{}", path),
+        }
+    }
+
+    /// Under the other settings a form is what the servers read that they are for.
+    #[test]
+    fn each_setting_reads_as_the_servers_that_it_is_for(path in spelled_path()) {
+        prop_assume!(path != "*");
+        let strict = PathReading::default();
+        let kept = strict.escaped_slashes(EscapedSlashes::Keep).parameters(PathParameters::Keep);
+        if let Ok(form) = kept.read(&path) {
+            prop_assert_eq!(keeping(&form), keeping(&path), "{} {}", path, form);
+        }
+        let unescaped = strict.escaped_slashes(EscapedSlashes::Unescape);
+        if let Ok(form) = unescaped.read(&path) {
+            let decoded = segments(&decoded(path.as_bytes()), false);
+            prop_assert_eq!(keeping(&form), decoded, "{} {}", path, form);
+        }
+        let stripped = strict.parameters(PathParameters::Strip);
+        if let Ok(form) = stripped.read(&path) {
+            let cut: Vec<&str> =
+                path.split('/').map(|segment| segment.split(';').next().unwrap()).collect();
+            prop_assert_eq!(keeping(&form), keeping(&cut.join("/")), "{} {}", path, form);
         }
     }
 
@@ -191,10 +298,13 @@ proptest! {
 }
 
 proptest! {
-    /// What the check of policy files takes for the form of a path is what this front gives: a
-    /// pattern in that form brings no warning, and any other could never match and is an error.
+    /// What the check of policy files takes for the form of a path is what this front gives under
+    /// some setting: a pattern in that form is fine, with a warning where it takes a setting, and
+    /// any other could never match and is an error.
     #[test]
-    fn policy_files_know_the_form_of_a_path(path in "/[a-zA-Z0-9./%~ +-]{0,24}") {
+    fn policy_files_know_the_form_of_a_path(
+        path in prop_oneof!["/[a-zA-Z0-9./%~ +;-]{0,24}", "/(/|\\.|%2[fF]|%5C|;|%00|a|%3B|%2E){0,9}"],
+    ) {
         use tollgate_policy::{Format, Policies};
         let read = |path: &str| {
             // A path may come to have a quote in it: %27 is one.
@@ -205,10 +315,16 @@ proptest! {
             );
             Policies::parse(&text, Format::Toml)
         };
-        let form = normal_path(&path, Case::Keep);
+        let strict = PathReading::default();
+        let kept = strict.escaped_slashes(EscapedSlashes::Keep).parameters(PathParameters::Keep);
+        let Ok(form) = kept.read(&path) else {
+            prop_assert!(read(&path).is_err(), "{}", path);
+            return Ok(());
+        };
         // %2a is a star, which means something in a pattern.
         prop_assume!(!form.contains('*'));
-        prop_assert_eq!(read(&form).expect(&form).warnings().iter().count(), 0, "{}", form);
+        let warned = read(&form).expect(&form).warnings().iter().count() > 0;
+        prop_assert_eq!(warned, strict.read(&form).is_err(), "{}", form);
         prop_assert_eq!(read(&path).is_err(), form != path, "{} {}", path, form);
     }
 }

@@ -71,8 +71,8 @@ pub(crate) enum Whose<'l> {
     Built(Subject),
 }
 
-/// The first subject where nobody lends it, the subjects after it, the fields of all limits, and
-/// the shard.
+/// The first subject where nobody lends it, the subjects after it, the fields of all limits, the
+/// shard, and whether the store is full.
 #[derive(Clone, Debug, Default)]
 struct More<'l> {
     first: Option<(Subject, Cow<'l, LimitSet>)>,
@@ -80,6 +80,7 @@ struct More<'l> {
     /// Empty where the decision's own fields are all there is.
     fields: Vec<Fields>,
     shard: Option<Cow<'l, str>>,
+    shared: bool,
 }
 
 impl<'l> Decision<'l> {
@@ -93,17 +94,17 @@ impl<'l> Decision<'l> {
         outcome: &mut Outcome,
         store: u64,
     ) -> Self {
-        let Outcome { granted, ref fields, receipt, now, .. } = *outcome;
+        let Outcome { granted, ref fields, receipt, now, shared, .. } = *outcome;
         let single = Single { granted, fields: fields[0], changed: false, receipt, now };
         let (first, owned) = match subject {
             Whose::Lent(text) => (Some((text, limits)), None),
             Whose::Built(subject) => (None, Some((subject, limits))),
         };
         let mut decision = Self::build(first, single, store);
-        if fields.len() > 1 || shard.is_some() || owned.is_some() {
+        if fields.len() > 1 || shard.is_some() || owned.is_some() || shared {
             let fields = core::mem::take(&mut outcome.fields);
             // One limit's fields may have been kept already; then these are the same.
-            decision.more = Some(keep_more(owned, rest, fields, shard));
+            decision.more = Some(keep_more(owned, rest, fields, shard, shared));
         }
         decision
     }
@@ -303,6 +304,14 @@ impl<'l> Decision<'l> {
         })
     }
 
+    /// True when a memory store is full, and had no room for a count of a subject's own. It was
+    /// judged by one that it shares with other newcomers, which may deny who did nothing. Where
+    /// there was no room even for that, as for limits that are new to the store, it was denied.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.more.as_deref().is_some_and(|more| more.shared)
+    }
+
     /// The store's time of the decision.
     #[must_use]
     #[inline]
@@ -319,7 +328,7 @@ impl<'l> Decision<'l> {
     /// The same, no longer borrowing from the limiter.
     #[inline]
     pub fn into_owned(self) -> Decision<'static> {
-        let More { first, rest, fields, shard } =
+        let More { first, rest, fields, shard, shared } =
             self.more.map_or_else(More::default, |more| *more);
         let owned = |(subject, set): (Subject, Cow<'_, LimitSet>)| -> (_, Cow<'static, LimitSet>) {
             (subject, Cow::Owned(set.into_owned()))
@@ -330,6 +339,7 @@ impl<'l> Decision<'l> {
             rest: rest.into_iter().map(owned).collect(),
             fields,
             shard: shard.map(|shard| Cow::Owned(shard.into_owned())),
+            shared,
         };
         Decision {
             first: None,
@@ -352,10 +362,11 @@ fn keep_more<'l>(
     rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
     fields: SmallVec<[Fields; 1]>,
     shard: Option<Cow<'l, str>>,
+    shared: bool,
 ) -> Box<More<'l>> {
     let part = |(subject, limits)| (subject, Cow::Borrowed(limits));
     let (first, rest) = (first.map(part), rest.map(part).collect());
-    Box::new(More { first, rest, fields: fields.into_vec(), shard })
+    Box::new(More { first, rest, fields: fields.into_vec(), shard, shared })
 }
 
 /// Keeps the fields that seldom differ from what the rest says.

@@ -132,13 +132,16 @@ pub struct Outcome {
     pub receipt: u64,
     /// The store's time of the decision.
     pub now: Time,
+    /// True when the store is full and a subject has no count of its own: it was judged by one that
+    /// it shares with others, or denied because there was no room even for that. The store sets it.
+    pub shared: bool,
 }
 
 impl Outcome {
     /// What a store answers that does not decide by [`decide`].
     #[must_use]
     pub fn new(granted: u64, fields: SmallVec<[Fields; 1]>, receipt: u64, now: Time) -> Self {
-        Self { granted, fields, changed: false, receipt, now }
+        Self { granted, fields, changed: false, receipt, now, shared: false }
     }
 }
 
@@ -156,12 +159,13 @@ impl From<Single> for Outcome {
     #[inline]
     fn from(single: Single) -> Self {
         let Single { granted, fields, changed, receipt, now } = single;
-        Self { granted, fields: SmallVec::from_buf([fields]), changed, receipt, now }
+        let fields = SmallVec::from_buf([fields]);
+        Self { granted, fields, changed, receipt, now, shared: false }
     }
 }
 
 /// Judges one limit over two words: the shortest path, the same meaning as [`decide`].
-#[inline]
+#[inline(always)]
 pub(crate) fn decide_pair(
     step: &impl Step,
     words: &mut [u64; 2],
@@ -302,7 +306,7 @@ impl Judged {
 
     #[inline]
     fn outcome(self, now: Time) -> Outcome {
-        Outcome { granted: 0, fields: self.fields, changed: false, receipt: 0, now }
+        Outcome::new(0, self.fields, 0, now)
     }
 }
 

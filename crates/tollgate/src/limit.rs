@@ -12,6 +12,8 @@ use crate::notation;
 use crate::strategy::{Compiled, Greedy, Shape, Step, Strategy, Twin};
 use crate::time::Period;
 
+mod weight;
+
 /// The largest `N` and the largest burst: 2^40.
 pub const MAX_UNITS: u64 = 1 << 40;
 
@@ -176,7 +178,8 @@ impl Limit {
         check_ranges(&quota).map_err(|refusal| (text.clone(), refusal))?;
         let step = strategy.compile(&quota).map_err(|refusal| (text, refusal))?;
         fill_defaults(&mut quota, strategy);
-        let identity = name.clone().unwrap_or_else(|| format!("{strategy}/{}", quota.period));
+        let mut identity = name.clone().unwrap_or_else(|| format!("{strategy}/{}", quota.period));
+        identity.shrink_to_fit();
         let full_text = full_text(name.as_deref(), &quota, strategy);
         Ok(Self { name, quota, strategy, identity, full_text, step })
     }
@@ -348,7 +351,10 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
         Some(Anchor::FirstHit) => " anchor first-hit",
         None => "",
     };
-    text + &format!(" via {strategy}")
+    text += &format!(" via {strategy}");
+    // Kept for long, and counted by its length.
+    text.shrink_to_fit();
+    text
 }
 
 /// Limits that count together: one check over them is all or nothing, and their state for a
@@ -414,7 +420,7 @@ impl LimitSet {
     ///
     /// # Errors
     /// None, more than [`MAX_LIMITS`], or two with the same identity: name them.
-    pub fn new(limits: Vec<Limit>) -> Result<Self, ParseError> {
+    pub fn new(mut limits: Vec<Limit>) -> Result<Self, ParseError> {
         let text = || limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if limits.is_empty() || limits.len() > MAX_LIMITS {
             return Err(ParseError::whole(
@@ -434,6 +440,7 @@ impl LimitSet {
                 "name them, as in `short: 5/10s, long: 20/10s`",
             ));
         }
+        limits.shrink_to_fit();
         let (mut words, mut logs) = (0, 0);
         let mut places = vec![Place::Log(0); limits.len()];
         for &i in &order {
@@ -488,7 +495,8 @@ impl LimitSet {
         let Inner { limits, places, words, logs, identity, full_text, greedy, .. } = &*self.0;
         // No identity of a limit has a `>`, so that the policy can be told from what follows.
         let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
-        let identity = format!("{name}>{bare}");
+        let mut identity = format!("{name}>{bare}");
+        identity.shrink_to_fit();
         Ok(Self(Arc::new(Inner {
             limits: limits.clone(),
             places: places.clone(),

@@ -360,7 +360,16 @@ fn receipts_that_a_snapshot_does_not_know_are_refused() {
 #[test]
 fn receipts_that_had_to_be_forgotten_stay_so() {
     let clock = ManualClock::at_micros(START_US);
-    let store = builder(&clock).max_bytes(0).build();
+    // Room for the set and for what newcomers share, and for nothing beside.
+    let has_room = |bytes: &usize| {
+        let store = builder(&clock).max_bytes(*bytes).build();
+        Limiter::new("100/1h via gcra".parse().unwrap(), store)
+            .check_now("bob")
+            .unwrap()
+            .is_allowed()
+    };
+    let bytes = (0..9_999).find(has_room).unwrap();
+    let store = builder(&clock).max_bytes(bytes).build();
     let first = Limiter::new("100/1h via gcra".parse().unwrap(), store);
     let receipts: Vec<_> =
         (0..16).map(|_| first.check_now("bob").unwrap().receipt().unwrap()).collect();
@@ -368,7 +377,7 @@ fn receipts_that_had_to_be_forgotten_stay_so() {
         let _ = now(first.refund(receipt)).unwrap();
     }
     let file = file(&first);
-    let (store, seen) = builder(&clock).max_bytes(0).restore(&file[..]).unwrap();
+    let (store, seen) = builder(&clock).max_bytes(bytes).restore(&file[..]).unwrap();
     assert_eq!((seen.subjects, seen.shared), (0, 1));
     let second = Limiter::new(first.limits().clone(), store);
     for receipt in &receipts {
@@ -455,7 +464,7 @@ const LIMITS: [&str; 5] = [
 #[test]
 fn a_full_store_fits_where_it_was() {
     for limits in LIMITS {
-        for bytes in [70_000, 200_000, 333_333] {
+        for bytes in [400_000, 555_555, 800_000] {
             let clock = ManualClock::at_micros(START_US);
             let store = builder(&clock).max_bytes(bytes).build();
             let first = Limiter::new(limits.parse().unwrap(), store);
@@ -468,6 +477,7 @@ fn a_full_store_fits_where_it_was() {
             for subject in &subjects {
                 let _ = first.check_now(subject.as_str()).unwrap();
             }
+            assert_eq!(first.store().refused(), 0, "{limits} {bytes}: too small to share");
             let held = first.store().bytes();
             let file = file(&first);
             let (store, seen) = builder(&clock).max_bytes(bytes).restore(&file[..]).unwrap();
@@ -486,26 +496,36 @@ fn a_full_store_fits_where_it_was() {
     }
 }
 
-/// Limits that changed to ones with larger states may have brought a full store over its bound.
+/// Limits that changed to ones with larger states bring no store over its bound: who finds no room
+/// is denied, and keeps the count that it had.
 #[test]
-fn a_store_that_is_over_its_bound_fits_where_it_was() {
+fn a_full_store_whose_limits_have_larger_states_now_fits_where_it_was() {
     let clock = ManualClock::at_micros(START_US);
     let small: LimitSet = "a: 5/1h via gcra".parse().unwrap();
-    let store = builder(&clock).max_bytes(100_000).build();
+    let store = builder(&clock).max_bytes(300_000).build();
     let first = Limiter::new("a: 5/1h via sliding_window".parse().unwrap(), store);
-    let subjects: Vec<String> = (0..1_000).map(|i| format!("user:{i}")).collect();
+    let subjects: Vec<String> = (0..4_000).map(|i| format!("user:{i}")).collect();
     for subject in &subjects {
         let _ = first.check_now(Ask::new(subject.as_str()).under(&small)).unwrap();
     }
-    for subject in &subjects {
-        let _ = first.check_now(subject.as_str()).unwrap();
-    }
+    assert!(first.store().shared() > 0, "the store is not full");
+    let refused = subjects.iter().filter(|subject| {
+        let decision = first.check_now(subject.as_str()).unwrap();
+        assert!(decision.is_shared() || decision.is_allowed());
+        let inspected = now(first.inspect(subject.as_str())).unwrap();
+        let keeps =
+            inspected.is_some_and(|held| !held.shared && held.written_under.contains("gcra"));
+        assert!(!keeps || (decision.is_shared() && !decision.is_allowed()), "{subject}");
+        keeps
+    });
+    let refused = refused.count() as u64;
+    assert!(refused > 100, "{refused}");
     let held = first.store().bytes();
-    assert!(held > 110_000, "{held}");
+    assert!(held <= 300_000, "{held}");
     let file = file(&first);
-    let (store, seen) = builder(&clock).max_bytes(100_000).restore(&file[..]).unwrap();
-    assert!(store.bytes() <= held && seen.subjects > 500, "{seen:?}");
-    assert!(builder(&clock).max_bytes(99_999).restore(&file[..]).is_err());
+    let (store, seen) = builder(&clock).max_bytes(300_000).restore(&file[..]).unwrap();
+    assert!(store.bytes() <= held && seen.subjects > refused, "{seen:?}");
+    assert!(builder(&clock).max_bytes(100_000).restore(&file[..]).is_err());
 }
 
 #[test]

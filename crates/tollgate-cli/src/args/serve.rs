@@ -50,6 +50,16 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]
     pub(crate) admin: String,
 
+    /// What administrators may write as `Host` besides addresses and `localhost`, where no
+    /// TOLLGATE_ADMIN_TOKEN is set; repeat it
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) admin_host: Vec<String>,
+
+    /// Pages of browsers that may ask where clients do, as `https://app.example`; repeat it. Others
+    /// get a 403: a page would spend what its reader's network may
+    #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
+    pub(crate) allow_origin: Vec<String>,
+
     /// Whose forwarded headers are believed by `/v1/auth`, besides this machine's: `10.0.0.0/8`;
     /// repeat it
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
@@ -63,6 +73,15 @@ pub(crate) struct Serve {
     /// Which headers of a trusted proxy tell the request that `/v1/auth` is about
     #[arg(long, value_enum, value_name = "FAMILY", default_value_t = Family::Either)]
     pub(crate) forwarded: Family,
+
+    /// What `%2F` is in a path, as the server behind reads it; a policy that looks at the path
+    /// refuses what is not to be read. For `/v1/auth`, and for requests that are described
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Slashes::Reject)]
+    pub(crate) escaped_slashes: Slashes,
+
+    /// What `;` is in a path, as the server behind reads it
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Parameters::Reject)]
+    pub(crate) path_parameters: Parameters,
 
     /// The header that names the user, for `/v1/auth`. Your proxy must write over what clients send
     #[arg(long, value_name = "NAME")]
@@ -98,6 +117,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
+
+    /// How many connections one address may have [default: as many as there are]. Behind a proxy
+    /// all clients have the proxy's address
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections_per_address: Option<u32>,
 
     /// How long a connection may be idle
     #[arg(long, value_name = "DURATION", default_value = "60s")]
@@ -158,6 +182,28 @@ pub(crate) enum Family {
     Forwarded,
     /// None: the request itself is judged
     Nothing,
+}
+
+/// What an escaped slash is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Slashes {
+    /// Refused, and backslashes too: servers differ in reading them
+    Reject,
+    /// A part of its segment, and so is a backslash, as for axum, Go and Express
+    Keep,
+    /// A slash, as for Flask and Django; backslashes are refused
+    Unescape,
+}
+
+/// What a semicolon is in a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Parameters {
+    /// Refused, and `%3B` too: servers differ in reading them
+    Reject,
+    /// A part of its segment
+    Keep,
+    /// What begins a parameter, which is left away, as in servlets; `%3B` is refused
+    Strip,
 }
 
 /// How logs are written.

@@ -99,4 +99,8 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
     assert!(code == 2 && error.contains("--policy"), "{error}");
+    // Who keeps the service reads who tried.
+    let log = serving.end();
+    let says = "an administrator was refused: the token is missing or another client=\"127.0.0.1\"";
+    assert!(log.contains(says), "{log}");
 }

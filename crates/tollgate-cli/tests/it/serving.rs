@@ -171,7 +171,7 @@ impl Client {
     ) -> io::Result<(u16, String, String)> {
         let stream = self.0.get_mut();
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nhost: a\r\n{headers}content-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-length: {}\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(text.as_bytes())?;

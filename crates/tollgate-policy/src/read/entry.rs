@@ -6,6 +6,7 @@ use tollgate::{LimitSet, MAX_DIMENSIONS};
 
 use super::keys::{Reader, Unlisted};
 use crate::field::Field;
+use crate::form;
 use crate::list::NetworkList;
 use crate::model::{Absent, Dimension, Entry, Override, Rule};
 use crate::pattern::{Condition, Pattern};
@@ -384,6 +385,18 @@ fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Patter
             node.at,
             format!("`{text}` is not `{upper}`: methods are compared exactly"),
             format!("write `{upper}`, unless the method really is in small letters"),
+        );
+    }
+    if *field == Field::Path
+        && let Some(setting) = form::setting(pattern)
+    {
+        reader.warning(
+            node.at,
+            format!("a path like `{text}` is refused, unless a setting says how it is read"),
+            format!(
+                "start with `tollgate serve {setting}`, or set the same with `Builder::paths`: \
+                 right when the server behind keeps such a path as it is (docs/proxies.md)"
+            ),
         );
     }
     // `Bearer *` is a scheme, and `*` says that there is one: neither is a secret.

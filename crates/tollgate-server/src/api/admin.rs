@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 use tollgate::{LimitSet, ParseError, Subject};
 use tollgate_policy::{Effect, SubjectCounts};
 
-use super::bearer::{brings, is_of_a_page, missing};
+use super::bearer::Guard;
 use super::check::{ask, json, no_policy, nobody, of_ask};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Limits, Text, read_one, said};
 use super::whose::{Whose, subject_of};
-use super::{Api, Reply, body_of, is_look, not_found, one_host, rulings, text};
+use super::{Api, Reply, body_of, is_look, not_found, rulings, strict, text};
 use crate::listen::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
@@ -29,7 +29,7 @@ const ADMIN_INDEX: &str = include_str!("admin_index.txt");
 /// The front for administrators.
 pub(crate) struct Admin {
     pub(crate) api: Arc<Api>,
-    pub(crate) token: Option<String>,
+    pub(crate) guard: Guard,
     pub(crate) reader: Reader,
     pub(crate) recorder: Recorder,
 }
@@ -85,11 +85,15 @@ type Answered<'a> = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send +
 impl Answering for Admin {
     const EXPLAIN: Explain = super::problem::explain;
 
+    fn no_room() -> Reply {
+        Api::no_room()
+    }
+
+    fn is_open(&self) -> bool {
+        self.api.is_open()
+    }
+
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        if is_of_a_page(request.headers()) {
-            let detail = "administrators do not ask from web pages";
-            return Problem::new(StatusCode::FORBIDDEN, detail).response();
-        }
         let endpoint = Endpoint::of(request.uri().path());
         let response = self.answered(request, peer).await;
         self.api.metrics.requests().add(endpoint, response.status());
@@ -99,15 +103,15 @@ impl Answering for Admin {
 
 impl Admin {
     async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        if self.token.as_ref().is_some_and(|token| !brings(token, request.headers())) {
-            return missing("TOLLGATE_ADMIN_TOKEN");
+        if let Some(refused) = self.guard.refuse(request.headers(), peer) {
+            return refused;
         }
         let answered: Answered<'_> = Box::pin(self.route(request, peer));
         answered.await.unwrap_or_else(|problem| problem.response())
     }
 
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
-        one_host(&request)?;
+        strict(&request)?;
         let path = request.uri().path().to_owned();
         let known = ["inspect", "reset", "adjust", "reload", "ban", "exempt", "lift"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));

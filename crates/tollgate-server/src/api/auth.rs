@@ -11,7 +11,9 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use tollgate::ParseError;
 use tollgate_policy::Gate;
-use tollgate_tower::identity::{AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks};
+use tollgate_tower::identity::{
+    AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
+};
 use tollgate_tower::{Mistake, Tollgate, TollgateLayer};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -110,12 +112,14 @@ impl Auth {
     pub(crate) fn new(
         gate: Gate<AnyStore>,
         options: AuthOptions,
+        paths: PathReading,
         hashing: Hashing,
         told: impl Fn(&Mistake) + Send + Sync + 'static,
     ) -> Result<Self, ParseError> {
         let client = ClientAddress::behind(options.trust.clone(), options.client_header.clone());
         let mut builder = TollgateLayer::builder(gate)
             .client(client)
+            .paths(paths)
             .peer(|extensions| extensions.get::<SocketAddr>().map(SocketAddr::ip))
             .for_proxies()
             .on_mistake(told);

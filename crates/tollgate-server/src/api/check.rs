@@ -13,10 +13,11 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Terms};
+use tollgate_tower::identity::PathReading;
 
 use super::caller_limits::{CallerLimits, Gatekeeper};
 use super::problem::Problem;
-use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
+use super::question::{Body, Limits, On, Question, Text, Told, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
 use super::whose::subject_of;
 use crate::json::AnswerJson;
@@ -43,6 +44,8 @@ pub(crate) struct Checks {
     pub(crate) gate: Gate<AnyStore>,
     pub(crate) receipts: Receipts,
     caller_limits: Gatekeeper,
+    /// How the paths of described requests are read.
+    pub(crate) paths: PathReading,
     /// Reading a limit takes longer than deciding under it.
     limits: Cache<String, LimitSet>,
 }
@@ -58,10 +61,15 @@ pub(crate) enum Do {
 pub(crate) type Parts = Vec<(Subject, LimitSet)>;
 
 impl Checks {
-    pub(crate) fn new(gate: Gate<AnyStore>, receipts: Receipts, allowed: CallerLimits) -> Self {
+    pub(crate) fn new(
+        gate: Gate<AnyStore>,
+        receipts: Receipts,
+        paths: PathReading,
+        allowed: CallerLimits,
+    ) -> Self {
         let on_redis = matches!(gate.store(), AnyStore::Redis(_));
         let caller_limits = Gatekeeper::new(allowed, on_redis);
-        Self { gate, receipts, caller_limits, limits: Cache::new(KEPT_LIMITS) }
+        Self { gate, receipts, caller_limits, paths, limits: Cache::new(KEPT_LIMITS) }
     }
 
     /// The response to a body of questions; `deny_status` is that of a single denial.
@@ -192,7 +200,9 @@ impl Checks {
                     let detail = format!("policies say their own `{field}`: leave it out");
                     return Err(Problem::bad(detail).at(field));
                 }
-                self.by_policies(policy.as_ref(), &fields.unwrap_or_default(), cost, act).await
+                let fields = fields.unwrap_or_default().read(self.paths);
+                let fields = fields.map_err(|why| Problem::bad(why).at("fields"))?;
+                self.by_policies(policy.as_ref(), &fields, cost, act).await
             }
             (true, false) => {
                 let deadline = match deadline {
@@ -223,7 +233,7 @@ impl Checks {
     async fn by_policies(
         &self,
         policy: Option<&Text<'_>>,
-        fields: &Described<'_>,
+        fields: &Told<'_>,
         cost: Option<u64>,
         act: Do,
     ) -> Result<Answer, Problem> {
@@ -361,7 +371,12 @@ pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
     // What is written has only texts for keys, and no number that JSON has not.
     let mut body = Vec::with_capacity(USUAL_BYTES);
     let _ = serde_json::to_writer(&mut body, value);
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+    json_of(Bytes::from(body))
+}
+
+/// A 200 with this JSON.
+pub(crate) fn json_of(body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -1,6 +1,7 @@
 //! `/v1/queues/NAME/take`, `done`, `extend` and `nack`: workers of a queue that have HTTP alone.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
 use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request, StatusCode};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
 use tollgate_queue::{Afterwards, Error, Held, TakenJob};
 
-use super::bearer::{brings, is_of_a_page, missing};
+use super::bearer::Guard;
 use super::check::json;
 use super::problem::Problem;
 use super::question::{Text, read_one, said};
@@ -78,7 +79,7 @@ impl Act {
 #[derive(Debug)]
 pub(crate) struct Workers {
     is_open: bool,
-    token: Option<String>,
+    guard: Guard,
     /// True when the service ends: nobody is kept waiting then.
     ending: watch::Receiver<bool>,
     places: Semaphore,
@@ -165,12 +166,12 @@ enum Word<'a> {
 }
 
 impl Workers {
-    pub(crate) fn new(is_open: bool, token: Option<String>, ending: watch::Receiver<bool>) -> Self {
-        Self { is_open, token, ending, places: Semaphore::new(MAX_WAITING) }
+    pub(crate) fn new(is_open: bool, guard: Guard, ending: watch::Receiver<bool>) -> Self {
+        Self { is_open, guard, ending, places: Semaphore::new(MAX_WAITING) }
     }
 
     /// The refusal of who may not work here.
-    pub(super) fn refuse(&self, headers: &HeaderMap) -> Option<Reply> {
+    pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let forbidden = |detail| Some(Problem::new(StatusCode::FORBIDDEN, detail).response());
         if !self.is_open {
             return forbidden(
@@ -178,11 +179,7 @@ impl Workers {
                  TOLLGATE_WORKER_TOKEN is what these send then",
             );
         }
-        if is_of_a_page(headers) {
-            return forbidden("workers do not ask from web pages");
-        }
-        let token = self.token.as_ref().filter(|token| !brings(token, headers));
-        token.map(|_| missing("TOLLGATE_WORKER_TOKEN"))
+        self.guard.refuse(headers, peer)
     }
 
     pub(super) async fn respond(
@@ -362,7 +359,8 @@ mod tests {
         let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
         let queues = Queues::open([(queue, Some(Offering::new(1)))]).await.unwrap();
         let (_ending, ended) = watch::channel(false);
-        let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, None, ended) };
+        let guard = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", None).unwrap();
+        let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, guard, ended) };
         for (wait, status) in [(Some("60s"), 503), (Some("0"), 200), (None, 200)] {
             let text = |text: &'static str| Some(Text(text.into()));
             let ask = TakeJson { worker: text("w"), max: None, wait: wait.and_then(text) };

@@ -6,18 +6,21 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tollgate_policy::{Combine, Dimension, Gate, Policy, Rule, Standing};
 
-use super::check::{Checks, json, of_ask};
+use super::Reply;
+use super::check::{Checks, json, json_of, of_ask};
 use super::problem::Problem;
 use super::query::Query;
-use super::question::{Described, read_one};
+use super::question::{Described, Told, read_one};
 use crate::json::{AnswerJson, Wait};
+use crate::listen::OneCopy;
 use crate::store::AnyStore;
 
 #[derive(Serialize)]
-pub(crate) struct PoliciesJson {
+struct PoliciesJson {
     revision: String,
     #[serde(rename = "match")]
     combine: &'static str,
@@ -55,8 +58,33 @@ struct OverrideJson {
     limit: String,
 }
 
+/// The answer that lists the policies, written once for each revision: it can be long, and is the
+/// same for all.
+#[derive(Debug, Default)]
+pub(crate) struct PoliciesReply(Mutex<Option<(String, Bytes)>>);
+
+impl PoliciesReply {
+    pub(super) fn reply(&self, gate: &Gate<AnyStore>) -> Reply {
+        let revision = gate.revision().to_string();
+        let mut written = self.0.lock();
+        let body = match &*written {
+            Some((of, body)) if *of == revision => body.clone(),
+            _ => {
+                let body = serde_json::to_vec(&policies(gate)).unwrap_or_default();
+                let body = Bytes::from(body);
+                *written = Some((revision, body.clone()));
+                body
+            }
+        };
+        drop(written);
+        let mut response = json_of(body);
+        response.extensions_mut().insert(OneCopy);
+        response
+    }
+}
+
 /// The policies as they count now.
-pub(crate) fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
+fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
     // The revision first: policies that are newer than what is said are no harm.
     let (revision, usual) = (gate.revision().to_string(), gate.usual_deadline());
     let policies = gate.policies();
@@ -131,7 +159,7 @@ struct StandingJson<'a> {
 }
 
 impl<'a> StandingJson<'a> {
-    fn of(standing: &Standing<'a>, fields: &Described<'_>) -> Self {
+    fn of(standing: &Standing<'a>, fields: &Told<'_>) -> Self {
         use tollgate_policy::Fields as _;
         let why = match (standing.applies, standing.fails) {
             (true, _) => "every condition holds".to_owned(),
@@ -172,6 +200,7 @@ impl Checks {
         for (name, value) in query.pairs() {
             fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
         }
+        let fields = fields.read(self.paths).map_err(|why| Problem::bad(why).at("path"))?;
         let policies = self.gate.policies();
         let answer = self.gate.peek(self.gate.look(&fields)).await;
         let standings = policies.standings(&fields);

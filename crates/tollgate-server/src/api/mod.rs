@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
@@ -30,17 +30,18 @@ use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::traces::Traces;
-use check::{Checks, Do, json};
+use check::{Checks, Do};
 use problem::Problem;
 use query::Query;
 
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
-pub(crate) use bearer::MIN_TOKEN_BYTES;
+pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
 pub use caller_limits::CallerLimits;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
+pub(crate) use look::PoliciesReply;
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
@@ -62,12 +63,27 @@ pub(crate) struct Api {
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
+    pub(crate) policies: PoliciesReply,
+    pub(crate) origins: Origins,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
 }
 
 impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
+
+    fn no_room() -> Reply {
+        no_room().response()
+    }
+
+    /// The body of the request that a proxy asks about is none of our affair.
+    fn reads_body(&self, path: &str) -> bool {
+        path != "/v1/auth"
+    }
+
+    fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         let endpoint = Endpoint::of(request.uri().path());
@@ -88,8 +104,12 @@ impl Answering for Api {
 
 impl Api {
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
-        one_host(&request)?;
+        strict(&request)?;
         let path = request.uri().path();
+        // The headers of the request that a proxy asks about are those of its client.
+        if path != "/v1/auth" {
+            self.origins.check(request.headers())?;
+        }
         let question = match path {
             "/v1/check" => Some(Do::Check),
             "/v1/peek" => Some(Do::Peek),
@@ -106,7 +126,6 @@ impl Api {
             let body = body_of(request)?;
             return self.checks.respond(&body, act, deny_status).await;
         }
-        // The body of the request that a proxy asks about is none of our affair.
         if path == "/v1/auth" {
             return self.auth.respond(request, peer).await;
         }
@@ -118,7 +137,7 @@ impl Api {
             return self.checks.refund(&body).await;
         }
         if path.starts_with(queues::PREFIX) {
-            return queues::respond(&self.queues, &self.workers, request).await;
+            return queues::respond(&self.queues, &self.workers, request, peer).await;
         }
         if !is_look(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
@@ -129,7 +148,7 @@ impl Api {
         }
         match path {
             "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
-            "/v1/policies" => Ok(json(&look::policies(&self.checks.gate))),
+            "/v1/policies" => Ok(self.policies.reply(&self.checks.gate)),
             "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
@@ -157,6 +176,18 @@ impl Api {
 /// Whether a request only looks.
 fn is_look<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// Refuses what the one before us may have read in another way.
+fn strict(request: &Request<Whole>) -> Result<(), Problem> {
+    one_host(request)?;
+    match request.headers().get(TRANSFER_ENCODING) {
+        Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Err(Problem::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "`Transfer-Encoding` is `chunked` here, or not there: no other coding is read",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a request without `Host`, with two, or with one that is none: who stands before us may
@@ -210,7 +241,16 @@ fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
             format!("a body has at most {MAX_BODY_BYTES} bytes: ask in several requests"),
         ),
         BodyError::Broken => Problem::bad("the body ended before its end"),
+        BodyError::NoRoom => no_room(),
     })
+}
+
+/// 503: there is no room for what was asked, or for the answer.
+fn no_room() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too much is on its way from and to other connections: ask again, or for less at once",
+    )
 }
 
 fn not_found(path: &str) -> Problem {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use tollgate_policy::{Field, Fields};
-use tollgate_tower::identity::{Case, ClientAddress, has_dots, host_name, normal_path};
+use tollgate_tower::identity::{ClientAddress, Missing, PathReading, host_name};
 
 use super::problem::Problem;
 use super::whose::Whose;
@@ -87,7 +87,7 @@ pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 #[derive(Debug)]
 pub(crate) struct Limits<'a>(pub(crate) Cow<'a, str>);
 
-/// A request in the words of a policy file.
+/// A request in the words of a policy file, as it was told.
 #[derive(Debug, Default)]
 pub(crate) struct Described<'a> {
     fields: Vec<(Field, Cow<'a, str>)>,
@@ -95,20 +95,25 @@ pub(crate) struct Described<'a> {
     address: Option<IpAddr>,
 }
 
-impl Fields for Described<'_> {
+/// The same with its path read: what policies look at.
+#[derive(Debug, Default)]
+pub(crate) struct Told<'a>(Described<'a>);
+
+impl Fields for Told<'_> {
     #[inline]
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
-        let found = self.fields.iter().find(|(known, _)| known == field)?;
+        let found = self.0.fields.iter().find(|(known, _)| known == field)?;
         Some(Cow::Borrowed(&found.1))
     }
 
     fn address(&self) -> Option<IpAddr> {
-        self.address
+        self.0.address
     }
 }
 
 impl<'a> Described<'a> {
-    /// Adds a field, in the form in which every front gives it, so that the count is the same.
+    /// Adds a field, in the form in which every front gives it, so that the count is the same; but
+    /// for the path, which [`Described::read`] brings into it.
     pub(crate) fn add(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
         let field = Field::parse(name).map_err(|e| format!("{}: {}", e.what(), e.remedy()))?;
         if self.fields.iter().any(|(known, _)| *known == field) {
@@ -133,20 +138,22 @@ impl<'a> Described<'a> {
                     "`path` is more than a path: leave out what follows `?` and `#`".to_owned()
                 );
             }
-            Field::Path if has_dots(&value) => {
-                return Err(
-                    "`path` has a segment `.` or `..`, which routers differ in reading".to_owned()
-                );
-            }
-            Field::Path => match normal_path(&value, Case::Keep) {
-                Cow::Borrowed(_) => value,
-                Cow::Owned(path) => Cow::Owned(path),
-            },
             Field::Host => Cow::Owned(host_name(&value).to_ascii_lowercase()),
             _ => value,
         };
         self.fields.push((field, value));
         Ok(())
+    }
+
+    /// The request with its path as `paths` reads it, or what it does not read.
+    pub(crate) fn read(mut self, paths: PathReading) -> Result<Told<'a>, String> {
+        if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
+            let form = paths.read(path).map_err(|why| Missing::of_path(why).to_string())?;
+            if let Cow::Owned(form) = form {
+                *path = Cow::Owned(form);
+            }
+        }
+        Ok(Told(self))
     }
 }
 

@@ -1,6 +1,7 @@
 //! `/v1/queues/NAME`: jobs are offered to a queue whose workers set the pace, and taken from it.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -44,6 +45,7 @@ pub(super) async fn respond(
     queues: &Queues,
     workers: &Workers,
     request: Request<Whole>,
+    peer: IpAddr,
 ) -> Result<Reply, Problem> {
     let (name, act) = parts(request.uri().path()).unwrap_or_default();
     let name = name.replace("%3A", ":").replace("%3a", ":");
@@ -52,7 +54,7 @@ pub(super) async fn respond(
         Some(act) => Some(Act::of(act).ok_or_else(|| not_found(request.uri().path()))?),
     };
     if act.is_some()
-        && let Some(refused) = workers.refuse(request.headers())
+        && let Some(refused) = workers.refuse(request.headers(), peer)
     {
         return Ok(refused);
     }

@@ -11,24 +11,26 @@ use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use super::address::Bound;
 use super::body::{Whole, read};
+use super::budget::Pieces;
 use super::paced::{Explain, Paced};
 use super::registry::{Pace, Phase, Registry};
+use crate::tls::Certificate;
 
 /// The most bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
 
-/// The most bytes that are read ahead.
-const MAX_BUFFER_BYTES: usize = 64 * 1_024;
+/// The most bytes that are read ahead, and that wait to be written: a head fits, and many
+/// connections at once hold little.
+const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES + 4 * 1_024;
 
 /// How long to wait after the system had no file for a connection.
 const NO_FILES: Duration = Duration::from_millis(50);
@@ -38,6 +40,18 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// What the HTTP library refuses by itself, as a whole response.
     const EXPLAIN: Explain;
 
+    /// The answer where there is no room for what was asked.
+    fn no_room() -> Response<Full<Bytes>>;
+
+    /// Whether the body of a request says something.
+    fn reads_body(&self, path: &str) -> bool {
+        let _ = path;
+        true
+    }
+
+    /// False when the service is about to end: then each answer says that the connection ends.
+    fn is_open(&self) -> bool;
+
     /// The answer to a request with its body, from this address: loopback for a unix socket.
     fn answer(
         &self,
@@ -46,11 +60,21 @@ pub(crate) trait Answering: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
+/// An answer whose bytes lie in memory once, however many connections it goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OneCopy;
+
+/// Answers beyond this have a share of the budget: others are small, and each connection has one.
+const LONG_BYTES: u64 = 16 * 1_024;
+
+/// A body that nobody wants is read all the same up to this, so that the connection is kept.
+const UNWANTED_BYTES: u64 = 4 * 1_024;
+
 /// What connections of one listener need.
 pub(crate) struct Door<A> {
     pub(crate) answering: Arc<A>,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Arc<Certificate>>,
     /// True from the moment on that no more requests are taken.
     pub(crate) ending: watch::Receiver<bool>,
 }
@@ -113,7 +137,7 @@ fn begin<A: Answering, T>(door: &Door<A>, stream: T, peer: IpAddr)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Some(place) = door.registry.enter() else { return };
+    let Some(place) = door.registry.enter(peer) else { return };
     let (key, pace, registry) = (place.key, Arc::clone(&place.pace), Arc::clone(&door.registry));
     let door = door.clone();
     let task = tokio::spawn(async move {
@@ -125,7 +149,7 @@ where
         };
         pace.is_at(Phase::Head);
         // Who speaks no TLS, or not ours, is not told: there is no way to.
-        if let Ok(stream) = tls.accept(stream).await {
+        if let Ok(stream) = tls.acceptor().accept(stream).await {
             pace.is_at(Phase::Idle);
             converse(&door, stream, peer, pace).await;
         }
@@ -142,17 +166,36 @@ where
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.is_at(Phase::Body);
         let (head, body) = request.into_parts();
-        let body = read(body).await;
-        let unread = body.is_err();
+        let is_read = door.answering.reads_body(head.uri.path())
+            || body.size_hint().upper().is_some_and(|most| most <= UNWANTED_BYTES);
+        let (body, unread) = match is_read {
+            true => {
+                let body = read(body, door.registry.budget()).await;
+                let unread = body.is_err();
+                (body, unread)
+            }
+            false => (Ok(Bytes::new()), true),
+        };
         // The whole request has come: from here on the time is ours.
         pace.is_at(Phase::Work);
         let mut response = door.answering.answer(Request::from_parts(head, body), peer).await;
         if unread {
             // What is left of the body is read after the answer, and thrown away.
             pace.leave_unread();
+        }
+        if unread || !door.answering.is_open() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        let long = response.body().size_hint().lower();
+        let mut share = None;
+        if long > LONG_BYTES && response.extensions().get::<OneCopy>().is_none() {
+            share = door.registry.budget().take(usize::try_from(long).unwrap_or(usize::MAX));
+            if share.is_none() {
+                response = A::no_room();
+            }
+        }
         pace.is_at(Phase::Write);
+        let response = response.map(|body| Pieces::new(body, share));
         Ok::<_, core::convert::Infallible>(response)
     });
     let mut http = http1::Builder::new();

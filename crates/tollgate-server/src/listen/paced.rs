@@ -27,7 +27,18 @@ pub(crate) struct Paced<T> {
     taken: usize,
     /// Whether the response at hand has waited for the other connections.
     waited: bool,
+    /// Whether the client speaks HTTP/2.
+    speaks_http2: bool,
 }
+
+/// How whoever speaks HTTP/2 without having been asked to begins (RFC 9113, section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
+
+/// What it is answered, in its own words: settings, and GOAWAY with HTTP_1_1_REQUIRED (RFC 9113,
+/// sections 6.5, 6.8 and 7).
+const GO_AWAY: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
+    \x00\x00\x3a\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
+    this service speaks HTTP/1.1, and no HTTP/2 so far";
 
 /// How much of a request that was refused is read all the same.
 const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
@@ -38,7 +49,16 @@ pub(super) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
 
 impl<T> Paced<T> {
     pub(crate) fn new(stream: T, pace: Arc<Pace>, explain: Explain) -> Self {
-        Self { stream, pace, explain, instead: None, drained: 0, taken: 0, waited: false }
+        Self {
+            stream,
+            pace,
+            explain,
+            instead: None,
+            drained: 0,
+            taken: 0,
+            waited: false,
+            speaks_http2: false,
+        }
     }
 }
 
@@ -53,6 +73,15 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         if buf.filled().len() > before && self.pace.phase() == Phase::Idle {
             self.pace.is_at(Phase::Head);
+            let read = buf.filled_mut().get_mut(before..).unwrap_or_default();
+            if let [first @ b'P', ..] = read
+                && *first == b'P'
+                && read.starts_with(PREFACE)
+            {
+                self.speaks_http2 = true;
+                // The HTTP library would close without a word: what is no HTTP it refuses.
+                read[0] = 0;
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -83,6 +112,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
             self.taken = 0;
             self.pace.is_at(Phase::Write);
+            // Of a long response the others need not wait for the end.
+            self.waited = false;
         }
         Poll::Ready(Ok(written))
     }
@@ -126,7 +157,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
     #[cold]
     fn refuse(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.instead.is_none() {
-            let Some(text) = status(buf).and_then(self.explain) else {
+            let text = match self.speaks_http2 {
+                true => Some(Bytes::from_static(GO_AWAY)),
+                false => status(buf).and_then(self.explain),
+            };
+            let Some(text) = text else {
                 return Pin::new(&mut self.stream).poll_write(cx, buf);
             };
             self.instead = Some(text);
@@ -189,7 +224,7 @@ mod tests {
     async fn answer_twice(number: usize, stream: Noting) {
         let note = stream.2.clone();
         let registry = Registry::new(Bounds::default());
-        let place = registry.enter().unwrap();
+        let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_| None);
         for _ in 0..2 {
             let byte = stream.read_u8().await.unwrap();

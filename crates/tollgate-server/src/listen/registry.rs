@@ -6,12 +6,16 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use slab::Slab;
 use tokio::task::AbortHandle;
+
+use super::budget::Budget;
 
 /// How long a tick is.
 const TICK: Duration = Duration::from_millis(250);
@@ -24,6 +28,12 @@ pub struct Bounds {
     /// longest, then those that have sent half of a request. Where all are being answered, the new
     /// one is closed.
     pub connections: usize,
+    /// How many of them one address has; none for as many as there are. Behind a proxy all clients
+    /// have the proxy's address.
+    pub per_address: Option<usize>,
+    /// How many bytes of bodies that are on their way and of long answers are held at once: 64 MiB.
+    /// Beyond it requests that need more are answered with 503.
+    pub buffers: usize,
     /// Without a byte of a request: 60 s.
     pub idle: Duration,
     /// From the first byte of a head to its last, a TLS handshake too: 10 s.
@@ -39,6 +49,8 @@ impl Default for Bounds {
         let usual = Duration::from_secs(10);
         Self {
             connections: 10_000,
+            per_address: None,
+            buffers: 64 * 1_024 * 1_024,
             idle: Duration::from_secs(60),
             head: usual,
             body: usual,
@@ -81,11 +93,14 @@ pub enum Closed {
     Write,
     /// It made room for another.
     Full,
+    /// Its address had as many as one may have.
+    Address,
 }
 
 impl Closed {
     /// Every reason.
-    pub const ALL: [Self; 5] = [Self::Idle, Self::Head, Self::Body, Self::Write, Self::Full];
+    pub const ALL: [Self; 6] =
+        [Self::Idle, Self::Head, Self::Body, Self::Write, Self::Full, Self::Address];
 
     /// In small letters, for labels.
     #[must_use]
@@ -96,6 +111,7 @@ impl Closed {
             Self::Body => "body",
             Self::Write => "write",
             Self::Full => "full",
+            Self::Address => "address",
         }
     }
 }
@@ -145,6 +161,9 @@ impl Pace {
 #[derive(Debug)]
 pub(crate) struct Registry {
     open: Mutex<Slab<Entry>>,
+    /// How many connections each address has, where that is bounded.
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+    budget: Arc<Budget>,
     bounds: Bounds,
     clock: Arc<AtomicU32>,
     closed: [AtomicU64; Closed::ALL.len()],
@@ -164,11 +183,16 @@ struct Entry {
 pub(crate) struct Place {
     pub(crate) key: usize,
     registry: Arc<Registry>,
+    /// Whose it is, where that is counted.
+    address: Option<IpAddr>,
     pub(crate) pace: Arc<Pace>,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        if let Some(address) = self.address {
+            self.registry.leave(address);
+        }
         let mut open = self.registry.open.lock();
         // Who had to make room has left already, and its place may be another's.
         if open.get(self.key).is_some_and(|entry| Arc::ptr_eq(&entry.pace, &self.pace)) {
@@ -184,12 +208,19 @@ impl Registry {
     pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::default(),
+            by_address: Mutex::default(),
+            budget: Budget::new(bounds.buffers),
             bounds,
             clock: Arc::default(),
             closed: Default::default(),
             accepted: AtomicU64::new(0),
             empty: tokio::sync::Notify::new(),
         })
+    }
+
+    /// What all connections together may hold.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// How many connections are open.
@@ -213,12 +244,44 @@ impl Registry {
         }
     }
 
-    /// A place for a new connection, for which idle ones make room; none when none is idle.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Place> {
+    /// A place for a new connection of this address, for which idle ones make room; none when none
+    /// is idle, or the address has as many as it may have.
+    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
+        let address = self.bounds.per_address.map(|most| (network(peer), most));
+        if let Some((address, most)) = address {
+            let mut by_address = self.by_address.lock();
+            let count = by_address.entry(address).or_default();
+            if *count >= most {
+                self.count(Closed::Address, 1);
+                return None;
+            }
+            *count += 1;
+        }
+        let address = address.map(|(address, _)| address);
+        let place = self.enter_counted(address);
+        if let (None, Some(address)) = (&place, address) {
+            self.leave(address);
+        }
+        place
+    }
+
+    /// One connection of this address less.
+    fn leave(&self, address: IpAddr) {
+        let mut by_address = self.by_address.lock();
+        if let Some(count) = by_address.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+
+    fn enter_counted(self: &Arc<Self>, address: Option<IpAddr>) -> Option<Place> {
         let mut open = self.open.lock();
         if open.len() >= self.bounds.connections {
-            let made = make_room(&mut open, self.bounds.connections / 64 + 1);
+            let now = self.clock.load(Ordering::Relaxed);
+            let made = make_room(&mut open, self.bounds.connections / 64 + 1, now);
             self.count(Closed::Full, made.max(1));
             if made == 0 {
                 return None;
@@ -231,7 +294,7 @@ impl Registry {
         });
         pace.is_at(Phase::Idle);
         let key = open.insert(Entry { pace: Arc::clone(&pace), abort: None });
-        Some(Place { key, registry: Arc::clone(self), pace })
+        Some(Place { key, registry: Arc::clone(self), address, pace })
     }
 
     /// Says how the connection of this pace is ended from outside. It may have gone meanwhile, and
@@ -306,17 +369,35 @@ impl Registry {
     }
 }
 
-/// Ends up to `most` connections that wait for their clients, those first that have waited longest.
-/// Idle ones are spent first; then such as have sent half of a head or of a body: whoever opens
-/// many of those must not shut everybody out. More than one at a time, so that a flood of new ones
-/// does not look through all of them each time.
-fn make_room(open: &mut Slab<Entry>, most: usize) -> usize {
-    let phases = [Phase::Idle, Phase::Head, Phase::Body];
-    phases.into_iter().map(|phase| end_longest(open, phase, most)).find(|n| *n > 0).unwrap_or(0)
+/// How long half of a request may be on its way before it makes room sooner than who is idle.
+const HALF_TICKS: u32 = 4;
+
+/// Whose address it is: of IPv6 the network, since one client has all of it.
+fn network(peer: IpAddr) -> IpAddr {
+    match peer {
+        IpAddr::V4(_) => peer,
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
 }
 
-fn end_longest(open: &mut Slab<Entry>, phase: Phase, most: usize) -> usize {
-    let waits = |entry: &Entry| entry.pace.phase() == phase && entry.abort.is_some();
+/// Ends up to `most` connections that wait for their clients, those first that have waited longest.
+/// Such as have sent half of a request for a second are spent first: whoever opens many of those
+/// must not shut out who is well behaved and idle. Then idle ones, then all halves. More than one
+/// at a time, so that a flood of new ones does not look through all of them each time.
+fn make_room(open: &mut Slab<Entry>, most: usize, now: u32) -> usize {
+    let is_half = |pace: &Pace| matches!(pace.phase(), Phase::Head | Phase::Body);
+    let is_old = |pace: &Pace| now.saturating_sub(pace.since()) > HALF_TICKS;
+    let old_half = |pace: &Pace| is_half(pace) && is_old(pace);
+    let idle = |pace: &Pace| pace.phase() == Phase::Idle;
+    let groups: [&dyn Fn(&Pace) -> bool; 3] = [&old_half, &idle, &is_half];
+    groups.into_iter().map(|group| end_longest(open, group, most)).find(|n| *n > 0).unwrap_or(0)
+}
+
+fn end_longest(open: &mut Slab<Entry>, group: &dyn Fn(&Pace) -> bool, most: usize) -> usize {
+    let waits = |entry: &Entry| group(&entry.pace) && entry.abort.is_some();
     let mut found: Vec<(u32, usize)> = open
         .iter()
         .filter(|(_, entry)| waits(entry))
@@ -340,6 +421,8 @@ mod tests {
     use super::super::paced::{MIN_TAKEN_BYTES, Paced};
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn aborted() -> AbortHandle {
         tokio::spawn(core::future::pending::<()>()).abort_handle()
     }
@@ -361,7 +444,7 @@ mod tests {
             (Phase::Work, None, 1_000),
         ] {
             let registry = Registry::new(bounds);
-            let place = registry.enter().unwrap();
+            let place = registry.enter(HERE).unwrap();
             let task = aborted();
             registry.ended_by(place.key, &place.pace, task.clone());
             place.pace.is_at(phase);
@@ -382,7 +465,7 @@ mod tests {
         for (bytes, is_late) in [(1, true), (1_024, true), (MIN_TAKEN_BYTES, false)] {
             let second = Duration::from_secs(1);
             let registry = Registry::new(Bounds { write: second, ..Bounds::default() });
-            let place = registry.enter().unwrap();
+            let place = registry.enter(HERE).unwrap();
             registry.ended_by(place.key, &place.pace, aborted());
             let (ours, mut theirs) = tokio::io::duplex(bytes);
             let mut stream = Paced::new(ours, Arc::clone(&place.pace), |_| None);
@@ -399,9 +482,29 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn half_of_a_request_makes_room_before_who_is_idle() {
+        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
+        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
+        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
+        for (place, task) in places.iter().zip(&tasks) {
+            registry.ended_by(place.key, &place.pace, task.clone());
+        }
+        registry.clock.store(1, Ordering::Relaxed);
+        places[1].pace.is_at(Phase::Head);
+        // Just begun: nothing is wrong with it, and who has been idle longest goes.
+        let _fourth = registry.enter(HERE).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [true, false, false]);
+        registry.clock.store(1 + HALF_TICKS + 1, Ordering::Relaxed);
+        let _fifth = registry.enter(HERE).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [true, true, false]);
+    }
+
+    #[tokio::test]
     async fn who_was_idle_longest_makes_room() {
         let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
-        let places: Vec<Place> = (0..3).map(|_| registry.enter().unwrap()).collect();
+        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
         let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
         for (place, task) in places.iter().zip(&tasks) {
             registry.ended_by(place.key, &place.pace, task.clone());
@@ -409,18 +512,18 @@ mod tests {
         places[0].pace.is_at(Phase::Work);
         registry.clock.store(5, Ordering::Relaxed);
         places[1].pace.is_at(Phase::Idle);
-        let fourth = registry.enter().unwrap();
+        let fourth = registry.enter(HERE).unwrap();
         tokio::task::yield_now().await;
         assert_eq!(tasks.each_finished(), [false, false, true]);
         // Nobody is idle: who has sent half of a head makes room.
         places[1].pace.is_at(Phase::Head);
         fourth.pace.is_at(Phase::Write);
-        let fifth = registry.enter().unwrap();
+        let fifth = registry.enter(HERE).unwrap();
         tokio::task::yield_now().await;
         assert_eq!(tasks.each_finished(), [false, true, true]);
         // All are being answered: the newcomer is turned away.
         fifth.pace.is_at(Phase::Work);
-        assert!(registry.enter().is_none());
+        assert!(registry.enter(HERE).is_none());
         assert_eq!((registry.open(), registry.closed(Closed::Full)), (3, 3));
         drop((places, fourth, fifth));
         registry.emptied().await;

@@ -353,6 +353,9 @@ impl Numbers {
             |of: &dyn Fn(&Connections) -> u64| self.connections.iter().map(|all| of(all)).sum();
         let open: u64 = sum(&|all| all.open() as u64);
         gauge(encoder, ("tollgate_connections", help), None, open)?;
+        let help = "Bytes of bodies on their way and of long answers.";
+        let held = sum(&|all| all.budget().held() as u64);
+        gauge(encoder, ("tollgate_connection_buffers", help), Some(&Unit::Bytes), held)?;
         let help = "Connections that came.";
         let accepted = sum(&Connections::accepted);
         counter(encoder, "tollgate_connections_accepted", help)?.count([], accepted)?;

@@ -192,3 +192,94 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
     assert_eq!(admitted(&mut client, 4, &key).await, 3);
     assert_eq!(admitted(&mut client, 4, &[]).await, 4);
 }
+
+/// What each setting makes of a login under another name, everywhere where a request is told.
+#[tokio::test]
+async fn paths_are_read_as_the_service_is_told_wherever_a_request_is() {
+    use tollgate_tower::identity::{EscapedSlashes, PathParameters, PathReading};
+    let strict = PathReading::default();
+    let keep = strict.escaped_slashes(EscapedSlashes::Keep).parameters(PathParameters::Keep);
+    let read = strict.escaped_slashes(EscapedSlashes::Unescape).parameters(PathParameters::Strip);
+    for (reading, path, policy) in [
+        (strict, "/login", Some("login")),
+        (strict, "/%2flogin", None),
+        (strict, "/login;x", None),
+        (strict, "/%5clogin", None),
+        (keep, "/%2flogin", Some("trial")),
+        (keep, "/login;x", Some("trial")),
+        (keep, "/x%2f..%2flogin", None),
+        (keep, "/login%00", None),
+        (read, "/%2flogin", Some("login")),
+        (read, "/login;x", Some("login")),
+        (read, "/login%3bx", None),
+        (read, "/x%2f..%2flogin", None),
+        (read, "/..;/login", None),
+        (read, "/%5clogin", None),
+    ] {
+        let about = format!("{path} {reading:?}");
+        let service = Service::with(|options| options.paths = reading).await;
+        let mut client = service.client().await;
+        let told = [
+            ("x-original-uri", path),
+            ("x-original-method", "POST"),
+            ("x-forwarded-for", "192.0.2.7"),
+        ];
+        let asked = client.ask("GET", "/v1/auth", &told, "").await;
+        let fields =
+            format!(r#"{{"fields": {{"path": "{path}", "method": "POST", "ip": "192.0.2.8"}}}}"#);
+        let checked = client.ask("POST", "/v1/check", &[], &fields).await;
+        let query: String = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs([("path", path), ("method", "POST"), ("ip", "192.0.2.9")])
+            .finish();
+        let explained = client.get(&format!("/v1/explain?{query}")).await;
+        let statuses = [&asked, &checked, &explained].map(|reply| reply.status.as_u16());
+        let Some(policy) = policy else {
+            assert_eq!(statuses, [400; 3], "{about}: {} {}", checked.text, explained.text);
+            continue;
+        };
+        assert_eq!(statuses, [200; 3], "{about}: {} {}", checked.text, explained.text);
+        let counted = asked.header("ratelimit").is_some_and(|it| it.starts_with("\"login\""));
+        assert_eq!(counted, policy == "login", "{about}");
+        for (said, mut place) in [(checked.json(), "/policy"), (explained.json(), "/answer/policy")]
+        {
+            let is_shadow = said.pointer(place).is_none_or(serde_json::Value::is_null);
+            if is_shadow {
+                place = "none";
+            }
+            assert_eq!(!is_shadow, policy == "login", "{about} {place}: {said}");
+        }
+    }
+}
+
+/// The row of docs/proxies.md on paths in two readings.
+#[tokio::test]
+async fn a_path_is_refused_where_a_policy_must_read_it() {
+    let policy = |name: &str, when: &str| {
+        format!(
+            "[[policies]]\nname = \"{name}\"\non_failure = \"deny\"\n{when}\n\
+             limits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        )
+    };
+    let login = policy("login", r#"when = { method = "POST", path = "/login" }"#);
+    let (all, paths) = (policy("all", ""), policy("paths", r#"when = { path = "/api/*" }"#));
+    let shadow = paths.replace("when", "shadow = true\nwhen");
+    for (policies, statuses) in [
+        ([&login, &all], [200, 400]),
+        ([&paths, &all], [400, 400]),
+        // What comes first is enough.
+        ([&all, &String::new()], [200, 200]),
+        ([&shadow, &all], [200, 200]),
+    ] {
+        let file = format!("version = 1\nmatch = \"first\"\n{}{}", policies[0], policies[1]);
+        let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
+        let service = Service::of(gate, |_| {}).await;
+        let mut client = service.client().await;
+        for (method, status) in ["GET", "POST"].into_iter().zip(statuses) {
+            for path in ["/a/../b", "/a%2fb", "/a;b", "/a%00"] {
+                let told = [("x-original-uri", path), ("x-original-method", method)];
+                let reply = client.ask("GET", "/v1/auth", &told, "").await;
+                assert_eq!(reply.status.as_u16(), status, "{method} {path} {file}");
+            }
+        }
+    }
+}

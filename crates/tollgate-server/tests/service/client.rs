@@ -57,7 +57,7 @@ impl Client {
         Ok(Reply { status: head.status, headers: head.headers, text })
     }
 
-    /// A request with these headers; `Host` is among them, or is `a.example`.
+    /// A request with these headers; `Host` is among them, or is `localhost`.
     pub(crate) async fn ask(
         &mut self,
         method: &str,
@@ -67,7 +67,7 @@ impl Client {
     ) -> Reply {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
-            request = request.header("host", "a.example");
+            request = request.header("host", "localhost");
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -31,11 +31,16 @@ async fn what_was_begun_is_finished_and_nothing_new_is_taken() {
     loop {
         let reply = kept.get("/readyz").await;
         if reply.status == StatusCode::SERVICE_UNAVAILABLE {
+            assert_eq!(reply.header("connection"), Some("close"));
             assert!(reply.text.contains("ending"), "{}", reply.text);
             break;
         }
     }
-    assert_eq!(kept.check(question).await["remaining"], 7);
+    // Each answer says that its connection ends, so that clients go elsewhere by themselves.
+    let mut late = Client::connect(address).await;
+    let reply = late.post("/v1/check", question).await;
+    assert_eq!(reply.json()["remaining"], 7);
+    assert_eq!(reply.header("connection"), Some("close"));
     // Then no more: the one that is idle is closed, the one that has begun is answered.
     let mut idle = idle;
     assert_eq!(idle.read(&mut [0; 1]).await.unwrap(), 0);

@@ -17,11 +17,11 @@ fn question() -> String {
 fn batch() -> String {
     let body = format!(r#"{{"checks": [{}]}}"#, vec![question(); 256].join(", "));
     let length = body.len();
-    format!("POST /v1/check HTTP/1.1\r\nhost: a.example\r\ncontent-length: {length}\r\n\r\n{body}")
+    format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}")
 }
 
-/// All of it runs on one thread, so what is counted are turns and no times: while a batch is decided,
-/// and before the first byte of its answer, another connection is answered again and again.
+/// All of it runs on one thread, so what is counted are turns and no times: while a batch is
+/// decided, and before the first byte of its answer, another connection is answered many times.
 #[tokio::test]
 async fn a_batch_that_is_decided_leaves_turns_to_others() {
     const BATCHES: usize = 8;

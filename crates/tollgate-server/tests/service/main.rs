@@ -7,6 +7,8 @@ mod admin;
 mod auth;
 mod checks;
 mod client;
+mod crowds;
+mod doors;
 mod ending;
 mod fairness;
 mod faults;

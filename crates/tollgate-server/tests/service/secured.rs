@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::{FILE, Service, gate_of, here};
 
 /// A certificate for `localhost` and its key, in this folder.
-fn certificate(folder: &Path, name: &str) -> Tls {
+pub(crate) fn certificate(folder: &Path, name: &str) -> Tls {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) =
         (folder.join(format!("{name}.pem")), folder.join(format!("{name}.key")));

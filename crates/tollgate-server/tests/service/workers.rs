@@ -309,7 +309,7 @@ async fn where_there_is_a_token_workers_bring_it_and_who_offers_need_not() {
     for page in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
         let reply = client.ask("POST", path, &[("authorization", &right), page], &body).await;
         assert_eq!(reply.status, StatusCode::FORBIDDEN);
-        assert!(reply.text.contains("web pages"), "{}", reply.text);
+        assert!(reply.text.contains("web page"), "{}", reply.text);
     }
     assert_eq!(mail.queue.stats().await.unwrap().in_flight, 0);
     let reply = client.ask("POST", path, &[("authorization", &right)], &body).await;

@@ -29,8 +29,19 @@ pub enum Why {
     NoPeer,
     /// A cost that is no whole number from 1.
     NoNumber,
-    /// The path has a segment `.` or `..`: the server behind may read it in another way.
+    /// The path has a segment `.` or `..`, in some spelling: the server behind may read it in
+    /// another way.
     Dots,
+    /// The path has an escaped slash, and it is not set how the server behind reads it
+    /// ([`EscapedSlashes`](super::EscapedSlashes)).
+    EscapedSlash,
+    /// The path has a backslash, escaped or not, as before.
+    Backslash,
+    /// The path has a `;`, escaped or not, and it is not set how the server behind reads it
+    /// ([`PathParameters`](super::PathParameters)).
+    Parameter,
+    /// The path has a zero byte, at which some servers end it.
+    Nul,
     /// The host is given twice, and not as the same.
     TwoHosts,
 }
@@ -53,6 +64,23 @@ pub(crate) enum What<'i> {
 pub struct Missing<'i> {
     pub(crate) what: What<'i>,
     pub(crate) why: Why,
+}
+
+impl Missing<'static> {
+    /// That a path has what is not read, for whoever calls [`PathReading::read`] himself.
+    ///
+    /// ```
+    /// use tollgate_tower::identity::{Missing, PathReading};
+    /// let why = PathReading::default().read("/a/../b").unwrap_err();
+    /// let said = Missing::of_path(why).to_string();
+    /// assert!(said.starts_with("the path has a segment `.` or `..`"), "{said}");
+    /// ```
+    ///
+    /// [`PathReading::read`]: super::PathReading::read
+    #[must_use]
+    pub fn of_path(why: Why) -> Self {
+        Self { what: What::Path, why }
+    }
 }
 
 impl Missing<'_> {
@@ -113,7 +141,27 @@ impl fmt::Display for Missing<'_> {
             }
             Why::NotText => write!(f, "{identity} is not UTF-8"),
             Why::NoPeer => write!(f, "{identity} is not known to the server"),
-            Why::Dots => write!(f, "{identity} has a segment `.` or `..`: send it without"),
+            Why::Dots => write!(
+                f,
+                "{identity} has a segment `.` or `..`, which servers differ in reading: send it \
+                 without"
+            ),
+            Why::EscapedSlash => write!(
+                f,
+                "{identity} has an escaped slash (`%2F`), which servers differ in reading: send it \
+                 without, or set how it is read (`escaped_slashes`, `--escaped-slashes`)"
+            ),
+            Why::Backslash => write!(
+                f,
+                "{identity} has a backslash (`\\`, `%5C`), which servers differ in reading: send it \
+                 without, or set that it is kept (`escaped_slashes`, `--escaped-slashes keep`)"
+            ),
+            Why::Parameter => write!(
+                f,
+                "{identity} has a parameter (`;`, `%3B`), which servers differ in reading: send it \
+                 without, or set how it is read (`parameters`, `--path-parameters`)"
+            ),
+            Why::Nul => write!(f, "{identity} has a zero byte (`%00`): send it without"),
             Why::TwoHosts => write!(f, "{identity} of the URI is not that of the header `host`"),
             Why::NoNumber => write!(f, "{identity} is no whole number from 1"),
         }

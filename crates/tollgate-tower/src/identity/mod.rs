@@ -28,7 +28,7 @@ pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
 pub(crate) use missing::What;
 pub use missing::{Missing, Why};
 pub use network::{MAX_NETWORKS, Networks};
-pub use path::{Case, has_dots, normal_path};
+pub use path::{Case, EscapedSlashes, PathParameters, PathReading};
 pub use text::Value;
 
 /// The longest value of an identity other than a key, in bytes: a subject holds it as it is.
@@ -87,7 +87,7 @@ impl<'r> Head<'r> {
         self.method
     }
 
-    /// The URI as it was asked for; [`normal_path`] brings its path into one form.
+    /// The URI as it was asked for; [`PathReading`] brings its path into one form.
     #[must_use]
     pub fn uri(&self) -> &'r Uri {
         self.uri
@@ -154,7 +154,7 @@ enum Way {
     Header { name: HeaderName, lowercase: bool },
     Key(ApiKey),
     Route,
-    Path(Case),
+    Path(PathReading),
     Own { name: Arc<str>, function: OwnFunction },
 }
 
@@ -206,11 +206,11 @@ impl Identity {
         Self(Way::Route)
     }
 
-    /// The path in one form. A caller can think of any number of paths: prefer
-    /// [`Identity::route`].
+    /// The path in one form; a [`Case`] or a [`PathReading`] says how it is read. A caller can
+    /// think of any number of paths: prefer [`Identity::route`].
     #[must_use]
-    pub fn path(case: Case) -> Self {
-        Self(Way::Path(case))
+    pub fn path(reading: impl Into<PathReading>) -> Self {
+        Self(Way::Path(reading.into()))
     }
 
     /// What `function` says; `name` stands in errors.
@@ -237,7 +237,7 @@ impl Identity {
                 Some(route) if !route.is_empty() => bounded(route).map(Value::borrowed),
                 _ => Err(Why::NoRoute),
             },
-            Way::Path(case) => path_value(head.path(), *case),
+            Way::Path(reading) => path_value(head.path(), reading),
             Way::Own { function, .. } => match function(head) {
                 Some(text) if !text.is_empty() => bounded(&text).map(|_| ()).map(|()| text),
                 _ => Err(Why::Absent),
@@ -282,7 +282,7 @@ impl fmt::Debug for Way {
             }
             Self::Key(key) => key.fmt(f),
             Self::Route => f.write_str("Route"),
-            Self::Path(case) => f.debug_tuple("Path").field(case).finish(),
+            Self::Path(reading) => f.debug_tuple("Path").field(reading).finish(),
             Self::Own { name, .. } => f.debug_tuple("Own").field(name).finish(),
         }
     }
@@ -337,9 +337,9 @@ pub(crate) fn header_text(headers: &HeaderMap, name: impl AsHeaderName) -> Resul
     core::str::from_utf8(line).map_err(|_| Why::NotText)
 }
 
-fn path_value(path: &str, case: Case) -> Result<Value<'_>, Why> {
+fn path_value<'p>(path: &'p str, reading: &PathReading) -> Result<Value<'p>, Why> {
     bounded(path)?;
-    let form = normal_path(path, case);
+    let form = reading.read(path)?;
     bounded(&form)?;
     Ok(match form {
         std::borrow::Cow::Borrowed(text) => Value::borrowed(text),

@@ -13,8 +13,8 @@ use tollgate_policy::{Field, Fields, Looked};
 use super::extensions;
 use super::mistakes::{Mistake, Mistakes};
 use crate::identity::{
-    Case, ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, Value, What, Why, has_dots,
-    header_text, host_name, normal_path,
+    ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, PathReading, Value, What, Why,
+    header_text, host_name,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -31,6 +31,7 @@ pub(super) struct Front {
     pub(super) custom: Vec<(Box<str>, Identity)>,
     pub(super) peer: Option<PeerFunction>,
     pub(super) route: Option<RouteFunction>,
+    pub(super) paths: PathReading,
 }
 
 impl Front {
@@ -43,6 +44,7 @@ impl Front {
             custom: Vec::new(),
             peer: None,
             route: None,
+            paths: PathReading::default(),
         }
     }
 
@@ -313,11 +315,7 @@ impl Fields for RequestFields<'_> {
                 let path = path.unwrap_or(self.head.uri().path());
                 // Routers differ in how they read these: no policy must be met by one reading, and
                 // a handler by the other.
-                if has_dots(path) {
-                    self.malformed(field, Why::Dots);
-                    return None;
-                }
-                Some(normal_path(path, Case::Keep))
+                self.keep(field, self.front.paths.read(path))
             }
             Field::Route => self.route.get_or_init(|| self.route()).as_deref().map(Cow::Borrowed),
             Field::Header(name) => {

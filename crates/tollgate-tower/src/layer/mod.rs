@@ -26,7 +26,7 @@ use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
 use tower_layer::Layer;
 
 use crate::answer::{Answers, Profile};
-use crate::identity::{ClientAddress, Identity};
+use crate::identity::{ClientAddress, Identity, PathReading};
 
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
@@ -276,6 +276,13 @@ impl<S: Store + 'static> Builder<S> {
         route: impl Fn(&Extensions) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         self.front.route = Some(Arc::new(route));
+        self
+    }
+
+    /// How the field `path` is read, where servers differ: what the server behind may read in
+    /// another way is refused unless said otherwise. [`Identity::path`] has a reading of its own.
+    pub fn paths(mut self, paths: impl Into<PathReading>) -> Self {
+        self.front.paths = paths.into();
         self
     }
 

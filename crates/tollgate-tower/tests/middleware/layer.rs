@@ -181,6 +181,11 @@ async fn two_readings_of_one_request_are_refused() {
     for dots in ["/api/../x", "/api/%2e%2E/x", "/api/a/../../static/z", "/api/./x", "/api/.."] {
         assert_eq!(ask(dots, &[]).await, 400, "{dots}");
     }
+    for path in
+        ["/%2fapi/x", "/x%2f..%2fapi/x", "/api%2fx", "/%5capi", "/api;x", "/api%3bx", "/a%00"]
+    {
+        assert_eq!(ask(path, &[]).await, 400, "{path}");
+    }
     for (uri, host, status) in [
         ("http://free.example/api/x", "paid.example", 400),
         ("http://free.example:80/static/x", "free.example", 404),
@@ -194,6 +199,37 @@ async fn two_readings_of_one_request_are_refused() {
     // A route that ends with a slash is under the policy, too.
     assert_eq!(ask("/api/", &[]).await, 200);
     assert_eq!(ask("/api/x", &[]).await, 429);
+}
+
+#[tokio::test]
+async fn paths_are_read_as_the_builder_says() {
+    use tollgate_tower::identity::{EscapedSlashes, PathParameters, PathReading};
+    let toml = r#"
+        [[policies]]
+        name = "api"
+        on_failure = "deny"
+        when = { path = "/api/*" }
+        limits = [{ subject = "ip", limit = "1/h" }]
+    "#;
+    let strict = PathReading::default();
+    for (reading, path, statuses) in [
+        (strict, "/api%2Fx", [400, 400]),
+        (strict.escaped_slashes(EscapedSlashes::Unescape), "/%2Fapi%2Fx", [200, 429]),
+        // Another path to this server, and of no policy.
+        (strict.escaped_slashes(EscapedSlashes::Keep), "/api%2Fx", [200, 200]),
+        (strict, "/api;x/y", [400, 400]),
+        (strict.parameters(PathParameters::Strip), "/api;x/y", [200, 429]),
+        (strict.parameters(PathParameters::Keep), "/api;x/y", [200, 200]),
+    ] {
+        let layer = builder(toml).paths(reading).build().unwrap();
+        let app = Router::new().fallback(get(|| async { "page" })).layer(layer);
+        for status in statuses {
+            let mut request = from("192.0.2.1", &[]);
+            *request.uri_mut() = path.parse().unwrap();
+            let response = send(&app, request).await;
+            assert_eq!(response.status, status, "{path} {reading:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use axum::routing::get;
 use http::{Request, StatusCode};
 use tollgate::{MemoryStore, Store};
 use tollgate_policy::{Field, Gate};
-use tollgate_tower::identity::{AddressHeader, ClientAddress, Identity, Peers, Remark};
+use tollgate_tower::identity::{AddressHeader, Case, ClientAddress, Identity, Peers, Remark};
 use tollgate_tower::{Builder, Mistake, TollgateLayer};
 
 use crate::common::{from, gate, policies, send, status};
@@ -209,4 +209,31 @@ async fn a_layer_made_for_each_request_is_reported() {
         assert_eq!(status(&served(layer), "192.0.2.1", &[]).await, 200);
     }
     assert_eq!(taken(&reported), [Mistake::MadeForEachRequest]);
+}
+
+#[tokio::test]
+async fn a_page_with_more_names_than_its_policy_is_not_limited_by_them() {
+    let login = |pattern: &str| {
+        format!(
+            "[[policies]]\nname = \"login\"\non_failure = \"deny\"\n\
+             when = {{ path = \"{pattern}\" }}\n\
+             limits = [{{ subject = \"ip\", limit = \"1/h\" }}]\n"
+        )
+    };
+    for (pattern, case, statuses) in [
+        ("/login", Case::Keep, [200, 200, 200]),
+        ("/login", Case::Fold, [200, 429, 200]),
+        ("/login*", Case::Fold, [200, 429, 429]),
+    ] {
+        let (builder, reported) = reporting(&login(pattern));
+        let pages = Router::new().fallback(get(|| async { "page" }));
+        let app = pages.layer(builder.paths(case).build().unwrap());
+        for (path, status) in ["/login", "/LOGIN", "/login%20"].into_iter().zip(statuses) {
+            let mut request = from("192.0.2.1", &[]);
+            *request.uri_mut() = path.parse().unwrap();
+            let seen = send(&app, request).await;
+            assert_eq!(seen.status, status, "{path} {pattern} {case:?}");
+        }
+        assert_eq!(taken(&reported), [], "the layer cannot see it");
+    }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -31,7 +31,8 @@ mod state;
 pub use snapshot::{Restored, Saved, SnapshotError, SnapshotFault};
 
 use hash::KeyHash;
-use shard::{Shard, Taken};
+use sets::Sets;
+use shard::{Room, Shard, Taken};
 use slot::Key;
 use state::Budget;
 
@@ -70,12 +71,13 @@ struct Padded(Mutex<Shard>);
 /// Counts in this process. Cheap to clone: clones share the counts.
 ///
 /// It holds at most a bound of bytes (256 MiB unless said otherwise), counted as they are
-/// allocated. When it is full, expired entries go first; then new subjects share one state per
-/// shard and limit set, under the same limits, until there is room. A subject that finds room
-/// while such a shared state still counts starts with a copy of it. An entry that still counts
-/// is never dropped: nobody gets a free reset by flooding the store with subjects. A log that
-/// finds no room for another event moves its newest one to now instead, which counts longer than
-/// it must and never less.
+/// allocated: counts, and the sets of limits that they are written under. When it is full, expired
+/// entries go first; then new subjects share one state per shard and identity of limits, until
+/// there is room. Under limits for which there is no room either they are denied. A subject that
+/// finds room while such a shared state still counts starts with a copy of it. An entry that still
+/// counts is never dropped: nobody gets a free reset by flooding the store with subjects. A log
+/// that finds no room for another event moves its newest one to now instead, which counts longer
+/// than it must and never less.
 ///
 /// No thread is needed: every new subject pays for looking at a few others. [`MemoryStore::sweep`]
 /// gives memory back at a time of your choosing.
@@ -96,6 +98,10 @@ struct Inner {
     hash: KeyHash,
     clock: StoreClock,
     budget: Arc<Budget>,
+    sets: Arc<Sets>,
+    /// Checks so far with a subject that shared a state, and with one that could not even do that.
+    shared: AtomicU64,
+    refused: AtomicU64,
     identity: u64,
     /// The stores whose counts this one took over, the oldest first.
     ancestors: Vec<Ancestor>,
@@ -161,12 +167,16 @@ impl MemoryStoreBuilder {
     /// A store whose charges are numbered after `charges`.
     fn build_with(self, hash: KeyHash, charges: u64, ancestors: Vec<Ancestor>) -> MemoryStore {
         let budget = Arc::new(Budget::new(self.max_bytes));
-        let shard = || Padded(Mutex::new(Shard::new(&budget, charges)));
+        let sets = Arc::new(Sets::new(&budget));
+        let shard = || Padded(Mutex::new(Shard::new(&sets, &budget, charges)));
         MemoryStore(Arc::new(Inner {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             hash,
             clock: self.clock,
             budget,
+            sets,
+            shared: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             identity: std::hash::RandomState::new().hash_one(0),
             ancestors,
             sweep_next: AtomicUsize::new(0),
@@ -211,6 +221,32 @@ impl MemoryStore {
         self.0.budget.used()
     }
 
+    /// The bytes that it may hold.
+    #[must_use]
+    pub fn max_bytes(&self) -> usize {
+        self.0.budget.bound()
+    }
+
+    /// How many sets of limits it keeps, because states are written under them.
+    #[must_use]
+    pub fn limit_sets(&self) -> usize {
+        self.0.sets.len()
+    }
+
+    /// How many checks so far were over a subject that found no room and counted with others.
+    /// While it grows, the store is full.
+    #[must_use]
+    pub fn shared(&self) -> u64 {
+        self.0.shared.load(Ordering::Relaxed)
+    }
+
+    /// How many checks so far were denied because there was no room even to count with others:
+    /// under limits that were new to a full store. While it grows, the store is full.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
     /// How many subjects have an entry of their own. Looks at every shard.
     #[must_use]
     pub fn subjects(&self) -> usize {
@@ -232,6 +268,8 @@ impl MemoryStore {
         let mut shard = self.0.shards[index].0.lock();
         let gone = shard.sweep(self.0.clock.now());
         shard.shrink(&|bytes, limits| self.hash(bytes, limits));
+        drop(shard);
+        self.0.sets.shrink();
         gone
     }
 
@@ -376,30 +414,11 @@ impl MemoryStore {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let looking = question.mode.is_peek();
         // Room first, while nothing is taken out: making it may move entries.
-        let mut rooms: SmallVec<[bool; 2]> = SmallVec::new();
-        for (part, key) in question.parts.iter().zip(keys) {
-            let shard = guard(shards, Self::shard_of(key.hash));
-            let before = rooms.len();
-            let mut room = looking || shard.prepare(key, part.limits, now, before, &rehash);
-            if !room {
-                // The room of one shard is every shard's: what has expired elsewhere goes first.
-                self.reclaim(now);
-                let shard = guard(shards, Self::shard_of(key.hash));
-                room = shard.prepare(key, part.limits, now, before, &rehash);
-            }
-            rooms.push(room);
-        }
+        let rooms = self.rooms(question, keys, now, shards, looking);
         let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
-        for (at, (part, key)) in question.parts.iter().zip(keys).enumerate() {
-            let index = Self::shard_of(key.hash);
-            let alike = (0..at).filter(|earlier| {
-                taken[*earlier].is_shared()
-                    && Self::shard_of(keys[*earlier].hash) == index
-                    && question.parts[*earlier].limits.identity() == part.limits.identity()
-            });
-            let nth = alike.count();
-            let shard = guard(shards, index);
-            taken.push(shard.take(key, part.limits, now, rooms[at], nth));
+        for ((part, key), room) in question.parts.iter().zip(keys).zip(&rooms) {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            taken.push(shard.take(key, part.limits, now, *room));
         }
         let mut outcome = {
             let mut parts: SmallVec<[Part<'_>; 2]> = question
@@ -414,6 +433,10 @@ impl MemoryStore {
             decide(&mut parts, now, question.cost, question.mode)
         };
         let charged = outcome.granted > 0 && !looking;
+        outcome.shared = taken.iter().any(|taken| taken.is_shared(charged));
+        if outcome.shared && !looking {
+            self.count(&rooms);
+        }
         // New entries last: until then every state goes back to where it was found.
         let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
         for ((part, key), taken) in question.parts.iter().zip(keys).zip(taken) {
@@ -434,24 +457,89 @@ impl MemoryStore {
         outcome
     }
 
-    /// Runs `work` on a subject's state and keeps the result.
+    /// What each part of a question finds: an entry or room for one, a share, or nothing.
+    fn rooms(
+        &self,
+        question: &Question<'_>,
+        keys: &[Key<'_>],
+        now: Time,
+        shards: &mut [(usize, MutexGuard<'_, Shard>)],
+        looking: bool,
+    ) -> SmallVec<[Room; 2]> {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let parts = || question.parts.iter().map(|part| part.limits).zip(keys);
+        if looking {
+            let look = |(limits, key): (&LimitSet, &Key<'_>)| {
+                guard(shards, Self::shard_of(key.hash)).look(key, limits)
+            };
+            return parts().map(look).collect();
+        }
+        let mut found: SmallVec<[Option<Room>; 2]> = SmallVec::new();
+        for (before, (limits, key)) in parts().enumerate() {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            let far = shard.looks_far(now);
+            let mut room = shard.prepare(key, limits, now, before, far, &rehash);
+            if room.is_none() && far {
+                // The room of one shard is every shard's: what has expired elsewhere goes first.
+                self.reclaim(now);
+                let shard = guard(shards, Self::shard_of(key.hash));
+                room = shard.prepare(key, limits, now, before, far, &rehash);
+                if room.is_none() {
+                    shard.found_nothing(now);
+                }
+            }
+            found.push(room);
+        }
+        // Shares last: what is shared and fresh still is what others would drop as expired.
+        let mut rooms: SmallVec<[Room; 2]> = SmallVec::new();
+        for (at, ((limits, key), found)) in parts().zip(found).enumerate() {
+            let room = found.unwrap_or_else(|| {
+                let index = Self::shard_of(key.hash);
+                let alike = parts().take(at).zip(&rooms).filter(|((other, key), room)| {
+                    matches!(room, Room::Shared { .. })
+                        && Self::shard_of(key.hash) == index
+                        && other.identity() == limits.identity()
+                });
+                let nth = alike.count();
+                guard(shards, index).share(limits, nth, now)
+            });
+            rooms.push(room);
+        }
+        rooms
+    }
+
+    /// Counts a check that found no room.
+    fn count(&self, rooms: &[Room]) {
+        if rooms.contains(&Room::None) {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+        } else if rooms.iter().any(|room| matches!(room, Room::Shared { .. })) {
+            self.0.shared.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `work` on a subject's state and keeps the result. Nothing when there is no room for
+    /// one, and none to share.
     fn with_state<T>(
         &self,
         counted: Counted<'_>,
         work: impl FnOnce(&mut state::State, Time) -> T,
-    ) -> T {
+    ) -> Option<T> {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let key = self.key(counted.subject, counted.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
-        let room = shard.prepare(&key, counted.limits, now, 0, &rehash);
-        let mut taken = shard.take(&key, counted.limits, now, room, 0);
+        let room = shard.prepare(&key, counted.limits, now, 0, true, &rehash);
+        let room = room.unwrap_or_else(|| shard.share(counted.limits, 0, now));
+        if room == Room::None {
+            return None;
+        }
+        let mut taken = shard.take(&key, counted.limits, now, room);
         let answer = work(&mut taken.state, now);
         let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
         // The state may tell less of what was charged, and that could be given back all the same.
         shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
         shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
-        answer
+        Some(answer)
     }
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
@@ -509,8 +597,10 @@ impl MemoryStore {
     }
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
-        self.with_state(counted, |state, now| engine::adjust(counted.limits, state, delta, now))
-            .into_vec()
+        let adjust = |state: &mut state::State, now| {
+            engine::adjust(counted.limits, state, delta, now).into_vec()
+        };
+        self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
     }
 
     pub(crate) fn reset_now(&self, counted: Counted<'_>) -> bool {

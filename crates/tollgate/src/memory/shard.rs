@@ -1,38 +1,29 @@
 //! One shard: a table of small slots, what does not fit into them, and what happens when the
 //! store is full.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
 use slab::Slab;
 
 use super::marks::{Marks, Reset};
-use super::sets::{SetUse, know};
-use super::slabs::{compact, growth_of, to_u32};
+use super::sets::{Sets, ShardSets};
+use super::slabs::{self, to_u32};
 use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
 use crate::engine::{self, Mode, Outcome};
 use crate::limit::LimitSet;
-use crate::strategy::{Cell, Step};
-use crate::time::{SKEW_US, Time};
+use crate::time::Time;
 
+mod room;
 mod saved;
+mod shared;
 
+pub(super) use room::Room;
 pub(super) use saved::{Kept, Sizes};
 
-/// The buckets that are looked at for expired entries when a subject finds no room.
-const HAND_WHEN_FULL: usize = 64;
-
-/// The buckets that are looked at for expired entries whenever a subject comes in.
-const HAND_PER_INSERT: usize = 4;
-
-/// The state that new subjects share while the store is full.
-#[derive(Debug)]
-struct Shared {
-    limits: LimitSet,
-    state: State,
-}
+use room::Fruitless;
+use shared::Shared;
 
 /// Where a state was found, and where it goes back to.
 #[derive(Clone, Copy, Debug)]
@@ -41,8 +32,11 @@ enum Home {
     Own { bucket: usize },
     /// Nowhere yet: there is room for an entry.
     New,
-    /// The state it shares with others: there is no room.
-    Shared { index: Option<usize> },
+    /// The state it shares with others, in this bucket: there is no room. It goes back under this
+    /// set, which is held for it.
+    Shared { bucket: usize, set: usize },
+    /// Nowhere: there is no room even to share.
+    Nowhere,
 }
 
 /// A state taken out of a shard while a check works on it.
@@ -50,6 +44,8 @@ enum Home {
 pub(super) struct Taken {
     home: Home,
     pub(super) state: State,
+    /// Whether it is one that several subjects share, or a copy of it.
+    shared: bool,
     /// The state as it was found, when it was counted under other numbers.
     before: Option<State>,
     pub(super) carried: engine::Carries,
@@ -61,9 +57,10 @@ impl Taken {
         matches!(self.home, Home::New)
     }
 
-    /// True when the state is one that several subjects share.
-    pub(super) fn is_shared(&self) -> bool {
-        matches!(self.home, Home::Shared { .. })
+    /// True when the subject has no state of its own, for want of room: who was charged to a copy
+    /// of what it shared has one from now on.
+    pub(super) fn is_shared(&self, charged: bool) -> bool {
+        self.shared && !(charged && self.is_new())
     }
 }
 
@@ -82,26 +79,29 @@ pub(super) struct Shard {
 struct Rest {
     long_keys: Slab<Box<[u8]>>,
     large: Slab<Option<Large>>,
-    sets: Slab<SetUse>,
-    by_serial: HashMap<u64, usize>,
-    shared: Vec<Shared>,
+    sets: ShardSets,
+    shared: HashTable<Shared>,
     marks: Marks,
+    /// The buckets that were looked at last for what has expired.
     hand: usize,
+    shared_hand: usize,
+    fruitless: Fruitless,
     budget: Arc<Budget>,
     paid: usize,
 }
 
 impl Shard {
     /// An empty shard, whose charges are numbered after `charges`.
-    pub(super) fn new(budget: &Arc<Budget>, charges: u64) -> Self {
+    pub(super) fn new(sets: &Arc<Sets>, budget: &Arc<Budget>, charges: u64) -> Self {
         let rest = Rest {
             long_keys: Slab::new(),
             large: Slab::new(),
-            sets: Slab::new(),
-            by_serial: HashMap::new(),
-            shared: Vec::new(),
+            sets: ShardSets::new(sets),
+            shared: HashTable::new(),
             marks: Marks::default(),
             hand: 0,
+            shared_hand: 0,
+            fruitless: Fruitless::default(),
             budget: Arc::clone(budget),
             paid: 0,
         };
@@ -122,7 +122,7 @@ impl Shard {
         slot: &Slot,
         key: &Key<'_>,
         limits: &LimitSet,
-        sets: &Slab<SetUse>,
+        sets: &ShardSets,
         long: &Slab<Box<[u8]>>,
     ) -> bool {
         Self::is_key(slot, key, long)
@@ -170,10 +170,18 @@ impl Shard {
     #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
     fn usual_set(&mut self, limits: &LimitSet) -> Option<u32> {
         if self.usual >> SET_BITS != limits.serial() {
-            let set = *self.rest.by_serial.get(&limits.serial())?;
-            self.usual = limits.serial() << SET_BITS | set as u64;
+            self.find_usual(limits.serial())?;
         }
         Some((self.usual & (MAX_SETS as u64 - 1)) as u32)
+    }
+
+    /// Apart: nearly every check is under the set that was used last.
+    #[cold]
+    #[inline(never)]
+    fn find_usual(&mut self, serial: u64) -> Option<()> {
+        let set = self.rest.sets.by_serial(serial)?;
+        self.usual = serial << SET_BITS | set as u64;
+        Some(())
     }
 
     /// Answers for a subject that has an entry under exactly this set, where its state lies;
@@ -211,67 +219,57 @@ impl Shard {
         Some(outcome)
     }
 
-    /// Makes room for a subject that has no entry, before any state is taken: later, nothing may
-    /// move. `before` newcomers of the same check were promised room already. False when the
-    /// store is full.
-    pub(super) fn prepare(
-        &mut self,
-        key: &Key<'_>,
-        limits: &LimitSet,
-        now: Time,
-        before: usize,
-        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
-    ) -> bool {
-        self.drop_expired_shared(now);
-        self.find(key, limits).is_some() || self.has_room(key, limits, now, before, rehash)
-    }
-
     fn find(&self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {
         let Rest { sets, long_keys, .. } = &*self.rest;
         self.table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys))
     }
 
-    /// Takes the state of a subject out, or makes one: with `room` its own, else what it shares.
-    /// `nth` subjects of the same check have taken a shared state of this shard and set: each
-    /// needs another. `put` must follow.
+    /// Takes the state of a subject out, or makes one, as there is `room`. `put` must follow.
     pub(super) fn take(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
         now: Time,
-        room: bool,
-        nth: usize,
+        room: Room,
     ) -> Taken {
-        if let Some(bucket) = self.find(key, limits) {
-            return self.take_own(bucket, limits, now);
+        match room {
+            Room::Own => match self.find(key, limits) {
+                Some(bucket) => self.take_own(bucket, limits, now),
+                None => self.take_new(limits, now),
+            },
+            Room::Shared { set, nth } => self.take_shared(limits, now, set, nth),
+            Room::None => Taken {
+                home: Home::Nowhere,
+                state: State::spent(limits, now, &self.rest.budget),
+                shared: true,
+                before: None,
+                carried: engine::Carries::new(),
+            },
         }
-        let alike = |shared: &&Shared| shared.limits.identity() == limits.identity();
-        if room {
-            // What it may have charged while it had no entry counts on.
-            let (written_under, state) = match self.rest.shared.iter().find(alike) {
-                Some(shared) => (Some(shared.limits.clone()), shared.state.copy()),
-                None => (None, self.fresh(limits)),
-            };
-            if let Some(state) = state {
-                return self.taken(Home::New, written_under, state, limits, now);
-            }
-        }
-        let mut indices = (0..).zip(&self.rest.shared).filter(|(_, shared)| alike(shared));
-        let Some((index, _)) = indices.nth(nth) else {
-            let state = State::fresh_anyway(limits, &self.rest.budget);
-            return self.taken(Home::Shared { index: None }, None, state, limits, now);
-        };
-        let written_under = self.rest.shared[index].limits.clone();
-        let state = core::mem::replace(&mut self.rest.shared[index].state, State::Pair([0; 2]));
-        self.taken(Home::Shared { index: Some(index) }, Some(written_under), state, limits, now)
     }
 
-    /// A fresh state, or nothing when there is no room for it.
-    fn fresh(&self, limits: &LimitSet) -> Option<State> {
-        if limits.single_pair().is_some() {
-            return Some(State::Pair([0; 2]));
+    /// The state of a newcomer. What it may have charged while it had no entry counts on.
+    fn take_new(&mut self, limits: &LimitSet, now: Time) -> Taken {
+        let found = self.find_shared(limits, 0).filter(|at| !self.is_shared_expired(*at, now));
+        let shared = found.and_then(|bucket| self.rest.shared.get_bucket(bucket));
+        let Some(Shared { set, state, .. }) = shared else {
+            let state = State::fresh_anyway(limits, &self.rest.budget);
+            return self.taken(Home::New, None, state, limits, now);
+        };
+        let written_under = self.rest.sets.get(*set).map(|held| held.limits.clone());
+        let state = state.copy();
+        Taken { shared: true, ..self.taken(Home::New, written_under, state, limits, now) }
+    }
+
+    fn take_shared(&mut self, limits: &LimitSet, now: Time, set: usize, nth: usize) -> Taken {
+        let bucket = self.find_shared(limits, nth).unwrap_or(usize::MAX);
+        let (mut state, mut written_under) = (State::Pair([0; 2]), None);
+        if let Some(shared) = self.rest.shared.get_bucket_mut(bucket) {
+            state = core::mem::replace(&mut shared.state, state);
+            written_under = self.rest.sets.get(shared.set).map(|held| held.limits.clone());
         }
-        Large::fresh(limits, &self.rest.budget).map(State::Large)
+        let home = Home::Shared { bucket, set };
+        Taken { shared: true, ..self.taken(home, written_under, state, limits, now) }
     }
 
     fn take_own(&mut self, bucket: usize, limits: &LimitSet, now: Time) -> Taken {
@@ -280,7 +278,7 @@ impl Shard {
         let written_under = set.and_then(|set| {
             let written_under = self.rest.sets.get(set)?.limits.clone();
             if written_under.counts_as(limits) {
-                know(&mut self.rest.sets, &mut self.rest.by_serial, set, limits.serial());
+                self.rest.sets.know(set, limits.serial());
             }
             Some(written_under)
         });
@@ -298,12 +296,15 @@ impl Shard {
     ) -> Taken {
         let was = match written_under {
             Some(was) if !was.counts_as(limits) => was,
-            _ => return Taken { home, state, before: None, carried: engine::Carries::new() },
+            _ => {
+                let carried = engine::Carries::new();
+                return Taken { home, state, shared: false, before: None, carried };
+            }
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
         self.rest.marks.outlive(engine::refundable_until_us(&was, now));
-        Taken { home, state: over, before: Some(state), carried }
+        Taken { home, state: over, shared: false, before: Some(state), carried }
     }
 
     /// The state out of a slot.
@@ -335,18 +336,17 @@ impl Shard {
             },
             Home::New if charged => self.insert(key, limits, state, rehash),
             Home::New => {}
-            Home::Shared { index: Some(index) } => {
-                self.rest.shared[index] = match before {
+            Home::Shared { bucket, set } => {
+                match before {
                     Some(before) if !keep => {
-                        Shared { limits: self.rest.shared[index].limits.clone(), state: before }
+                        self.give_shared(bucket, before);
+                        self.leave_set(set);
                     }
-                    _ => Shared { limits: limits.clone(), state },
-                };
+                    _ => self.put_shared(bucket, set, state),
+                }
+                self.settle();
             }
-            Home::Shared { index: None } if charged => {
-                self.rest.shared.push(Shared { limits: limits.clone(), state });
-            }
-            Home::Shared { index: None } => {}
+            Home::Nowhere => {}
         }
     }
 
@@ -415,202 +415,19 @@ impl Shard {
         self.settle();
     }
 
-    /// The index of a set, counted as used once more.
+    /// The index of a set, with one user more.
     fn use_set(&mut self, limits: &LimitSet) -> usize {
-        let serial = limits.serial();
-        if let Some(&index) = self.rest.by_serial.get(&serial) {
-            self.rest.sets[index].slots += 1;
-            return index;
+        let (index, new) = self.rest.sets.enter(limits);
+        if new {
+            self.keep_places(0);
         }
-        // The same numbers parsed anew are the same set: it is not kept twice.
-        let same = self.rest.sets.iter().find(|(_, held)| held.limits.counts_as(limits));
-        if let Some((index, _)) = same {
-            self.rest.sets[index].slots += 1;
-            know(&mut self.rest.sets, &mut self.rest.by_serial, index, serial);
-            return index;
-        }
-        let index = self.rest.sets.insert(SetUse::new(limits.clone()));
-        self.rest.by_serial.insert(serial, index);
         index
     }
 
     fn leave_set(&mut self, index: usize) {
-        let Some(held) = self.rest.sets.get_mut(index) else { return };
-        held.slots -= 1;
-        if held.slots == 0 {
-            let held = self.rest.sets.remove(index);
-            held.forget(&mut self.rest.by_serial);
+        if self.rest.sets.leave(index) {
             self.usual = 0;
         }
-    }
-
-    fn drop_expired_shared(&mut self, now: Time) {
-        self.rest.shared.retain_mut(|shared| {
-            engine::fresh_at_us(&shared.limits, &mut shared.state) + SKEW_US > now.as_micros()
-        });
-    }
-
-    /// Makes room for one more entry: expired entries go first, then the table grows while the
-    /// budget lasts. False when the store is full.
-    fn has_room(
-        &mut self,
-        key: &Key<'_>,
-        limits: &LimitSet,
-        now: Time,
-        before: usize,
-        rehash: &impl Fn(&[u8], &LimitSet) -> u64,
-    ) -> bool {
-        self.turn_hand(HAND_PER_INSERT, now);
-        if !self.has_room_beside(key, limits) {
-            self.turn_hand(HAND_WHEN_FULL, now);
-            if !self.has_room_beside(key, limits) {
-                return false;
-            }
-        }
-        let wanted = before + 1;
-        if self.table.len() + wanted <= self.table.capacity() {
-            return true;
-        }
-        self.turn_hand(HAND_WHEN_FULL, now);
-        if self.table.len() + wanted <= self.table.capacity() {
-            return true;
-        }
-        let whole = capacity_of(self.table.num_buckets());
-        if whole >= self.table.len() + wanted + whole / 16 {
-            // Removed entries left marks that count as taken: write the table anew.
-            self.rebuild(whole, rehash);
-            return true;
-        }
-        if !self.rest.budget.has(self.table.allocation_size().max(256)) {
-            return false;
-        }
-        // Looking through the whole shard is paid for by the growth that it may spare.
-        self.sweep(now);
-        if self.table.len() + wanted <= whole / 4 * 3 {
-            self.rebuild(whole, rehash);
-        } else {
-            let Self { table, rest, .. } = self;
-            let Rest { sets, long_keys, .. } = &**rest;
-            table.reserve(wanted, |slot| hash_of(slot, sets, long_keys, rehash));
-        }
-        self.settle();
-        true
-    }
-
-    /// Whether there is room for what a slot cannot hold itself: a long key, a large state.
-    fn has_room_beside(&self, key: &Key<'_>, limits: &LimitSet) -> bool {
-        let Rest { sets, long_keys, large, budget, .. } = &*self.rest;
-        let mut needed = 0;
-        if key.length == LONG {
-            needed += key.bytes.len() + growth_of(long_keys);
-        }
-        if limits.single_pair().is_none() {
-            needed += Large::first_bytes(limits) + growth_of(large);
-        }
-        sets.len() < MAX_SETS && budget.has(needed)
-    }
-
-    /// Removes what has expired in the next few buckets: what others do for a store that is full.
-    pub(super) fn reclaim(&mut self, now: Time) {
-        self.drop_expired_shared(now);
-        self.turn_hand(HAND_WHEN_FULL, now);
-    }
-
-    fn rebuild(&mut self, capacity: usize, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
-        let old = core::mem::replace(&mut self.table, HashTable::with_capacity(capacity));
-        let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, .. } = &mut **rest;
-        for slot in old {
-            let hash = hash_of(&slot, sets, long_keys, rehash);
-            table.insert_unique(hash, slot, |slot| hash_of(slot, sets, long_keys, rehash));
-        }
-        self.settle();
-    }
-
-    /// Looks at the next `count` buckets and removes what has expired there.
-    fn turn_hand(&mut self, count: usize, now: Time) {
-        for _ in 0..count.min(self.table.num_buckets()) {
-            self.rest.hand = (self.rest.hand + 1) % self.table.num_buckets().max(1);
-            if let Some(slot) = self.table.get_bucket(self.rest.hand).copied()
-                && self.is_expired(&slot, now)
-            {
-                self.remove(self.rest.hand);
-            }
-        }
-    }
-
-    fn is_expired(&mut self, slot: &Slot, now: Time) -> bool {
-        let Some(held) = self.rest.sets.get(slot.set()) else { return true };
-        let fresh_at_us = if slot.is_large() {
-            match self.rest.large.get_mut(slot.index()) {
-                Some(Some(large)) => engine::fresh_at_us(&held.limits, large),
-                // Taken out by a check that is at work: it is not expired.
-                _ => return false,
-            }
-        } else {
-            let mut words = slot.pair();
-            held.limits
-                .single_pair()
-                .map_or(0, |limit| limit.step().fresh_at_us(&mut Cell::Words(&mut words)))
-        };
-        fresh_at_us + SKEW_US <= now.as_micros()
-    }
-
-    fn remove(&mut self, bucket: usize) {
-        let Some(slot) = self.table.get_bucket(bucket).copied() else { return };
-        if let Ok(entry) = self.table.get_bucket_entry(bucket) {
-            entry.remove();
-        }
-        if slot.is_large() {
-            self.rest.large.try_remove(slot.index());
-        }
-        if slot.meta & KEY_BITS == LONG
-            && let Some(bytes) = self.rest.long_keys.try_remove(slot.long_key())
-        {
-            self.rest.budget.give(bytes.len());
-        }
-        self.leave_set(slot.set());
-    }
-
-    /// Removes everything that has expired, and gives memory back.
-    pub(super) fn sweep(&mut self, now: Time) -> usize {
-        let before = self.table.len();
-        for bucket in 0..self.table.num_buckets() {
-            if let Some(slot) = self.table.get_bucket(bucket).copied()
-                && self.is_expired(&slot, now)
-            {
-                self.remove(bucket);
-            }
-        }
-        self.drop_expired_shared(now);
-        self.rest.marks.sweep(now);
-        self.settle();
-        before - self.table.len()
-    }
-
-    /// Gives back the room that swept entries left.
-    pub(super) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
-        let Self { table, rest, .. } = self;
-        let Rest { sets, long_keys, large, marks, .. } = &mut **rest;
-        if large.len() < large.capacity() / 2 {
-            let moved = compact(large);
-            for slot in table.iter_mut().filter(|slot| slot.is_large()) {
-                if let Some(to) = moved.get(&slot.index()) {
-                    slot.state[0] = to_u32(*to);
-                }
-            }
-        }
-        if long_keys.len() < long_keys.capacity() / 2 {
-            let moved = compact(long_keys);
-            for slot in table.iter_mut().filter(|slot| slot.meta & KEY_BITS == LONG) {
-                if let Some(to) = moved.get(&slot.long_key()) {
-                    slot.set_long_key(to_u32(*to));
-                }
-            }
-        }
-        table.shrink_to_fit(|slot| hash_of(slot, sets, long_keys, rehash));
-        marks.shrink();
-        self.settle();
     }
 
     /// Forgets a subject. As long as anything charged before could be given back under its limits,
@@ -647,10 +464,10 @@ impl Shard {
             self.lay(bucket, state, None);
             return Some(answer);
         }
-        self.drop_expired_shared(now);
-        let alike = |shared: &&mut Shared| shared.limits.identity() == limits.identity();
-        let Shared { limits, state } = self.rest.shared.iter_mut().find(alike)?;
-        Some(visit(limits, state, true))
+        let bucket = self.find_shared(limits, 0).filter(|at| !self.is_shared_expired(*at, now))?;
+        let Rest { shared, sets, .. } = &mut *self.rest;
+        let Shared { set, state, .. } = shared.get_bucket_mut(bucket)?;
+        Some(visit(&sets.get(*set)?.limits, state, true))
     }
 
     /// What must be remembered of refunds, for as long as it matters; `settle` follows a change.
@@ -666,11 +483,13 @@ impl Shard {
 
     /// Pays for what is allocated now.
     pub(super) fn settle(&mut self) {
+        let rest = &*self.rest;
         let owed = self.table.allocation_size()
-            + self.rest.long_keys.capacity() * size_of::<Box<[u8]>>()
-            + self.rest.large.capacity() * size_of::<Option<Large>>()
-            + self.rest.sets.capacity() * size_of::<SetUse>()
-            + self.rest.marks.bytes();
+            + slabs::bytes(&rest.long_keys)
+            + slabs::bytes(&rest.large)
+            + rest.sets.bytes()
+            + rest.shared.allocation_size()
+            + rest.marks.bytes();
         if owed > self.rest.paid {
             self.rest.budget.take(owed - self.rest.paid);
         } else {
@@ -687,7 +506,7 @@ fn capacity_of(buckets: usize) -> usize {
 
 fn hash_of(
     slot: &Slot,
-    sets: &Slab<SetUse>,
+    sets: &ShardSets,
     long_keys: &Slab<Box<[u8]>>,
     rehash: &impl Fn(&[u8], &LimitSet) -> u64,
 ) -> u64 {

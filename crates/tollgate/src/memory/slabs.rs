@@ -1,8 +1,15 @@
-//! What a shard needs of its slabs beside what they offer.
+//! What a shard needs of its slabs and tables beside what they offer.
 
 use std::collections::HashMap;
 
 use slab::Slab;
+
+/// A place of a slab: as its own, which nobody else can name.
+#[allow(dead_code, reason = "only its size is asked for")]
+enum Place<T> {
+    Vacant(usize),
+    Occupied(T),
+}
 
 /// Closes the gaps of a slab. Answers which places moved where.
 pub(super) fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
@@ -15,9 +22,32 @@ pub(super) fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
     moved
 }
 
+/// The bytes that a slab takes.
+pub(super) fn bytes<T>(slab: &Slab<T>) -> usize {
+    slab.capacity() * size_of::<Place<T>>()
+}
+
+/// The bytes of the places that nothing lies in.
+pub(super) fn spare<T>(slab: &Slab<T>) -> usize {
+    (slab.capacity() - slab.len()) * size_of::<Place<T>>()
+}
+
 /// The bytes by which a slab grows for one more entry.
 pub(super) fn growth_of<T>(slab: &Slab<T>) -> usize {
-    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<(u64, T)>() }
+    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<Place<T>>() }
+}
+
+/// The bytes of a hash table with room for so many entries of a size, at most.
+pub(super) fn table_bytes<T>(capacity: usize) -> usize {
+    let buckets = match capacity {
+        0 => return 0,
+        1..4 => 4,
+        4..8 => 8,
+        8..15 => 16,
+        _ => (capacity * 8 / 7).next_power_of_two(),
+    };
+    // A byte beside each, and a group of them at the end.
+    buckets * (size_of::<T>() + 1) + 32
 }
 
 /// Indices of a shard's slabs: they stay far below 2^32, which would not fit into memory.

@@ -4,33 +4,45 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::States;
+use crate::engine::{self, States};
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
+use crate::time::Time;
 
 /// The bytes a store may hold, counted as they are allocated.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
     bound: usize,
+    /// What of it entries may take. The rest is for sets that come when the store is full, and for
+    /// what their newcomers share.
+    for_entries: usize,
 }
+
+/// One part in so many is kept for sets of limits that come when the store is full.
+const KEPT_BACK: usize = 32;
 
 impl Budget {
     pub(super) fn new(bound: usize) -> Self {
-        Self { used: AtomicUsize::new(0), bound }
+        Self { used: AtomicUsize::new(0), bound, for_entries: bound - bound / KEPT_BACK }
     }
 
-    /// Takes `bytes` if that stays within the bound.
+    /// Takes `bytes` if that stays within what entries may take.
     pub(super) fn try_take(&self, bytes: usize) -> bool {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|sum| *sum <= self.bound)
+            used.checked_add(bytes).filter(|sum| *sum <= self.for_entries)
         });
         taken.is_ok()
     }
 
-    /// Whether `bytes` more would stay within the bound.
+    /// Whether `bytes` more would stay within what entries may take.
     pub(super) fn has(&self, bytes: usize) -> bool {
-        self.used().checked_add(bytes).is_some_and(|sum| sum <= self.bound)
+        bytes == 0 || self.used().checked_add(bytes).is_some_and(|sum| sum <= self.for_entries)
+    }
+
+    /// Whether `bytes` more would stay within the bound.
+    pub(super) fn has_in_all(&self, bytes: usize) -> bool {
+        bytes == 0 || self.used().checked_add(bytes).is_some_and(|sum| sum <= self.bound)
     }
 
     /// Takes `bytes` that are already allocated, past the bound if need be.
@@ -97,20 +109,16 @@ impl BoundedLog {
         true
     }
 
-    /// A copy that pays for itself, or nothing when there is no room for it.
-    fn copy(&self) -> Option<Self> {
-        let bytes = self.entries.len() * size_of::<Entry>();
-        if !self.budget.try_take(bytes) {
-            return None;
-        }
+    /// A copy that pays for itself, past the bound if need be.
+    fn copy(&self) -> Self {
         let mut copy = Self {
             base: self.base,
             entries: self.entries.clone(),
             budget: Arc::clone(&self.budget),
-            paid: bytes,
+            paid: 0,
         };
         copy.settle();
-        Some(copy)
+        copy
     }
 
     /// Each entry's time and own cost.
@@ -207,15 +215,6 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// A fresh state, or nothing when there is no room for it.
-    pub(super) fn fresh(limits: &LimitSet, budget: &Arc<Budget>) -> Option<Self> {
-        let (words, logs) = (limits.words(), limits.logs());
-        if !budget.try_take(Self::bytes(words, logs)) {
-            return None;
-        }
-        Some(Self::built(vec![0; words], (0..logs).map(|_| BoundedLog::new(budget)), budget))
-    }
-
     /// A fresh state that is paid for even when there is no room: shared slots, of which there
     /// are few, and states that only live while a check looks at them.
     pub(super) fn fresh_anyway(limits: &LimitSet, budget: &Arc<Budget>) -> Self {
@@ -232,17 +231,15 @@ impl Large {
         Self { words: words.into(), logs: logs.collect(), budget: Arc::clone(budget) }
     }
 
-    /// A copy that pays for itself, or nothing when there is no room for it.
-    pub(super) fn copy(&self) -> Option<Self> {
-        if !self.budget.try_take(Self::bytes(self.words.len(), self.logs.len())) {
-            return None;
-        }
-        let logs: Option<Vec<BoundedLog>> = self.logs.iter().map(BoundedLog::copy).collect();
-        let Some(logs) = logs else {
-            self.budget.give(Self::bytes(self.words.len(), self.logs.len()));
-            return None;
-        };
-        Some(Self::built(self.words.to_vec(), logs.into_iter(), &self.budget))
+    /// A copy that pays for itself, past the bound if need be.
+    fn copy(&self) -> Self {
+        self.budget.take(Self::bytes(self.words.len(), self.logs.len()));
+        Self::built(self.words.to_vec(), self.logs.iter().map(BoundedLog::copy), &self.budget)
+    }
+
+    /// What a state takes with room for one event in each log.
+    pub(super) fn least_bytes(limits: &LimitSet) -> usize {
+        Self::bytes(limits.words(), limits.logs()) + limits.logs() * size_of::<Entry>()
     }
 
     /// What a state takes with the first event of each log.
@@ -288,10 +285,33 @@ impl State {
         }
     }
 
-    pub(super) fn copy(&self) -> Option<Self> {
+    /// A state in which nothing is left: all of each limit was taken now.
+    pub(super) fn spent(limits: &LimitSet, now: Time, budget: &Arc<Budget>) -> Self {
+        let mut state = Self::fresh_anyway(limits, budget);
+        engine::adjust(limits, &mut state, i64::MIN, now);
+        state
+    }
+
+    pub(super) fn copy(&self) -> Self {
         match self {
-            Self::Pair(words) => Some(Self::Pair(*words)),
-            Self::Large(large) => large.copy().map(Self::Large),
+            Self::Pair(words) => Self::Pair(*words),
+            Self::Large(large) => Self::Large(large.copy()),
+        }
+    }
+
+    /// The least that it has to allocate: one event in each log.
+    pub(super) fn least_bytes(limits: &LimitSet) -> usize {
+        if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
+    }
+
+    /// What it has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Pair(_) => 0,
+            Self::Large(large) => {
+                let logs = large.logs.iter().map(|log| log.paid).sum::<usize>();
+                Large::bytes(large.words.len(), large.logs.len()) + logs
+            }
         }
     }
 

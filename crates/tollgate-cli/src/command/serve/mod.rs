@@ -4,7 +4,7 @@ mod traces;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,9 +13,11 @@ use tollgate_server::{
     Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Metrics, Options,
     ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
-use tollgate_tower::identity::{AddressHeader, Networks};
+use tollgate_tower::identity::{
+    AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
+};
 
-use crate::args::{Brought, Family, LogDenials, LogForm, Serve};
+use crate::args::{Brought, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{of_service, of_time_series, queues_of_service};
@@ -120,7 +122,10 @@ async fn run(
                 break;
             }
             // Apart: who ends the service does not wait for a file.
-            Said::Reload => drop(tokio::spawn(tell_of(server.reload()))),
+            Said::Reload => {
+                server.reread_certificate();
+                drop(tokio::spawn(tell_of(server.reload())));
+            }
         }
     }
     // A second signal is a person who does not want to wait.
@@ -168,6 +173,8 @@ fn options(args: &Serve) -> Result<Options> {
         text => Some(text.parse()?),
     };
     options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.admin_hosts.clone_from(&args.admin_host);
+    options.origins = origins(&args.allow_origin)?;
     options.queue_workers = args.queue_workers;
     options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
     options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
@@ -179,15 +186,33 @@ fn options(args: &Serve) -> Result<Options> {
         Brought::Single => CallerLimits::Single,
         Brought::Several => CallerLimits::Several { shapes: args.caller_shapes },
     };
+    options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;
     bounds.connections = connections(args.max_connections)?;
+    let per_address = args.max_connections_per_address.map(usize::try_from);
+    bounds.per_address = per_address.transpose()?;
     options.bounds = bounds;
     options.linger = wait(&args.linger)?;
     options.grace = wait(&args.grace)?;
     options.timeseries = timeseries(args)?;
     Ok(options)
+}
+
+/// Origins as browsers write them: a scheme, a host, and a port that is not the usual one.
+fn origins(said: &[String]) -> Result<Vec<String>> {
+    for origin in said {
+        let host = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        let is_one = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
+        if !host.is_some_and(is_one) {
+            bail!(
+                "--allow-origin: `{origin}` is no origin: write scheme and host, as \
+                 `https://app.example`, and the port where it is not the usual one"
+            );
+        }
+    }
+    Ok(said.iter().map(|origin| origin.to_ascii_lowercase()).collect())
 }
 
 /// Where the counts of each second go, besides.
@@ -230,6 +255,20 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
     auth.user_header.clone_from(&args.user_header);
     auth.api_key_header.clone_from(&args.api_key_header);
     Ok(auth)
+}
+
+fn paths(args: &Serve) -> PathReading {
+    let slashes = match args.escaped_slashes {
+        Slashes::Reject => EscapedSlashes::Reject,
+        Slashes::Keep => EscapedSlashes::Keep,
+        Slashes::Unescape => EscapedSlashes::Unescape,
+    };
+    let parameters = match args.path_parameters {
+        Parameters::Reject => PathParameters::Reject,
+        Parameters::Keep => PathParameters::Keep,
+        Parameters::Strip => PathParameters::Strip,
+    };
+    PathReading::default().escaped_slashes(slashes).parameters(parameters)
 }
 
 /// How many connections there can be: the system's bound for files is raised as far as it goes.

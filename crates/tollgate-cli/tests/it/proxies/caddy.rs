@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Proxy, Setup, find, replaced};
+use super::{Places, Plan, Proxy, Setup, find, replaced};
 
 promises!(Caddy);
 
@@ -97,4 +98,14 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
     }
     assert_eq!(setup.pages.visits(), 0);
     assert_eq!(setup.admitted(Client(1), &["GET /"]), 5, "the service is asked as before");
+}
+
+#[test]
+fn a_path_that_caddy_reads_as_its_own_handler_does_not_get_past_its_limit() {
+    let own = "# Your pages.\n\t\trespond /login \"the login\"";
+    let switches: &[(&str, &str)] = &[("# Your pages.", own)];
+    let Some(setup) = Setup::changed::<Caddy>(switches) else { return };
+    spent_for_each_spelling(&setup);
+    let plan = Plan { policies: PATHLESS, switches, ..Plan::default() };
+    resolved_spellings_are_the_login(&Setup::planned::<Caddy>(&plan).unwrap());
 }

@@ -1,9 +1,11 @@
 //! The examples for proxies, each with the real proxy before real pages and `tollgate serve`
 //! beside it. What people copy is what runs here: only ports and paths are replaced.
 
+mod backend;
 mod caddy;
 mod haproxy;
 mod nginx;
+mod paths;
 mod promises;
 mod wire;
 
@@ -49,6 +51,23 @@ struct Places<'p> {
     service: SocketAddr,
 }
 
+/// What a test sets up, beside the proxy.
+struct Plan<'p> {
+    policies: &'p str,
+    /// Lines of the example that are switched, as it says.
+    switches: &'p [(&'p str, &'p str)],
+    /// Words for `tollgate serve`.
+    flags: &'p [&'p str],
+    /// What stands behind the proxy, in place of its pages.
+    backend: Option<SocketAddr>,
+}
+
+impl Default for Plan<'_> {
+    fn default() -> Self {
+        Self { policies: POLICIES, switches: &[], flags: &[], backend: None }
+    }
+}
+
 /// A program that is killed with the test.
 struct Running(Child);
 
@@ -72,21 +91,21 @@ struct Setup {
 impl Setup {
     /// None when the proxy is not installed; that has been said then.
     fn of<P: Proxy>() -> Option<Self> {
-        Self::under::<P>(POLICIES, &[])
+        Self::planned::<P>(&Plan::default())
     }
 
     /// The same with lines of the example switched, as it says.
     fn changed<P: Proxy>(switches: &[(&str, &str)]) -> Option<Self> {
-        Self::under::<P>(POLICIES, switches)
+        Self::planned::<P>(&Plan { switches, ..Plan::default() })
     }
 
-    /// The same under other policies.
-    fn under<P: Proxy>(policies: &str, switches: &[(&str, &str)]) -> Option<Self> {
+    /// The same as a test plans it.
+    fn planned<P: Proxy>(plan: &Plan<'_>) -> Option<Self> {
         let program = P::find()?;
         let place = Place::new();
-        let (service, address) = serve(&place, policies);
+        let (service, address) = serve(&place, plan);
         let (pages, tap) = (Pages::open(), Tap::before(address));
-        let example = replaced(example(P::EXAMPLE), switches);
+        let example = replaced(example(P::EXAMPLE), plan.switches);
         let log = place.path().join("proxy.log");
         let deadline = Instant::now() + STARTS_WITHIN;
         let (proxy, running) = loop {
@@ -94,7 +113,7 @@ impl Setup {
                 folder: place.path(),
                 listen: free_port(),
                 more: free_port(),
-                pages: pages.address,
+                pages: plan.backend.unwrap_or(pages.address),
                 service: tap.address,
             };
             let mut command = P::command(&program, &example, &places);
@@ -134,13 +153,18 @@ impl Setup {
     }
 }
 
-/// Starts `tollgate serve` under these policies.
-fn serve(place: &Place, policies: &str) -> (Running, SocketAddr) {
+/// Starts `tollgate serve` as planned.
+fn serve(place: &Place, plan: &Plan<'_>) -> (Running, SocketAddr) {
     let (config, log) = (place.path().join("policies.toml"), place.path().join("service.log"));
-    std::fs::write(&config, policies).unwrap();
+    std::fs::write(&config, plan.policies).unwrap();
     let listen = ["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--store", "memory://"];
     let mut command = place.std(&listen);
-    command.arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .arg("--config")
+        .arg(&config)
+        .args(plan.flags)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     command.stderr(std::fs::File::create(&log).unwrap());
     let mut service = Running(command.spawn().unwrap());
     let mut lines = BufReader::new(service.0.stdout.take().unwrap());

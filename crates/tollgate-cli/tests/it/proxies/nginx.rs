@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Proxy, Setup, find, replaced};
+use super::{Places, Plan, Proxy, Setup, example, find, replaced};
 
 promises!(Nginx);
 
@@ -104,4 +105,24 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
         assert_eq!(answer.status, status, "{request}: {answer:?}");
     }
     assert_eq!(setup.pages.visits(), 0);
+}
+
+#[test]
+fn a_path_that_nginx_reads_as_its_own_location_does_not_get_past_its_limit() {
+    // With the lines of `location /` that ask, and a page of its own.
+    let whole = example(Nginx::EXAMPLE);
+    let asking = whole.split_once("location / {").unwrap().1.split_once("proxy_pass").unwrap().0;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("login.txt"), "the login").unwrap();
+    let own = format!(
+        "location = /login {{ {asking} root {}; error_page 405 =200 /login.txt; try_files \
+         /login.txt =404; }}\n location = /login.txt {{ root {}; }}\n location / {{",
+        folder.path().display(),
+        folder.path().display()
+    );
+    let switches: &[(&str, &str)] = &[("location / {", &own)];
+    let Some(setup) = Setup::changed::<Nginx>(switches) else { return };
+    spent_for_each_spelling(&setup);
+    let plan = Plan { policies: PATHLESS, switches, ..Plan::default() };
+    resolved_spellings_are_the_login(&Setup::planned::<Nginx>(&plan).unwrap());
 }

@@ -1,17 +1,24 @@
 //! What every proxy's example keeps to.
 
-use super::{Client, Proxy, Setup};
+use super::{Client, Plan, Proxy, Setup};
 
 /// The tests of a proxy: one for each promise.
 macro_rules! promises {
-    ($proxy:ty: $($promise:ident)*) => {
+    ($proxy:ty, $module:ident: $($promise:ident)*) => {
         $(#[test]
         fn $promise() {
-            $crate::proxies::promises::$promise::<$proxy>();
+            $crate::proxies::$module::$promise::<$proxy>();
         })*
     };
     ($proxy:ty) => {
-        $crate::proxies::promises::promises! { $proxy:
+        $crate::proxies::promises::promises! { $proxy, paths:
+            a_path_that_flask_reads_as_the_login_does_not_get_past_its_limit
+            a_path_that_django_reads_as_the_login_does_not_get_past_its_limit
+            a_path_that_axum_reads_as_the_login_does_not_get_past_its_limit
+            a_kept_slash_goes_to_a_backend_that_keeps_it
+            an_unescaped_slash_counts_as_a_backend_reads_it
+        }
+        $crate::proxies::promises::promises! { $proxy, promises:
             the_limit_is_exact_and_shown
             policies_see_the_request_of_the_client
             nothing_a_client_writes_changes_its_count
@@ -234,7 +241,8 @@ pub(super) fn what_cannot_be_counted_is_no_429<P: Proxy>() {
         })
         .collect();
     let policies = format!("version = 1\nmatch = \"all\"\n{policies}");
-    let Some(setup) = Setup::under::<P>(&policies, &[]) else { return };
+    let plan = Plan { policies: &policies, ..Plan::default() };
+    let Some(setup) = Setup::planned::<P>(&plan) else { return };
     let answer = setup.ask(Client(1), "GET /");
     assert_eq!(answer.status, 503, "{answer:?}");
     assert!(answer.header("retry-after").unwrap().parse::<u32>().unwrap() >= 1);

@@ -23,7 +23,7 @@ impl Answer {
     /// Reads an answer from the beginning of a text: the answer, and what follows it.
     fn split(text: &str) -> (Self, &str) {
         let (head, rest) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{text:?}"));
-        let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
+        let status = head.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5));
         let status = status.unwrap_or_else(|| panic!("{text:?}")).parse().unwrap();
         let mut answer = Self { status, head: head.to_owned(), body: String::new() };
         let length = answer.header("content-length").map_or(0, |text| text.parse().unwrap());

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use super::{KEY_BITS, Key, LONG, Shard, Shared, Slab, State};
+use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
+use crate::ask::MAX_PARTS;
 use crate::engine;
 use crate::limit::LimitSet;
 use crate::memory::marks::{Reset, Spent};
+use crate::memory::slabs;
 use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
 use crate::memory::state::{Budget, Large};
 use crate::strategy::{Entry, MAX_EXACT};
@@ -130,8 +132,7 @@ impl Shard {
 
     /// Every set that a state is written under.
     pub(in crate::memory) fn sets(&self) -> impl Iterator<Item = &LimitSet> {
-        let shared = self.rest.shared.iter().map(|shared| &shared.limits);
-        self.rest.sets.iter().map(|(_, held)| &held.limits).chain(shared)
+        self.rest.sets.iter().map(|(_, held)| &held.limits)
     }
 
     /// How many states several subjects share.
@@ -182,9 +183,10 @@ impl Shard {
                 out.put(&number.to_le_bytes())?;
             }
         }
-        for Shared { limits, state } in &self.rest.shared {
+        for Shared { set, state, .. } in &self.rest.shared {
+            let Some(held) = self.rest.sets.get(*set) else { continue };
             out.put(&[tag::SHARED])?;
-            out.put(&number(limits))?;
+            out.put(&number(&held.limits))?;
             write_state(state, out)?;
         }
         self.write_entries(&number, out)
@@ -248,15 +250,18 @@ impl Shard {
     pub(in crate::memory) fn trim(&mut self) {
         self.rest.long_keys.shrink_to_fit();
         self.rest.large.shrink_to_fit();
+        self.rest.sets.shrink();
+        self.shrink_shared();
         self.settle();
     }
 
     /// The bytes that `trim` would give back.
     pub(in crate::memory) fn spare(&self) -> usize {
-        fn spare<T>(slab: &Slab<T>) -> usize {
-            (slab.capacity() - slab.len()) * size_of::<T>()
-        }
-        spare(&self.rest.long_keys) + spare(&self.rest.large)
+        let rest = &self.rest;
+        slabs::spare(&rest.long_keys)
+            + slabs::spare(&rest.large)
+            + rest.sets.spare()
+            + self.spare_shared()
     }
 
     /// Takes a subject's state over, past the bound of bytes if need be. False when the subject
@@ -275,9 +280,15 @@ impl Shard {
         true
     }
 
-    /// Takes a state over that several subjects share.
-    pub(in crate::memory) fn restore_shared(&mut self, kept: Kept) {
+    /// Takes a state over that several subjects share. False when there are more of its identity
+    /// than one check can have.
+    pub(in crate::memory) fn restore_shared(&mut self, kept: Kept) -> bool {
         let Kept { state, limits, .. } = kept;
-        self.rest.shared.push(Shared { limits, state });
+        let Some(nth) = self.shared_of(&limits, MAX_PARTS) else { return false };
+        let set = self.use_set(&limits);
+        self.insert_shared(Shared { set, nth, state });
+        self.leave_set(set);
+        self.settle();
+        true
     }
 }

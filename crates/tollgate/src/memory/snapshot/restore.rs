@@ -27,8 +27,8 @@ const MAX_CHARGES: u64 = 1 << 54;
 /// counted. An older one is that of another store.
 const MAX_ANCESTORS: usize = 1 << 10;
 
-/// How far a store of few bytes may have been over its bound: shared states are held whatever the
-/// bound, and there may be several sets of limits.
+/// How far a store of few bytes may have been over its bound: versions before sets of limits were
+/// counted held those and shared states whatever the bound.
 const OVER_BYTES: usize = 1 << 20;
 
 /// What came of a snapshot.
@@ -167,7 +167,9 @@ fn allowed(bound: usize, file: &StoreText) -> usize {
         return bound;
     }
     let used = usize::try_from(file.used).unwrap_or(usize::MAX);
-    used.min(bound.saturating_mul(2).saturating_add(OVER_BYTES)).max(bound)
+    // What was not counted then is now.
+    let now = used.max(bound).saturating_add(bound / 8).saturating_add(OVER_BYTES);
+    now.min(bound.saturating_mul(2).saturating_add(OVER_BYTES))
 }
 
 /// What a snapshot says of the store that was saved.
@@ -399,7 +401,9 @@ impl Restoring {
         };
         // Shared states are held past the bound by every store.
         self.allowed = self.allowed.saturating_add(self.store.bytes() - before);
-        self.store.lock(index).restore_shared(kept);
+        if !self.store.lock(index).restore_shared(kept) {
+            return Err(SnapshotError::damaged(at, "more shared states than one check can have"));
+        }
         self.restored.shared += 1;
         Ok(())
     }

@@ -1,0 +1,195 @@
+//! Who comes in, and by what: tokens, pages of browsers, other protocols, another certificate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
+
+use crate::client::Client;
+use crate::secured::certificate;
+use crate::{Service, here, tcp};
+
+const LONG: Duration = Duration::from_secs(30);
+const WHOSE: &str = r#"{"subject": "user:1", "limit": "2/h"}"#;
+
+async fn admin(service: &Service) -> Client {
+    Client::connect(tcp(service.server.admin().unwrap())).await
+}
+
+/// Ten guesses, and then one in six seconds, whoever has the token: until then nothing is compared.
+#[tokio::test]
+async fn guesses_of_a_token_are_slowed() {
+    let token = "0123456789abcdef";
+    let service = Service::with(|options| {
+        options.admin = Some(here());
+        options.admin_token = Some(token.to_owned());
+    })
+    .await;
+    let right = format!("Bearer {token}");
+    let ask = async |said: &str| {
+        // A guess for each connection is as slow.
+        let headers = [("authorization", said)];
+        admin(&service).await.ask("POST", "/v1/admin/inspect", &headers, WHOSE).await
+    };
+    for _ in 0..9 {
+        assert_eq!(ask("Bearer 0123456789abcdeX").await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(ask(&right).await.status, StatusCode::OK, "what is right costs nothing");
+    }
+    let mut said = Vec::new();
+    for guess in 0..1_000 {
+        let reply = ask(&format!("Bearer {guess:016}")).await;
+        said.push(reply.status);
+        if reply.status == StatusCode::TOO_MANY_REQUESTS {
+            let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+            assert!((1..=6).contains(&wait), "{wait}");
+        }
+    }
+    let compared = said.iter().filter(|status| **status == StatusCode::UNAUTHORIZED).count();
+    // One in six seconds; it would take a minute for more.
+    assert!(compared <= 10, "{compared} of 1,000 guesses were compared");
+}
+
+/// A name of the attacker's own that leads to 127.0.0.1 makes its page one of this service's.
+#[tokio::test]
+async fn administrators_without_a_token_ask_by_address() {
+    let service = Service::with(|options| {
+        options.admin = Some(here());
+        options.admin_hosts = vec!["tollgate.internal".to_owned()];
+    })
+    .await;
+    let mut admin = admin(&service).await;
+    for (host, status) in [
+        ("localhost", 200),
+        ("localhost:8701", 200),
+        ("127.0.0.1:8701", 200),
+        ("[::1]:8701", 200),
+        ("tollgate.internal:8701", 200),
+        ("TOLLGATE.internal", 200),
+        ("evil.example:8701", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+    ] {
+        let reply = admin.ask("GET", "/v1/admin/series", &[("host", host)], "").await;
+        assert_eq!(reply.status, status, "{host}: {}", reply.text);
+    }
+}
+
+/// A page that somebody looks at spends nobody's budget.
+#[tokio::test]
+async fn a_page_in_a_browser_asks_only_where_it_may() {
+    let service =
+        Service::with(|options| options.origins = vec!["https://app.example".to_owned()]).await;
+    let mut client = service.client().await;
+    let text = ("content-type", "text/plain");
+    for (headers, status) in [
+        (&[text][..], 200),
+        (&[text, ("origin", "https://evil.example")], 403),
+        (&[text, ("origin", "null")], 403),
+        (&[text, ("sec-fetch-site", "cross-site")], 403),
+        (&[text, ("sec-fetch-site", "same-origin")], 403),
+        (&[text, ("origin", "https://app.example"), ("sec-fetch-site", "cross-site")], 200),
+    ] {
+        let reply = client.ask("POST", "/v1/check", headers, WHOSE).await;
+        assert_eq!(reply.status, status, "{headers:?}: {}", reply.text);
+        // The request that a proxy asks about may well be of a page.
+        let reply = client.ask("GET", "/v1/auth", headers, "").await;
+        assert_ne!(reply.status, StatusCode::FORBIDDEN, "{headers:?}: {}", reply.text);
+    }
+    // What a person types is no page.
+    let typed = [("sec-fetch-site", "none")];
+    assert_eq!(client.ask("GET", "/metrics", &typed, "").await.status, StatusCode::OK);
+    let charged = client.check(WHOSE).await;
+    assert_eq!(charged["allowed"], false, "two were charged, and the refused ones were not");
+}
+
+/// Who speaks HTTP/2 is told in HTTP/2 what to speak.
+#[tokio::test]
+async fn http2_is_answered_in_its_own_words() {
+    let service = Service::start().await;
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice(), &settings].concat();
+    stream.write_all(&preface).await.unwrap();
+    let mut said = Vec::new();
+    tokio::time::timeout(LONG, stream.read_to_end(&mut said)).await.unwrap().unwrap();
+    let (first, rest) = said.split_at(9);
+    assert_eq!(first, settings);
+    let (head, goes) = rest.split_at(9);
+    assert_eq!(head[..3], [0, 0, u8::try_from(goes.len()).unwrap()], "its length");
+    assert_eq!(head[3..], [7, 0, 0, 0, 0, 0], "GOAWAY");
+    assert_eq!(goes[..8], [0, 0, 0, 0, 0, 0, 0, 0x0d], "HTTP_1_1_REQUIRED");
+    assert!(String::from_utf8_lossy(&goes[8..]).contains("HTTP/1.1"));
+}
+
+/// Chunks and a length, and codings that nobody reads: the one before us may have read another
+/// request. The former is answered by its chunks, and nothing after it (RFC 9112, section 6.1).
+#[tokio::test]
+async fn a_body_has_one_length() {
+    let service = Service::start().await;
+    let chunks = format!("{:x}\r\n{WHOSE}\r\n0\r\n\r\n", WHOSE.len());
+    for (headers, statuses) in [
+        ("transfer-encoding: chunked\r\n", &["200", "200"][..]),
+        ("content-length: 5\r\ntransfer-encoding: chunked\r\n", &["200"]),
+        ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", &["200"]),
+        ("transfer-encoding: gzip, chunked\r\n", &["501"]),
+        ("transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n", &["501"]),
+    ] {
+        let request = format!("POST /v1/peek HTTP/1.1\r\nhost: a\r\n{headers}\r\n{chunks}");
+        let next = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        stream.write_all(format!("{request}{next}").as_bytes()).await.unwrap();
+        let mut said = String::new();
+        let read = tokio::time::timeout(LONG, stream.read_to_string(&mut said)).await;
+        read.unwrap().unwrap();
+        let found: Vec<&str> =
+            said.split("HTTP/1.1 ").skip(1).filter_map(|it| it.get(..3)).collect();
+        assert_eq!(found[..statuses.len()], *statuses, "{headers:?}: {said}");
+        assert!(found.len() == statuses.len() || statuses[0] == "501", "{headers:?}: {said}");
+    }
+}
+
+/// A certificate that was renewed is used from the next connection on; one that is broken is not.
+#[tokio::test]
+async fn a_certificate_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let tls = certificate(folder.path(), "used");
+    let service = Service::with(|options| options.tls = Some(tls.clone())).await;
+    let trusts = async |certificate: &CertificateDer<'static>| {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(service.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    };
+    let old = CertificateDer::from_pem_file(&tls.certificate).unwrap();
+    let mut kept = Client::over(trusts(&old).await.unwrap()).await;
+    std::fs::write(&tls.certificate, "broken").unwrap();
+    service.server.reread_certificate();
+    assert!(trusts(&old).await.is_ok(), "the old one is used on");
+    let tls = certificate(folder.path(), "used");
+    let new = CertificateDer::from_pem_file(&tls.certificate).unwrap();
+    service.server.reread_certificate();
+    assert!(trusts(&new).await.is_ok());
+    assert!(trusts(&old).await.is_err());
+    assert_eq!(kept.check(WHOSE).await["remaining"], 1, "connections that are open go on");
+    // Nobody has to say so: the files are looked at.
+    let tls = certificate(folder.path(), "used");
+    let newest = CertificateDer::from_pem_file(&tls.certificate).unwrap();
+    let seen = async {
+        while trusts(&newest).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await; // tidy: sleep-ok polls
+        }
+    };
+    tokio::time::timeout(LONG, seen).await.expect("it is never read");
+}

@@ -1,0 +1,221 @@
+//! The states that newcomers share while the store is full.
+
+use super::{Room, Shard, State};
+use crate::engine;
+use crate::limit::LimitSet;
+use crate::memory::slabs::table_bytes;
+use crate::time::{SKEW_US, Time};
+
+/// How many shared states are looked at for expired ones whenever a subject comes in.
+const HAND_PER_NEWCOMER: usize = 2;
+
+/// A state that the newcomers of one identity share. Found by that, not by the numbers: other
+/// numbers are no way to a fresh count.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// The set that it is written under.
+    pub(super) set: usize,
+    /// 0, or for newcomers of one check, which need one each, 1 and up.
+    pub(super) nth: usize,
+    pub(super) state: State,
+}
+
+impl Shard {
+    /// Where the state is that newcomers of these limits share.
+    pub(super) fn find_shared(&self, limits: &LimitSet, nth: usize) -> Option<usize> {
+        let rest = &*self.rest;
+        if rest.shared.is_empty() {
+            return None;
+        }
+        let hash = rest.sets.identity_hash(limits);
+        rest.shared.find_bucket_index(hash, |shared| {
+            let held = rest.sets.get(shared.set);
+            shared.nth == nth
+                && held.is_some_and(|held| held.limits.identity() == limits.identity())
+        })
+    }
+
+    /// A share in the state of newcomers: its set, held until `put`. `nth` newcomers of the same
+    /// check share a state of this shard and identity already: each needs another. `Room::None`
+    /// when there is no room for the set, or for another state.
+    pub(in crate::memory) fn share(&mut self, limits: &LimitSet, nth: usize, now: Time) -> Room {
+        self.drop_shared_if_expired(limits, nth, now);
+        let found = self.find_shared(limits, nth).is_some();
+        let Some(mut needed) = self.adoption_bytes(limits) else { return Room::None };
+        if !found && nth > 0 {
+            // Promised to nobody.
+            needed += State::least_bytes(limits) + self.places_growth(1);
+        }
+        if !self.rest.budget.has_in_all(needed) {
+            return Room::None;
+        }
+        let set = self.use_set(limits);
+        if !found {
+            let state = State::fresh_anyway(limits, &self.rest.budget);
+            self.insert_shared(Shared { set, nth, state });
+        }
+        self.settle();
+        Room::Shared { set, nth }
+    }
+
+    /// Adds a state, which uses its set. There is a place for each first one.
+    pub(super) fn insert_shared(&mut self, new: Shared) {
+        let (set, first) = (new.set, new.nth == 0);
+        let Some(limits) = self.rest.sets.get(set).map(|held| held.limits.clone()) else { return };
+        self.use_set(&limits);
+        if !first {
+            self.keep_places(1);
+        }
+        self.make_place();
+        let rest = &mut *self.rest;
+        let hash = rest.sets.identity_hash(&limits);
+        let sets = &rest.sets;
+        rest.shared.insert_unique(hash, new, |shared| {
+            sets.get(shared.set).map_or(0, |held| sets.identity_hash(&held.limits))
+        });
+        if first {
+            self.rest.sets.set_redeemed(set, true);
+        }
+    }
+
+    /// Puts a shared state back, written under `set` from now on, which somebody held for it.
+    pub(super) fn put_shared(&mut self, bucket: usize, set: usize, state: State) {
+        let Some(shared) = self.rest.shared.get_bucket_mut(bucket) else { return };
+        shared.state = state;
+        let was = core::mem::replace(&mut shared.set, set);
+        if shared.nth == 0 && was != set {
+            self.rest.sets.set_redeemed(was, false);
+            self.rest.sets.set_redeemed(set, true);
+        }
+        self.leave_set(was);
+    }
+
+    /// Gives a shared state back as it was.
+    pub(super) fn give_shared(&mut self, bucket: usize, state: State) {
+        if let Some(shared) = self.rest.shared.get_bucket_mut(bucket) {
+            shared.state = state;
+        }
+    }
+
+    fn remove_shared(&mut self, bucket: usize) {
+        let Ok(entry) = self.rest.shared.get_bucket_entry(bucket) else { return };
+        let (Shared { set, nth, state }, _) = entry.remove();
+        drop(state);
+        if nth == 0 {
+            self.rest.sets.set_redeemed(set, false);
+        }
+        self.leave_set(set);
+    }
+
+    pub(super) fn is_shared_expired(&mut self, bucket: usize, now: Time) -> bool {
+        let rest = &mut *self.rest;
+        let Some(Shared { set, state, .. }) = rest.shared.get_bucket_mut(bucket) else {
+            return false;
+        };
+        let Some(held) = rest.sets.get(*set) else { return true };
+        engine::fresh_at_us(&held.limits, state) + SKEW_US <= now.as_micros()
+    }
+
+    pub(super) fn drop_shared_if_expired(&mut self, limits: &LimitSet, nth: usize, now: Time) {
+        if let Some(bucket) = self.find_shared(limits, nth)
+            && self.is_shared_expired(bucket, now)
+        {
+            self.remove_shared(bucket);
+        }
+    }
+
+    /// Looks at the next few shared states, and drops what has expired.
+    pub(super) fn turn_shared_hand(&mut self, now: Time) {
+        if self.rest.shared.is_empty() {
+            return;
+        }
+        let buckets = self.rest.shared.num_buckets();
+        for _ in 0..HAND_PER_NEWCOMER {
+            self.rest.shared_hand = (self.rest.shared_hand + 1) % buckets;
+            if self.is_shared_expired(self.rest.shared_hand, now) {
+                self.remove_shared(self.rest.shared_hand);
+            }
+        }
+    }
+
+    pub(super) fn sweep_shared(&mut self, now: Time) {
+        for bucket in 0..self.rest.shared.num_buckets() {
+            if self.is_shared_expired(bucket, now) {
+                self.remove_shared(bucket);
+            }
+        }
+    }
+
+    /// The bytes that it takes to write under a set; nothing when there are as many as can be.
+    pub(super) fn adoption_bytes(&mut self, limits: &LimitSet) -> Option<usize> {
+        let bytes = self.rest.sets.room_for(limits)?;
+        Some(if bytes == 0 { 0 } else { bytes + self.places_growth(1) })
+    }
+
+    /// The bytes by which the table of shared states grows to have places for all that are
+    /// promised one, and for some more.
+    fn places_growth(&self, more: usize) -> usize {
+        let table = &self.rest.shared;
+        let wanted = self.rest.sets.promises() + more;
+        if table.capacity() - table.len() >= wanted {
+            return 0;
+        }
+        let bytes = table_bytes::<Shared>(with_slack(table.len() + wanted));
+        bytes.saturating_sub(table.allocation_size())
+    }
+
+    /// Makes the places that are promised, and some more.
+    pub(super) fn keep_places(&mut self, more: usize) {
+        let table = &self.rest.shared;
+        let wanted = self.rest.sets.promises() + more;
+        if table.capacity() - table.len() < wanted {
+            self.rebuild_shared(with_slack(table.len() + wanted));
+        }
+    }
+
+    /// Removed states leave marks that count as taken: the table is written anew, as large.
+    fn make_place(&mut self) {
+        let table = &self.rest.shared;
+        if table.capacity() == table.len() {
+            self.rebuild_shared(super::capacity_of(table.num_buckets()).max(table.len() + 1));
+        }
+    }
+
+    /// Gives back the places that nobody is promised.
+    pub(super) fn shrink_shared(&mut self) {
+        let table = &self.rest.shared;
+        let wanted = table.len() + self.rest.sets.promises();
+        if table_bytes::<Shared>(wanted) < table.allocation_size() {
+            self.rebuild_shared(wanted);
+        }
+    }
+
+    fn rebuild_shared(&mut self, capacity: usize) {
+        let rest = &mut *self.rest;
+        let sets = &rest.sets;
+        let hash = |shared: &Shared| {
+            sets.get(shared.set).map_or(0, |held| sets.identity_hash(&held.limits))
+        };
+        let new = hashbrown::HashTable::with_capacity(capacity);
+        for shared in core::mem::replace(&mut rest.shared, new) {
+            rest.shared.insert_unique(hash(&shared), shared, hash);
+        }
+    }
+
+    /// How many newcomers of one check share states of this shard and identity, for a snapshot.
+    pub(super) fn shared_of(&self, limits: &LimitSet, most: usize) -> Option<usize> {
+        (0..most).find(|nth| self.find_shared(limits, *nth).is_none())
+    }
+
+    /// The bytes that `shrink_shared` would give back, about.
+    pub(super) fn spare_shared(&self) -> usize {
+        let wanted = self.rest.shared.len() + self.rest.sets.promises();
+        self.rest.shared.allocation_size().saturating_sub(table_bytes::<Shared>(wanted))
+    }
+}
+
+/// Some more places than are wanted, so that the marks of removed states do not have the table
+/// written anew each time. Few are looked through in no time.
+fn with_slack(places: usize) -> usize {
+    places + places / 8
+}
