@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::{HeaderMap, Request};
 use tollgate_tower::identity::{
-    AddressHeader, ApiKey, Case, ClientAddress, Hashing, Head, Identity, MAX_VALUE_BYTES, Peers,
-    has_dots, normal_path,
+    AddressHeader, ApiKey, Case, ClientAddress, EscapedSlashes, Hashing, Head, Identity,
+    MAX_VALUE_BYTES, PathParameters, PathReading, Peers,
 };
 
 use super::text;
@@ -123,23 +123,33 @@ fn keys(headers: &HeaderMap) {
     }
 }
 
-/// A path has one form, which no other spelling of it escapes.
+/// A path that is read has one form, which no other spelling of it escapes.
 pub(crate) fn path(data: &[u8]) {
     let path = text(data);
-    for case in [Case::Keep, Case::Fold] {
-        let form = normal_path(path, case);
-        assert_eq!(normal_path(&form, case), form, "the form of a form is itself");
-        assert!(form.starts_with('/') || form == "*");
-        assert!(!has_dots(&form) && !form.contains("//") && form.is_ascii());
-        assert!(form.len() <= 3 * path.len() + 1);
-        assert!(form == "/" || !form.ends_with('/'));
-        assert_eq!(normal_path(&escaped(&form), case), form, "escaped, it is the same path");
-        // `*` alone asks about the server, and is no path.
-        let roundabout = format!("{form}/./x/..");
-        assert!(form == "*" || normal_path(&roundabout, case) == form, "{roundabout}");
+    let strict = PathReading::default();
+    let kept = strict.escaped_slashes(EscapedSlashes::Keep).parameters(PathParameters::Keep);
+    let loose = strict.escaped_slashes(EscapedSlashes::Unescape).parameters(PathParameters::Strip);
+    for reading in [strict, kept, loose] {
+        for reading in [reading, reading.case(Case::Fold)] {
+            let Ok(form) = reading.read(path) else { continue };
+            assert_eq!(reading.read(&form).as_ref(), Ok(&form), "the form of a form is itself");
+            assert!(form.starts_with('/') || form == "*");
+            assert!(!form.contains("//") && form.is_ascii());
+            assert!(form.split('/').all(|segment| segment != "." && segment != ".."));
+            assert!(form.len() <= 3 * path.len() + 1);
+            assert!(form == "/" || !form.ends_with('/'));
+            assert_eq!(reading.read(&escaped(&form)).as_ref(), Ok(&form), "it is the same path");
+        }
+        let folding = reading.case(Case::Fold);
+        if let Ok(form) = reading.read(path) {
+            assert_eq!(folding.read(&form), folding.read(path), "folded before or after");
+        }
     }
-    let folded = normal_path(path, Case::Fold);
-    assert_eq!(normal_path(&normal_path(path, Case::Keep), Case::Fold), folded);
+    // What the strict one takes has no other reading.
+    if let Ok(form) = strict.read(path) {
+        assert_eq!(kept.read(path).as_ref(), Ok(&form));
+        assert_eq!(loose.read(path).as_ref(), Ok(&form));
+    }
 }
 
 /// Every byte of a form that needs no escape gets one, in lower case.
