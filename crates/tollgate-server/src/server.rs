@@ -15,7 +15,8 @@ use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions, Receipts, Workers,
+    Admin, Api, Auth, AuthOptions, BroughtLimits, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Questions,
+    Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -207,12 +208,14 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let token = options.worker_token.clone();
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
+        let limits = Arc::new(BroughtLimits::default());
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts),
+            checks: Questions::new(gate.clone(), receipts, Arc::clone(&limits)),
             auth,
             page: Page::new(
                 options.metrics.clone(),
                 gate.clone(),
+                limits,
                 registries.clone(),
                 tally,
                 options.queues.clone(),

@@ -2,18 +2,19 @@
 
 use core::time::Duration;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use quick_cache::sync::Cache;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 
+use super::limits::BroughtLimits;
 use super::problem::Problem;
 use super::question::{Body, Described, Limits, On, Question, Text, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
@@ -30,16 +31,12 @@ const MAX_BATCH_LIMITS: usize = 1_024;
 /// How long a batch may take: whoever waits for it waits for all.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 
-/// How many texts of limits are kept as they were read.
-const KEPT_LIMITS: usize = 10_000;
-
 /// Answers questions.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) gate: Gate<AnyStore>,
     pub(crate) receipts: Receipts,
-    /// Reading a limit takes longer than deciding under it.
-    limits: Cache<String, LimitSet>,
+    limits: Arc<BroughtLimits>,
 }
 
 /// What is done with a question.
@@ -53,8 +50,12 @@ pub(crate) enum Do {
 pub(crate) type Parts = Vec<(Subject, LimitSet)>;
 
 impl Checks {
-    pub(crate) fn new(gate: Gate<AnyStore>, receipts: Receipts) -> Self {
-        Self { gate, receipts, limits: Cache::new(KEPT_LIMITS) }
+    pub(crate) fn new(
+        gate: Gate<AnyStore>,
+        receipts: Receipts,
+        limits: Arc<BroughtLimits>,
+    ) -> Self {
+        Self { gate, receipts, limits }
     }
 
     /// The response to a body of questions; `deny_status` is that of a single denial.
@@ -272,14 +273,7 @@ impl Checks {
     }
 
     fn limits_of(&self, Limits(text): &Limits<'_>) -> Result<LimitSet, Problem> {
-        if let Some(limits) = self.limits.get(&**text) {
-            return Ok(limits);
-        }
-        let limits: LimitSet = text
-            .parse()
-            .map_err(|error: tollgate::ParseError| Problem::bad(error.to_string()).at("limit"))?;
-        self.limits.insert(text.clone().into_owned(), limits.clone());
-        Ok(limits)
+        self.limits.read(text).map_err(|error| Problem::bad(error.to_string()).at("limit"))
     }
 }
 

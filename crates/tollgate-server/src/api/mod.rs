@@ -5,6 +5,7 @@ mod auth;
 mod bearer;
 mod check;
 mod hands;
+mod limits;
 mod look;
 mod problem;
 mod query;
@@ -39,6 +40,7 @@ pub use auth::{AuthOptions, Forwarded};
 pub(crate) use bearer::MIN_TOKEN_BYTES;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
+pub(crate) use limits::BroughtLimits;
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
