@@ -37,6 +37,43 @@ pub(crate) fn delta(text: &str) -> Result<i64> {
     Ok(if negative { -units } else { units })
 }
 
+/// The least bytes of a memory store: below that, sets of limits take most of it.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// The units of a size, in bytes.
+const UNITS: [(&str, u64); 9] = [
+    ("", 1),
+    ("KB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+];
+
+/// A size in bytes: a whole number, and `KiB`, `MB` or the like behind it.
+pub(crate) fn bytes(text: &str) -> Result<usize> {
+    let like = "write a whole number and a unit, as `1GiB`, `256MiB` or `500MB`";
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let unit = unit.trim_start();
+    let found = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+    let shown = shown(text);
+    let (Some((_, unit)), false) = (found, digits.is_empty()) else {
+        bail!("`{shown}` is no size: {like}");
+    };
+    let size = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(*unit));
+    let Some(size) = size.and_then(|size| usize::try_from(size).ok()) else {
+        bail!("`{shown}` is more than this machine can address: {like}");
+    };
+    if (size as u64) < LEAST_BYTES {
+        bail!("`{shown}` is too small: the least is 1MiB");
+    }
+    Ok(size)
+}
+
 /// The sign and the size of a whole number of at most 2^40.
 fn whole(text: &str, what: &str) -> Result<(bool, u64)> {
     let shown = shown(text);
@@ -160,6 +197,35 @@ mod tests {
     use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
     use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, size) in [
+            ("1MiB", 1 << 20),
+            ("1GiB", 1 << 30),
+            ("256 mib", 256 << 20),
+            ("500MB", 500_000_000),
+            ("2tib", 2 << 40),
+            ("1048576", 1 << 20),
+        ] {
+            assert_eq!(bytes(text).unwrap(), size, "{text}");
+        }
+        for (text, says) in [
+            ("", "`` is no size: write a whole number and a unit, as `1GiB`"),
+            ("much", "`much` is no size"),
+            ("GiB", "is no size"),
+            ("1.5GiB", "`1.5GiB` is no size"),
+            ("-1GiB", "is no size"),
+            ("1G", "is no size"),
+            ("0", "`0` is too small: the least is 1MiB"),
+            ("1048575", "too small"),
+            ("99999999999999999999", "more than this machine can address"),
+            ("16777216TiB", "more than this machine can address"),
+        ] {
+            let error = bytes(text).unwrap_err().to_string();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
 
     #[test]
     fn costs() {

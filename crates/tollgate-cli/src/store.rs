@@ -16,7 +16,7 @@ use tollgate_sqlite::SqliteStore;
 
 use crate::args::{Place, Which};
 use crate::counts::Counts;
-use crate::input::shown;
+use crate::input::{bytes, shown};
 
 /// How long a command waits for Redis when the URL has no `deadline`: as long as for SQLite. A
 /// service gives up in 50 ms, but a person would rather wait than ask again.
@@ -66,18 +66,32 @@ impl Counter {
     }
 }
 
-/// The store of a service, in its runtime: memory when none is named, with the counts of
-/// `snapshot`.
-pub(crate) async fn of_service(url: Option<&str>, snapshot: Option<&Path>) -> Result<AnyStore> {
+/// The store of a service, in its runtime: memory when none is named, of this size, with the
+/// counts of `snapshot`.
+pub(crate) async fn of_service(
+    url: Option<&str>,
+    memory: Option<&str>,
+    snapshot: Option<&Path>,
+) -> Result<AnyStore> {
     let url = url.filter(|url| !url.is_empty());
+    let mut builder = MemoryStore::builder();
+    if let Some(size) = memory {
+        if url.is_some_and(|url| !url.starts_with("memory://")) {
+            bail!(
+                "`--memory` is for the memory store: SQLite and Redis are as large as their file \
+                 and their `maxmemory`"
+            );
+        }
+        builder = builder.max_bytes(bytes(size).map_err(|error| anyhow!("`--memory`: {error}"))?);
+    }
     if url.is_some_and(|url| url.starts_with("memory://") && url != "memory://") {
         // What follows is not shown: it may be a password.
         bail!("the memory has no host and no path: write `memory://` with nothing behind it");
     }
     let url = match (url, snapshot) {
-        (None | Some("memory://"), None) => return Ok(AnyStore::Memory(MemoryStore::new())),
+        (None | Some("memory://"), None) => return Ok(AnyStore::Memory(builder.build())),
         (None | Some("memory://"), Some(path)) => {
-            let (store, restored) = tollgate_server::snapshot::restore(path)?;
+            let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
             if let Some(restored) = restored {
                 tracing::info!(
                     target: "tollgate",

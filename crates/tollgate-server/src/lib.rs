@@ -6,6 +6,7 @@
 
 mod api;
 mod denials;
+mod fullness;
 pub mod json;
 mod listen;
 mod metrics;
@@ -21,6 +22,7 @@ mod traces;
 
 pub use api::{AuthOptions, CallerLimits, Forwarded};
 pub use denials::{Denials, Subjects};
+pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
 pub use queues::Queues;

@@ -15,8 +15,8 @@ use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
-    Admin, Api, Auth, AuthOptions, CallerLimits, Guard, MIN_KEY_BYTES, MIN_TOKEN_BYTES, Origins,
-    PoliciesReply, Questions, Receipts, Workers,
+    Admin, Api, Auth, AuthOptions, BroughtLimits, CallerLimits, Guard, MIN_KEY_BYTES,
+    MIN_TOKEN_BYTES, Origins, PoliciesReply, Questions, Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -232,12 +232,20 @@ impl Server {
             _ => guard,
         };
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
+        let limits = Arc::new(BroughtLimits::default());
         let api = Arc::new(Api {
-            checks: Questions::new(gate.clone(), receipts, options.paths, options.caller_limits),
+            checks: Questions::new(
+                gate.clone(),
+                receipts,
+                options.paths,
+                options.caller_limits,
+                Arc::clone(&limits),
+            ),
             auth,
             page: Page::new(
                 options.metrics.clone(),
                 gate.clone(),
+                limits,
                 registries.clone(),
                 tally,
                 options.queues.clone(),

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use tollgate::{MemoryStore, Restored, Saved, SnapshotError};
+use tollgate::{MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError};
 
 /// A snapshot that could not be read or written.
 #[derive(thiserror::Error)]
@@ -27,14 +27,17 @@ enum Why {
     Snapshot(#[from] SnapshotError),
 }
 
-/// A memory store with the counts of this file, and what was in it; a fresh one when there is none.
+/// The store of a builder with the counts of this file, and what was in it; a fresh one when there
+/// is none.
 ///
 /// The file stays: after a crash it is read again, which is nearer to the truth than nothing.
 ///
 /// # Errors
 /// A file that cannot be read, or holds no sound snapshot: then nothing of it is taken.
-pub fn restore(path: &Path) -> Result<(MemoryStore, Option<Restored>), SnapshotFileError> {
-    let builder = MemoryStore::builder();
+pub fn restore(
+    builder: MemoryStoreBuilder,
+    path: &Path,
+) -> Result<(MemoryStore, Option<Restored>), SnapshotFileError> {
     let restored = match File::open(path) {
         Ok(file) => builder.restore(file).map_err(Why::from),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -75,13 +75,14 @@ impl Serialize for Decision<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let limits: Vec<Report<'_>> = self.reports().collect();
         let retry = if self.is_allowed() { Some(0) } else { us(self.retry_after()) };
-        let mut decision = to.serialize_struct("Decision", 7)?;
+        let mut decision = to.serialize_struct("Decision", 8)?;
         decision.serialize_field("allowed", &self.is_allowed())?;
         decision.serialize_field("granted", &self.granted())?;
         decision.serialize_field("remaining", &self.remaining())?;
         decision.serialize_field("retry_after_us", &retry)?;
         decision.serialize_field("reset_after_us", &us(Some(self.reset_after())))?;
         decision.serialize_field("at_us", &self.at().as_micros())?;
+        decision.serialize_field("shared", &self.is_shared())?;
         decision.serialize_field("limits", &limits)?;
         decision.end()
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::alloc::System;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -13,7 +13,11 @@ use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore};
 static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// One test at a time: the allocator counts for all.
-static ALONE: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // One that failed says so itself.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The bound in these tests; the figures of attacks are for sixteen times as much.
 const BOUND: usize = 16 << 20;
@@ -50,7 +54,7 @@ fn thirty_two_limits(i: u32) -> LimitSet {
 /// 100,056 sets of 32 limits took 1,342 MiB under a bound of 256.
 #[test]
 fn sets_of_many_limits_are_counted() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let region = Region::new(ALLOCATED);
     let (_, limiter) = limiter(BOUND);
     for i in 0..6_253 {
@@ -67,7 +71,7 @@ fn sets_of_many_limits_are_counted() {
 /// 153,600 sets of one limit, brought to a store that is full, took 474 MiB under a bound of 256.
 #[test]
 fn sets_of_one_limit_are_counted() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     for same_identity in [false, true] {
         let region = Region::new(ALLOCATED);
         let (clock, limiter) = limiter(BOUND);
@@ -96,7 +100,7 @@ fn sets_of_one_limit_are_counted() {
 /// Each subject that is known asks under numbers of its own: a set for each.
 #[test]
 fn known_subjects_bring_no_set_that_finds_no_room() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let region = Region::new(ALLOCATED);
     let (_, limiter) = limiter(BOUND / 4);
     for i in 0..60_000 {
@@ -114,7 +118,7 @@ fn known_subjects_bring_no_set_that_finds_no_room() {
 /// States that are large, and long subjects.
 #[test]
 fn what_lies_beside_a_slot_is_counted() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     for limits in ["5/1h via sliding_log", "5/1h via sliding_window", "5/1h via gcra, 9/d via gcra"]
     {
         let region = Region::new(ALLOCATED);
@@ -132,7 +136,7 @@ fn what_lies_beside_a_slot_is_counted() {
 /// Sets that count the same are one, whoever read them, and are dropped with the last state.
 #[test]
 fn equal_sets_are_kept_once() {
-    let _alone = ALONE.lock().unwrap();
+    let _alone = alone();
     let region = Region::new(ALLOCATED);
     let (clock, limiter) = limiter(BOUND);
     for i in 0..5_000 {

@@ -248,7 +248,7 @@ fn what_expires_is_found_by_those_who_come() {
         let entries = limiter.store().subjects() as u64;
         clock.advance(Duration::from_secs(70));
         // Tables are between 7/16 and 7/8 full.
-        let newcomers = entries * 16 / 7 * 256 / 1_152 * 2;
+        let newcomers = entries * 16 / 7 * 256 / 1_152 * 6 / 5;
         let mut own = 0;
         for i in 0..newcomers {
             clock.advance(wait);

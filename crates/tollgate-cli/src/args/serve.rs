@@ -19,6 +19,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
+    /// What the memory store may hold, as `1GiB`, `256MiB`, `500MB`: beyond that newcomers share
+    /// counts [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<String>,
+
     /// Keep the counts of the memory store over a restart: read from this file at the start, and
     /// written to it at the end
     #[arg(long, value_name = "FILE")]

@@ -14,6 +14,7 @@ mod help;
 mod image;
 mod lab;
 mod live;
+mod memory;
 mod on_redis;
 mod openapi;
 mod proxies;

@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use quick_cache::sync::Cache;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
@@ -16,6 +16,7 @@ use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 use tollgate_tower::identity::PathReading;
 
 use super::caller_limits::{CallerLimits, Gatekeeper};
+use super::limits::BroughtLimits;
 use super::problem::Problem;
 use super::question::{Body, Limits, On, Question, Text, Told, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
@@ -35,9 +36,6 @@ const BATCH_TIME: Duration = Duration::from_secs(1);
 /// After how many limits a batch lets others have a turn: some tens of microseconds.
 const TURN_LIMITS: usize = 64;
 
-/// How many texts of limits are kept as they were read.
-const KEPT_LIMITS: usize = 10_000;
-
 /// Answers questions.
 #[derive(Debug)]
 pub(crate) struct Checks {
@@ -46,8 +44,7 @@ pub(crate) struct Checks {
     caller_limits: Gatekeeper,
     /// How the paths of described requests are read.
     pub(crate) paths: PathReading,
-    /// Reading a limit takes longer than deciding under it.
-    limits: Cache<String, LimitSet>,
+    limits: Arc<BroughtLimits>,
 }
 
 /// What is done with a question.
@@ -66,10 +63,11 @@ impl Checks {
         receipts: Receipts,
         paths: PathReading,
         allowed: CallerLimits,
+        limits: Arc<BroughtLimits>,
     ) -> Self {
         let on_redis = matches!(gate.store(), AnyStore::Redis(_));
         let caller_limits = Gatekeeper::new(allowed, on_redis);
-        Self { gate, receipts, caller_limits, paths, limits: Cache::new(KEPT_LIMITS) }
+        Self { gate, receipts, caller_limits, paths, limits }
     }
 
     /// The response to a body of questions; `deny_status` is that of a single denial.
@@ -296,14 +294,7 @@ impl Checks {
     }
 
     fn limits_of(&self, Limits(text): &Limits<'_>) -> Result<LimitSet, Problem> {
-        if let Some(limits) = self.limits.get(&**text) {
-            return Ok(limits);
-        }
-        let limits: LimitSet = text
-            .parse()
-            .map_err(|error: tollgate::ParseError| Problem::bad(error.to_string()).at("limit"))?;
-        self.limits.insert(text.clone().into_owned(), limits.clone());
-        Ok(limits)
+        self.limits.read(text).map_err(|error| Problem::bad(error.to_string()).at("limit"))
     }
 }
 

@@ -92,6 +92,9 @@ pub struct AnswerJson<'a> {
     pub limits: Vec<ReportJson<'a>>,
     /// What policies in shadow would have said.
     pub shadows: Vec<ShadowJson<'a>>,
+    /// Whether the memory store is full, and had no room for a count of a subject's own: it was
+    /// judged by one that newcomers share, or denied where there was no room for that either.
+    pub shared: bool,
     /// The field without which there is no answer but no.
     pub missing: Option<String>,
     /// Why the store could not answer.
@@ -128,6 +131,7 @@ impl<'a> AnswerJson<'a> {
             reset_after: binding.map(|binding| Wait(binding.reset_after())),
             limits: reports(answer),
             shadows: answer.shadows().map(|shadow| ShadowJson::of(&shadow)).collect(),
+            shared: decision.is_some_and(Decision::is_shared),
             missing: answer.missing().map(Field::to_string),
             error: answer.error().map(ToString::to_string),
             receipt: None,

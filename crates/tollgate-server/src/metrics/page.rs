@@ -20,6 +20,7 @@ use tollgate_redis::BreakerState;
 
 use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
+use crate::api::BroughtLimits;
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
 use crate::store::AnyStore;
@@ -36,12 +37,13 @@ impl Page {
     pub(crate) fn new(
         metrics: Metrics,
         gate: Gate<AnyStore>,
+        limits: Arc<BroughtLimits>,
         connections: [Arc<Connections>; 2],
         timeseries: Option<Arc<Tally>>,
         queues: Queues,
     ) -> Self {
         let named = Mutex::default();
-        let numbers = Numbers { metrics, gate, connections, timeseries, queues, named };
+        let numbers = Numbers { metrics, gate, limits, connections, timeseries, queues, named };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(numbers));
         Self(registry)
@@ -78,6 +80,8 @@ impl Page {
 struct Numbers {
     metrics: Metrics,
     gate: Gate<AnyStore>,
+    /// Those that callers brought.
+    limits: Arc<BroughtLimits>,
     /// Those of clients, and those of administrators.
     connections: [Arc<Connections>; 2],
     /// Where counts are written to time series.
@@ -270,14 +274,25 @@ impl Numbers {
         let store = self.gate.store();
         let help = "Where counts live.";
         info(encoder, ("tollgate_store", help), ("kind", store.kind()))?;
+        let help = "What limits that callers brought take, as they were read.";
+        let (name, bytes) = ("tollgate_limits_cache", Some(&Unit::Bytes));
+        gauge(encoder, (name, help), bytes, self.limits.bytes())?;
         match store {
             AnyStore::Memory(store) => {
                 let help = "Subjects that have an entry of their own in memory.";
                 let subjects = store.subjects() as u64;
                 gauge(encoder, ("tollgate_memory_subjects", help), None, subjects)?;
+                let help = "Sets of limits that counts in memory are written under.";
+                let sets = store.limit_sets() as u64;
+                gauge(encoder, ("tollgate_memory_limit_sets", help), None, sets)?;
                 let help = "What the memory store holds.";
-                let bytes = store.bytes() as u64;
-                gauge(encoder, ("tollgate_memory", help), Some(&Unit::Bytes), bytes)
+                gauge(encoder, ("tollgate_memory", help), bytes, store.bytes() as u64)?;
+                let help = "What the memory store may hold.";
+                gauge(encoder, ("tollgate_memory_max", help), bytes, store.max_bytes() as u64)?;
+                let help = "Decisions about subjects for which the full store had no room.";
+                let mut full = counter(encoder, "tollgate_memory_full_decisions", help)?;
+                full.count([("state", "shared")], store.shared())?;
+                full.count([("state", "none")], store.refused())
             }
             AnyStore::Redis(store) => {
                 let help = "The circuit breaker: 0 closed, 1 open, 2 half-open.";

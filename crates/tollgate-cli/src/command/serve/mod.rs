@@ -10,8 +10,8 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
-    Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Metrics, Options,
-    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
+    Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics,
+    Options, ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
@@ -96,14 +96,16 @@ async fn run(
 ) -> Result<u8> {
     // Before anything serves: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
-    let store = of_service(args.store.as_deref(), args.snapshot.as_deref()).await?;
+    let store =
+        of_service(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref()).await?;
     if let AnyStore::Memory(store) = &store {
         let store = store.clone();
         tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(SWEEP);
+            let (mut ticks, mut fullness) = (tokio::time::interval(SWEEP), Fullness::default());
             loop {
                 ticks.tick().await;
                 store.sweep_some();
+                fullness.look(&store);
             }
         });
     }

@@ -449,16 +449,15 @@ impl Restoring {
         let StoreText { bound, used, .. } = self.file;
         let own = self.store.0.budget.bound();
         let what = format!("the snapshot does not fit into the {own} bytes of this store");
-        let remedy = if self.restored.receipts {
-            let enough = bound.max(used);
-            format!("the store that was saved held {used}: give this one `max_bytes({enough})`")
-        } else {
-            format!(
-                "the store that was saved held {used}, and with another hash it may take up to \
-                 twice that: give this one `max_bytes({})`",
-                bound.max(used).saturating_mul(2)
-            )
+        let (times, why) = match self.restored.receipts {
+            true => (1, ""),
+            false => (2, ", and with another hash it may take up to twice that"),
         };
+        let enough = bound.max(used).saturating_mul(times);
+        let remedy = format!(
+            "the store that was saved held {used}{why}: give this one as many, by \
+             `max_bytes({enough})` or `serve --memory {enough}`"
+        );
         Err(SnapshotError::new(SnapshotFault::TooLarge, at, what, remedy))
     }
 

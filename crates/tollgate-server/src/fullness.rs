@@ -1,0 +1,74 @@
+//! Whether the memory store is full: told once, and not for each newcomer.
+
+use tollgate::MemoryStore;
+
+/// How many looks without a newcomer that found no room it takes until there is room again: a
+/// minute, where somebody looks every 100 ms.
+const QUIET_LOOKS: u32 = 600;
+
+/// Watches a memory store for whoever looks at it now and then, some times in a second.
+#[derive(Debug, Default)]
+pub struct Fullness {
+    /// The newcomers so far that found no room.
+    seen: u64,
+    quiet: u32,
+    is_full: bool,
+}
+
+impl Fullness {
+    /// Looks, and says into the log when the store has become full, or has had room again for a
+    /// minute. Answers whether it is full.
+    pub fn look(&mut self, store: &MemoryStore) -> bool {
+        let newcomers = store.shared() + store.refused();
+        if newcomers > self.seen {
+            (self.seen, self.quiet) = (newcomers, 0);
+            if !self.is_full {
+                self.is_full = true;
+                tracing::warn!(
+                    target: "tollgate",
+                    max_bytes = store.max_bytes(),
+                    subjects = store.subjects(),
+                    limit_sets = store.limit_sets(),
+                    "the memory store is full: new subjects share counts, and may be denied for \
+                     what others did, until old ones expire; `--memory SIZE` gives it more"
+                );
+            }
+        } else if self.is_full {
+            self.quiet += 1;
+            if self.quiet >= QUIET_LOOKS {
+                self.is_full = false;
+                tracing::info!(target: "tollgate", "the memory store has room again");
+            }
+        }
+        self.is_full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Limiter, ManualClock};
+
+    use super::*;
+
+    #[test]
+    fn a_store_is_full_until_a_minute_has_passed_without_a_newcomer_in_want() {
+        let clock = ManualClock::at_micros(1_000_000_000);
+        let store = MemoryStore::builder().clock(clock).max_bytes(300_000).build();
+        let limiter = Limiter::new("5/1h via gcra".parse().unwrap(), store.clone());
+        let mut fullness = Fullness::default();
+        assert!(!fullness.look(&store));
+        for i in 0..20_000 {
+            let _ = limiter.check_now(format!("user:{i}")).unwrap();
+        }
+        assert!(fullness.look(&store));
+        for _ in 1..QUIET_LOOKS {
+            assert!(fullness.look(&store));
+        }
+        let _ = limiter.check_now("one-more").unwrap();
+        for _ in 0..QUIET_LOOKS {
+            assert!(fullness.look(&store));
+        }
+        assert!(!fullness.look(&store));
+        assert!(!fullness.look(&store));
+    }
+}
