@@ -547,9 +547,10 @@ fn a_smaller_store_refuses_what_does_not_fit() {
             assert_eq!(error.fault(), SnapshotFault::TooLarge);
             let says = format!(
                 "does not fit into the {bytes} bytes of this store, at byte {}: the store that \
-                 was saved held {held}: give this one `max_bytes({})`",
+                 was saved held {held}: give this one as many, by `max_bytes({most})` or `serve \
+                 --memory {most}`",
                 error.at(),
-                tollgate::DEFAULT_BYTES
+                most = tollgate::DEFAULT_BYTES
             );
             assert!(error.to_string().contains(&says), "{error}");
         }
