@@ -53,7 +53,7 @@ impl Service {
         let mut stream = TcpStream::connect(address.to_string()).await.unwrap();
         let length = body.len();
         let request = format!(
-            "{head}\r\nhost: test\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            "{head}\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut text = String::new();
