@@ -351,12 +351,7 @@ fn a_key_of_another_kind_is_left_alone() {
 #[test]
 fn limits_without_number_make_no_scripts_without_number() {
     let server = redis_or_skip!();
-    let scripts = || -> u64 {
-        let info = server.command(&[b"INFO", b"memory"]);
-        let info = info.text().unwrap().to_owned();
-        let line = info.lines().find_map(|line| line.strip_prefix("number_of_cached_scripts:"));
-        line.unwrap().trim().parse().unwrap()
-    };
+    let scripts = || server.info("memory")["number_of_cached_scripts"].parse::<u64>().unwrap();
     runtime().block_on(async {
         let store = RedisStore::builder(options(&server).scripts(20)).connect().await.unwrap();
         let mut shapes = BTreeSet::new();

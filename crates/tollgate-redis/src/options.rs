@@ -28,7 +28,8 @@ pub const DEFAULT_BREAKER_FAILURES: u32 = 5;
 /// How long the open breaker lets nothing through when nothing else is said.
 pub const DEFAULT_BREAKER_PAUSE: Duration = Duration::from_millis(500);
 
-/// Into how many scripts numbers are written when nothing else is said: some 15 MB of a server.
+/// How many scripts have numbers in them when nothing else is said: some 15 MB of a server, and as
+/// much again where questions come together.
 pub const DEFAULT_SCRIPTS: usize = 1_000;
 
 /// Where the server listens.
@@ -181,8 +182,10 @@ impl Options {
         Self { breaker_timeout: Some(timeout), ..self }
     }
 
-    /// Of how many sets of limits a script is made that has their numbers written in; 1,000 unless
-    /// set. Each is some 14 kB that the server keeps until it ends. Beyond it limits of one shape
+    /// How many scripts are made that have the numbers of their limits written in; 1,000 unless
+    /// set. A set of limits has one for each way to ask (a check, a peek, a part, with a request
+    /// id), and beside it one of several questions. Each is some 14 kB that the server keeps until
+    /// it ends. Beyond it limits of one shape
     /// (the same strategies in the same order) share a script that takes their numbers as
     /// arguments: a little slower, and not asked together with others.
     ///

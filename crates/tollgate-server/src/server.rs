@@ -352,10 +352,15 @@ impl Server {
     }
 
     /// Reads the certificate again, where there is one: connections that come take the new one. One
-    /// that cannot be used is a line of the log, and the old one is used on.
-    pub fn reread_certificate(&self) {
-        if let Some(certificate) = &self.certificate {
-            certificate.reread_and_tell();
+    /// that cannot be used is a line of the log, and the old one is used on. It is read on a thread
+    /// of its own, as the policies are.
+    pub fn reread_certificate(&self) -> impl Future<Output = ()> + Send + use<> {
+        let certificate = self.certificate.clone();
+        async move {
+            if let Some(certificate) = certificate {
+                // It ends with the runtime alone.
+                let _ = tokio::task::spawn_blocking(move || certificate.reread()).await;
+            }
         }
     }
 

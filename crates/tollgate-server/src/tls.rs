@@ -81,6 +81,8 @@ impl Tls {
 #[derive(Debug)]
 pub(crate) struct Certificate {
     files: Tls,
+    /// When the files had been changed last, before they were read first.
+    first_read: [Option<SystemTime>; 2],
     config: ArcSwap<ServerConfig>,
 }
 
@@ -88,42 +90,46 @@ impl Certificate {
     /// # Errors
     /// Files that cannot be used.
     pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
+        let first_read = files.changed();
         let config = ArcSwap::from_pointee(files.config()?);
-        Ok(Self { files, config })
+        Ok(Self { files, first_read, config })
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.config.load_full())
     }
 
-    /// Reads the files again.
-    ///
-    /// # Errors
-    /// Files that cannot be used: the old certificate is used on.
-    pub(crate) fn reread(&self) -> Result<(), TlsError> {
-        self.config.store(Arc::new(self.files.config()?));
-        Ok(())
-    }
-
     /// Reads the files again whenever they have changed, until it is dropped. One of the two is
     /// written before the other, so what does not fit is tried again when the next changes.
     pub(crate) async fn follow(self: Arc<Self>) {
-        let mut seen = self.files.changed();
+        let mut seen = self.first_read;
         loop {
             tokio::time::sleep(LOOK).await;
-            let changed = self.files.changed();
-            if changed != seen {
-                seen = changed;
-                self.reread_and_tell();
+            let this = Arc::clone(&self);
+            // Apart: the files may be far away, and decisions go on meanwhile.
+            let look = move || {
+                let changed = this.files.changed();
+                if changed != seen {
+                    this.reread();
+                }
+                changed
+            };
+            match tokio::task::spawn_blocking(look).await {
+                Ok(changed) => seen = changed,
+                Err(_) => return,
             }
         }
     }
 
-    /// Reads the files again, and tells the log.
-    pub(crate) fn reread_and_tell(&self) {
-        let path = self.files.certificate.display();
-        match self.reread() {
-            Ok(()) => tracing::info!(target: "tollgate", "{path} was read again"),
+    /// Reads the files again, and tells the log. Those that cannot be used leave the old
+    /// certificate where it is.
+    pub(crate) fn reread(&self) {
+        match self.files.config() {
+            Ok(config) => {
+                self.config.store(Arc::new(config));
+                let path = self.files.certificate.display();
+                tracing::info!(target: "tollgate", "{path} was read again");
+            }
             Err(error) => {
                 tracing::warn!(target: "tollgate", "the old certificate is used on: {error}");
             }

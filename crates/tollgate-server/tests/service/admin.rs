@@ -6,18 +6,13 @@ use tollgate::MemoryStore;
 use tollgate_policy::Policies;
 use tollgate_server::{AnyStore, Options, Server, StartError};
 
-use crate::client::Client;
-use crate::{FILE, Service, gate_of, here, tcp};
-
-async fn admin(service: &Service) -> Client {
-    Client::connect(tcp(service.server.admin().unwrap())).await
-}
+use crate::{FILE, Service, gate_of, here};
 
 #[tokio::test]
 async fn counts_are_looked_at_and_corrected() {
     let service = Service::with(|options| options.admin = Some(here())).await;
     let mut client = service.client().await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
     for allowed in [true, true, false] {
         assert_eq!(client.check(whose).await["allowed"], allowed);
@@ -81,7 +76,7 @@ async fn counts_are_looked_at_and_corrected() {
 #[tokio::test]
 async fn a_page_in_a_browser_is_no_administrator() {
     let service = Service::with(|options| options.admin = Some(here())).await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
     for header in [("origin", "http://evil.example"), ("sec-fetch-site", "cross-site")] {
         let reply = admin.ask("POST", "/v1/admin/reset", &[header], whose).await;
@@ -98,7 +93,7 @@ async fn a_token_is_asked_for_where_there_is_one() {
         options.admin_token = Some(token.to_owned());
     })
     .await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     let whose = r#"{"subject": "user:1", "limit": "2/h"}"#;
     let bearer = |text: &str| format!("Bearer {text}");
     for wrong in [
@@ -164,7 +159,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
         options.config = Some(path.clone());
     })
     .await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     let same = admin.post("/v1/admin/reload", "").await.json();
     assert_eq!(same["revision"], service.gate.revision().to_string());
     assert!(same["revision"].as_str().unwrap().starts_with("1-"));
@@ -178,6 +173,6 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     assert!(service.gate.revision().to_string().starts_with("2-"));
     // Policies of a program have no file.
     let service = Service::with(|options| options.admin = Some(here())).await;
-    let mut admin = self::admin(&service).await;
+    let mut admin = service.admin().await;
     assert_eq!(admin.post("/v1/admin/reload", "").await.status, StatusCode::CONFLICT);
 }

@@ -538,8 +538,5 @@ async fn callers_bring_no_shapes_without_number() {
 
 /// How many scripts a server holds.
 fn scripts(server: &RedisServer) -> u64 {
-    let info = server.command(&[b"INFO", b"memory"]);
-    let lines = info.text().unwrap();
-    let count = lines.lines().find_map(|line| line.strip_prefix("number_of_cached_scripts:"));
-    count.unwrap().trim().parse().unwrap()
+    server.info("memory")["number_of_cached_scripts"].parse().unwrap()
 }

@@ -1,26 +1,19 @@
 //! Who comes in, and by what: tokens, pages of browsers, other protocols, another certificate.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use crate::client::Client;
 use crate::secured::certificate;
-use crate::{Service, here, tcp};
+use crate::{Service, here};
 
 const LONG: Duration = Duration::from_secs(30);
 const WHOSE: &str = r#"{"subject": "user:1", "limit": "2/h"}"#;
-
-async fn admin(service: &Service) -> Client {
-    Client::connect(tcp(service.server.admin().unwrap())).await
-}
 
 /// Ten guesses, and then one in six seconds, whoever has the token: until then nothing is compared.
 #[tokio::test]
@@ -35,7 +28,7 @@ async fn guesses_of_a_token_are_slowed() {
     let ask = async |said: &str| {
         // A guess for each connection is as slow.
         let headers = [("authorization", said)];
-        admin(&service).await.ask("POST", "/v1/admin/inspect", &headers, WHOSE).await
+        service.admin().await.ask("POST", "/v1/admin/inspect", &headers, WHOSE).await
     };
     for _ in 0..9 {
         assert_eq!(ask("Bearer 0123456789abcdeX").await.status, StatusCode::UNAUTHORIZED);
@@ -63,7 +56,7 @@ async fn administrators_without_a_token_ask_by_address() {
         options.admin_hosts = vec!["tollgate.internal".to_owned()];
     })
     .await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     for (host, status) in [
         ("localhost", 200),
         ("localhost:8701", 200),
@@ -160,34 +153,22 @@ async fn a_certificate_is_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let tls = certificate(folder.path(), "used");
     let service = Service::with(|options| options.tls = Some(tls.clone())).await;
-    let trusts = async |certificate: &CertificateDer<'static>| {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let stream = TcpStream::connect(service.address).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        TlsConnector::from(Arc::new(config)).connect(name, stream).await
-    };
     let old = CertificateDer::from_pem_file(&tls.certificate).unwrap();
-    let mut kept = Client::over(trusts(&old).await.unwrap()).await;
+    let mut kept = Client::over(service.trusting(&old).await.unwrap()).await;
     std::fs::write(&tls.certificate, "broken").unwrap();
-    service.server.reread_certificate();
-    assert!(trusts(&old).await.is_ok(), "the old one is used on");
+    service.server.reread_certificate().await;
+    assert!(service.trusting(&old).await.is_ok(), "the old one is used on");
     let tls = certificate(folder.path(), "used");
     let new = CertificateDer::from_pem_file(&tls.certificate).unwrap();
-    service.server.reread_certificate();
-    assert!(trusts(&new).await.is_ok());
-    assert!(trusts(&old).await.is_err());
+    service.server.reread_certificate().await;
+    assert!(service.trusting(&new).await.is_ok());
+    assert!(service.trusting(&old).await.is_err());
     assert_eq!(kept.check(WHOSE).await["remaining"], 1, "connections that are open go on");
     // Nobody has to say so: the files are looked at.
     let tls = certificate(folder.path(), "used");
     let newest = CertificateDer::from_pem_file(&tls.certificate).unwrap();
     let seen = async {
-        while trusts(&newest).await.is_err() {
+        while service.trusting(&newest).await.is_err() {
             tokio::time::sleep(Duration::from_millis(50)).await; // tidy: sleep-ok polls
         }
     };

@@ -100,4 +100,9 @@ impl Service {
     async fn client(&self) -> Client {
         Client::connect(self.address).await
     }
+
+    /// Where administrators ask.
+    async fn admin(&self) -> Client {
+        Client::connect(tcp(self.server.admin().unwrap())).await
+    }
 }

@@ -11,13 +11,9 @@ use tollgate_server::AnyStore;
 use tollgate_sqlite::SqliteStore;
 
 use crate::client::Client;
-use crate::{FILE, Service, gate_of, here, tcp};
+use crate::{FILE, Service, gate_of, here};
 
 const LOGIN: &str = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
-
-async fn admin(service: &Service) -> Client {
-    Client::connect(tcp(service.server.admin().unwrap())).await
-}
 
 async fn service(store: AnyStore) -> Service {
     Service::of(gate_of(FILE, store), |options| options.admin = Some(here())).await
@@ -32,7 +28,7 @@ async fn ruled(admin: &mut Client, act: &str, body: &Value) -> Value {
 #[tokio::test]
 async fn an_administrator_bans_and_exempts() {
     let service = service(AnyStore::Memory(MemoryStore::new())).await;
-    let (mut client, mut admin) = (service.client().await, admin(&service).await);
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
     for allowed in [true, true, false] {
         assert_eq!(client.check(LOGIN).await["allowed"], allowed);
     }
@@ -81,7 +77,7 @@ async fn an_administrator_bans_and_exempts() {
 #[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let service = service(AnyStore::Memory(MemoryStore::new())).await;
-    let mut admin = admin(&service).await;
+    let mut admin = service.admin().await;
     for (act, body, field, says) in [
         ("ban", r#"{"for": "1h"}"#, "when", "`when` is missing"),
         ("ban", r#"{"when": {}, "for": "1h"}"#, "when", "no condition"),
@@ -115,7 +111,7 @@ async fn what_makes_no_sense_is_refused() {
 /// Two services over what one store keeps: what the first rules holds at the second.
 async fn is_seen_within_a_second(first: AnyStore, second: AnyStore) {
     let (first, second) = (service(first).await, service(second).await);
-    let (mut client, mut admin) = (second.client().await, admin(&first).await);
+    let (mut client, mut admin) = (second.client().await, first.admin().await);
     let about = json!({"when": {"ip": "192.0.2.7"}});
     for (act, outcome) in [("ban", "banned"), ("lift", "allowed")] {
         let mut body = about.clone();
@@ -152,7 +148,7 @@ async fn a_ban_outlasts_a_restart_where_counts_do() {
     let store = MemoryStore::new();
     let first = service(AnyStore::Memory(store.clone())).await;
     let ban = json!({"when": {"ip": "192.0.2.7"}, "for": "1h"});
-    ruled(&mut admin(&first).await, "ban", &ban).await;
+    ruled(&mut first.admin().await, "ban", &ban).await;
     first.server.end().await;
     let mut file = Vec::new();
     store.save(&mut file).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -27,6 +28,25 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> Tls {
     Tls::new(certificate, key)
 }
 
+impl Service {
+    /// A connection of a client that trusts this certificate and no other.
+    pub(crate) async fn trusting(
+        &self,
+        certificate: &CertificateDer<'static>,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+}
+
 #[tokio::test]
 async fn clients_come_with_tls_where_there_is_a_certificate() {
     let folder = tempfile::tempdir().unwrap();
@@ -36,17 +56,8 @@ async fn clients_come_with_tls_where_there_is_a_certificate() {
         options.bounds.head = Duration::from_millis(500);
     })
     .await;
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&tls.certificate).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = TlsConnector::from(Arc::new(config));
-    let stream = TcpStream::connect(service.address).await.unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut client = Client::over(connector.connect(name, stream).await.unwrap()).await;
+    let trusted = CertificateDer::from_pem_file(&tls.certificate).unwrap();
+    let mut client = Client::over(service.trusting(&trusted).await.unwrap()).await;
     let said = client.check(r#"{"subject": "user:1", "limit": "3/h"}"#).await;
     assert_eq!(said["remaining"], 2);
     // Who speaks no TLS is closed, and so is who begins and stops: nobody was asked for either.

@@ -125,7 +125,7 @@ async fn run(
             }
             // Apart: who ends the service does not wait for a file.
             Said::Reload => {
-                server.reread_certificate();
+                drop(tokio::spawn(server.reread_certificate()));
                 drop(tokio::spawn(tell_of(server.reload())));
             }
         }
