@@ -19,7 +19,7 @@ use tokio::task::{Unconstrained, unconstrained};
 use tokio::time::Instant;
 
 use super::loads;
-use super::wire::{lost, refused};
+use super::wire::{Deadline, lost, refused};
 use crate::fault::{Fault, Outcome};
 use crate::script::Script;
 
@@ -146,7 +146,7 @@ pub(super) struct Asked {
     /// How many keys it has.
     pub(super) keys: usize,
     /// When nobody waits for the answer any more.
-    pub(super) by: Instant,
+    pub(super) by: Deadline,
     pub(super) reply: oneshot::Sender<Result<Heard, Fault>>,
 }
 
@@ -186,7 +186,11 @@ impl Batches {
             let mut waiting = std::mem::take(&mut self.waiting);
             // Nobody waits any more, and it has not been sent: then it never is.
             let now = Instant::now();
-            waiting.retain(|asked| !asked.reply.is_closed() && now < asked.by);
+            let is_late = |asked: &mut Asked| asked.reply.is_closed() || now >= asked.by.at;
+            for late in waiting.extract_if(.., is_late) {
+                let fault = late.by.passed(Outcome::NotCharged);
+                late.fail(fault);
+            }
             while let Some(first) = waiting.first() {
                 let Some(many) = first.many.clone() else {
                     let first = waiting.remove(0);

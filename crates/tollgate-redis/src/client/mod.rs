@@ -301,8 +301,9 @@ impl Shared {
             let wire = match slot.wire(by).await {
                 Ok(wire) => wire,
                 Err(fault) => {
-                    // Others may have waited for longer than this one could.
-                    let is_early = slot.is_connecting() && by.from.elapsed() < self.patience();
+                    // Whoever waited until its deadline says nothing of a server that has more time.
+                    let waited = by.from.elapsed();
+                    let is_early = waited >= by.after && waited < self.patience();
                     entry.verdict = if is_early { Verdict::Unclear } else { verdict(&fault) };
                     return Err(fault);
                 }

@@ -94,11 +94,6 @@ impl Slot {
         }
     }
 
-    /// True while the first attempt after a loss is under way.
-    pub(super) fn is_connecting(&self) -> bool {
-        matches!(*self.link.borrow(), Link::First)
-    }
-
     /// Takes a connection out, so that it gets no more questions, and connects anew. Those that
     /// wait on it go on waiting.
     pub(super) fn retire(self: &Arc<Self>, wire: &Wire) {

@@ -124,7 +124,7 @@ impl Wire {
     ) -> Result<Heard, Failed> {
         let place = self.begin(by)?;
         let (reply, mut answer) = oneshot::channel();
-        if self.asked.send(Asked { many, command, keys, by: by.at, reply }).is_err() {
+        if self.asked.send(Asked { many, command, keys, by, reply }).is_err() {
             place.close();
             return Err(Fault::Closed { outcome: Outcome::NotCharged }.into());
         }

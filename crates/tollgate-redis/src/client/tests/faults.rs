@@ -80,6 +80,34 @@ async fn frozen_and_back(breaker_timeout: Duration) {
     assert!((tally.answered..=tally.answered + tally.ambiguous).contains(&ran), "{ran} {tally:?}");
 }
 
+/// On a thread that is busy a question's time may be over before it is sent: it fails as late, and
+/// was not charged, and its connection goes on.
+#[tokio::test]
+async fn a_question_that_is_late_before_it_is_sent_ends_no_connection() {
+    let server = Server::start(&[]);
+    let client = connect(server.options()).await;
+    let mut charged = count(&client).await;
+    for _ in 0..50 {
+        let deadline = Duration::from_millis(1);
+        let script = counting();
+        let asked = call(&client, &script, deadline);
+        let busy = async {
+            let begun = Instant::now();
+            while begun.elapsed() < deadline * 2 {}
+        };
+        let (answer, ()) = tokio::join!(asked, busy);
+        match answer {
+            Ok(_) => charged += 1,
+            Err(error) => {
+                assert!(matches!(fault(&error), Fault::Deadline { .. }), "{error}");
+                assert!(!error.is_ambiguous(), "{error}");
+            }
+        }
+    }
+    assert_eq!(client.connects(), 1);
+    assert_eq!(count(&client).await, charged + 1, "what was not sent was not charged");
+}
+
 #[tokio::test]
 async fn a_call_that_was_late_runs_once() {
     let server = Server::start(&[]);
