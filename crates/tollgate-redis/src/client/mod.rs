@@ -301,7 +301,7 @@ impl Shared {
             let wire = match slot.wire(by).await {
                 Ok(wire) => wire,
                 Err(fault) => {
-                    // Whoever waited until its deadline says nothing of a server that has more time.
+                    // Who waited until its deadline says nothing of a server that has more time.
                     let waited = by.from.elapsed();
                     let is_early = waited >= by.after && waited < self.patience();
                     entry.verdict = if is_early { Verdict::Unclear } else { verdict(&fault) };
