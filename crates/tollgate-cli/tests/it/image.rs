@@ -178,8 +178,8 @@ fn the_manifest_for_kubernetes_serves_and_its_probes_are_true() {
     let path = |probe: &str| container[probe]["httpGet"]["path"].as_str().unwrap().to_owned();
     let (starts, ready, lives) =
         (path("startupProbe"), path("readinessProbe"), path("livenessProbe"));
-    let mut client = serving.client();
-    let mut status = |path: &str| client.ask("GET", path, "").unwrap().0;
+    // Each probe comes over a connection of its own.
+    let status = |path: &str| serving.client().ask("GET", path, "").unwrap().0;
     assert_eq!([status(&starts), status(&ready), status(&lives)], [200; 3]);
     // Ending is seen by the one probe that takes it out of service, and by no other.
     serving.terminate();
@@ -188,7 +188,8 @@ fn the_manifest_for_kubernetes_serves_and_its_probes_are_true() {
         assert!(start.elapsed() < LONG, "it stays ready");
     }
     assert_eq!(status(&lives), 200);
-    assert_eq!(client.check(r#"{"subject": "a", "limit": "1/h"}"#).unwrap()["allowed"], true);
+    let answer = serving.client().check(r#"{"subject": "a", "limit": "1/h"}"#);
+    assert_eq!(answer.unwrap()["allowed"], true);
 }
 
 #[test]
