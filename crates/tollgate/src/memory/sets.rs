@@ -343,9 +343,9 @@ mod tests {
             assert!(!shard.leave(*index));
         }
         assert_eq!((store.len(), shard.find(&set(5_000))), (4_096, None));
-        // One for each of 8,192 that were found. Each of 12,288 looks meets 8 others in its group of
-        // 16 places, and 7 bits of their hashes agree with 1 in 128: 768 more, with a deviation of
-        // 28, of which ten are left.
+        // One for each of 8,192 that were found. Each of 12,288 looks meets 8 others in its group
+        // of 16 places, and 7 bits of their hashes agree with 1 in 128: 768 more, with a deviation
+        // of 28, of which ten are left.
         let compared = COMPARED.get() - before;
         assert!((8_192..8_192 + 768 + 280).contains(&compared), "{compared} comparisons");
         for index in indices {
