@@ -5,6 +5,9 @@ use super::level::{Greedy, Interval};
 use super::rule::{Rounding, Rule};
 use super::windows::{Fixed, Log, Sliding};
 
+/// The largest `N` there is: what is placed in one window or bucket is never more.
+const MOST_UNITS: i128 = 1 << 40;
+
 /// What `old` counts, as the new `rule` counts it. The state was settled at `now`: repaired under
 /// its own numbers where the clock had stepped back, and `at` is the time at which it is judged.
 /// Nothing where the rules are of two strategies.
@@ -23,7 +26,7 @@ pub(super) fn carried(old: &Held, rule: Rule, grouped: bool, now: i128, at: i128
         (Held::Sliding(old), Held::Sliding(new)) if old.same_buckets(new) => new.carry(old),
         (Held::Fixed(_), Held::Fixed(_)) | (Held::Sliding(_), Held::Sliding(_)) => {
             let used = old.count().used(at);
-            let units = ceil(used.parts, used.per_unit);
+            let units = ceil(used.parts, used.per_unit).min(MOST_UNITS);
             if units > 0 {
                 new.count_mut().charge(at, units);
             }

@@ -689,6 +689,23 @@ fn sound_words(texts: &Texts) -> Result<(), Difference> {
             pair.check(&asked, 1, Mode::Whole, NOW_US)?;
         }
     }
+    // What the largest limit truncates away still lies in its buckets. Another rounding counts it,
+    // and the next numbers place it all in one bucket, which holds no more than a limit has.
+    let start = NOW_US - NOW_US % 10_000_000;
+    let kept = start + 19_999_999;
+    let truncating = "x: 1099511627776/10s precision 10s rounding truncate via sliding_window";
+    let slower = "x: 7/20s precision 20s via sliding_window";
+    let mut pair = Pair::new(texts.clone());
+    for (limits, cost, at) in [
+        (truncating, 1 << 40, start),
+        (truncating, 1_099_511_517_824, kept),
+        ("x: 1099511627776/10s precision 10s via sliding_window", 1, kept),
+        (slower, 1, kept),
+        (slower, 1, kept),
+    ] {
+        let asked = [("somebody".to_owned(), set(limits))];
+        pair.check(&asked, cost, Mode::Whole, at)?;
+    }
     Ok(())
 }
 

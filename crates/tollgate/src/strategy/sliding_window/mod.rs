@@ -347,7 +347,9 @@ impl super::Step for Step {
             words.copy_from_slice(old);
             return;
         }
-        let used = was.used(&view);
+        // Another rounding may have let twice the largest limit be held: one bucket never counts so
+        // much, and no limit tells the difference.
+        let used = was.used(&view).min(MAX_UNITS);
         if used > 0 {
             let bucket = view.at_us / self.precision_us;
             words[0] = bucket;

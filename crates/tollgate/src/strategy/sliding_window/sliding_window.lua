@@ -203,7 +203,8 @@ local function window_inherit(row, now, was, units, precision, buckets, rounding
     return row
   end
   local into = at - bucket * was[2]
-  local used = inside + window_weight(straddling, into, was[2], was[4])
+  -- No bucket counts more than the largest limit has.
+  local used = math.min(inside + window_weight(straddling, into, was[2], was[4]), 1099511627776)
   local new = {}
   window_restart(new, (at - at % precision) / precision, used, buckets)
   return new
