@@ -39,6 +39,7 @@ pub const TARGETS: &[Target] = &[
     target("policy", targets::policy::file, 1_000),
     target("question", targets::question::bodies, 500),
     target("receipt", targets::receipt::text, 2_000),
+    target("redis_reply", targets::reply::replies, 2_000),
     target("redis_state", targets::redis::state, 4_000),
     target("redis_url", targets::redis::url, 2_000),
     target("snapshot", targets::snapshot::file, 500),

@@ -61,6 +61,7 @@ short_turns! {
     policy
     question
     receipt
+    redis_reply
     redis_state
     redis_url
     snapshot

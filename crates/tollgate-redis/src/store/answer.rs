@@ -2,7 +2,7 @@
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate::engine::{Fields, Outcome};
+use tollgate::engine::{Fields, Mode, Outcome};
 use tollgate::{Carried, Question, StoreError, Time};
 
 pub(crate) fn unread() -> StoreError {
@@ -20,13 +20,14 @@ pub(crate) fn natural(value: &Value) -> Result<u64, StoreError> {
     }
 }
 
-/// Reads what a check answered, after the nonce.
+/// Reads what a check answered, after the nonce. What no check of these limits can answer is none.
 pub(super) fn read_outcome(
     answer: Vec<Value>,
     question: &Question<'_>,
     limits: usize,
     nonce: u64,
 ) -> Result<Outcome, StoreError> {
+    let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
     let mut rest = &answer[..];
     let mut number = nonce;
     if question.request.is_some() {
@@ -44,10 +45,21 @@ pub(super) fn read_outcome(
         return Err(unread());
     }
     let (granted, now) = (natural(&rest[0])?, natural(&rest[1])?);
+    if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
+        return Err(unread());
+    }
     let mut fields: SmallVec<[Fields; 1]> = SmallVec::new();
-    for i in 0..limits {
+    let mut has_to_wait = granted > 0;
+    let all = question.parts.iter().flat_map(|part| part.limits.limits());
+    for (i, limit) in all.enumerate().take(limits) {
         let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else { return Err(unread()) };
         let wait = if *wait == Value::Int(-1) { None } else { Some(natural(wait)?) };
+        let left = natural(left)?;
+        let is_above = question.cost > limit.capacity() && !is_partial;
+        if left > limit.capacity() || wait.is_none() != is_above {
+            return Err(unread());
+        }
+        has_to_wait |= wait != Some(0);
         let (mut at, mut carried) = (now, Carried::Same);
         if let Some([charged, how]) = rest.get(usual + 2 * i..usual + 2 * i + 2) {
             at = natural(charged)?;
@@ -57,7 +69,10 @@ pub(super) fn read_outcome(
                 _ => Carried::Fresh,
             };
         }
-        fields.push(Fields::new(natural(left)?, wait, natural(reset)?, at, carried));
+        fields.push(Fields::new(left, wait, natural(reset)?, at, carried));
+    }
+    if !has_to_wait {
+        return Err(unread());
     }
     let receipt = if granted > 0 && !question.mode.is_peek() { number } else { 0 };
     Ok(Outcome::new(granted, fields, receipt, Time::from_micros(now)))
@@ -97,4 +112,47 @@ pub(super) fn read_states(
 pub(super) fn damaged(what: &str) -> StoreError {
     StoreError::permanent(format!("a state in Redis cannot be read: {what}; reset the subject"))
         .alone()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Counted, LimitSet, Subject};
+
+    use super::*;
+
+    const NONCE: u64 = 9;
+
+    /// What a check of cost 3 under limits of 10 and 5 is read as, of these numbers.
+    fn read(mode: Mode, cost: u64, numbers: &[i64]) -> Result<u64, StoreError> {
+        let limits: LimitSet = "x: 10/s via gcra, y: 5/10s via sliding_log".parse().unwrap();
+        let subject = Subject::literal("ann").unwrap();
+        let parts = [Counted::new(&subject, &limits)];
+        let question = Question::new(parts.into_iter().collect(), cost, mode);
+        let answer = numbers.iter().copied().map(Value::Int).collect();
+        read_outcome(answer, &question, 2, NONCE).map(|outcome| outcome.granted)
+    }
+
+    #[test]
+    fn what_no_check_of_these_limits_can_answer_is_refused() {
+        let whole = |numbers: &[i64]| read(Mode::Whole, 3, numbers).ok();
+        assert_eq!(whole(&[3, 100, 7, 0, 30, 2, 0, 90]), Some(3));
+        assert_eq!(whole(&[0, 100, 7, 0, 30, 2, 50, 90]), Some(0));
+        for (what, numbers) in [
+            ("more than was asked for", [4, 100, 7, 0, 30, 2, 0, 90]),
+            ("a part of it", [2, 100, 7, 0, 30, 2, 0, 90]),
+            ("more left than there is", [3, 100, 11, 0, 30, 2, 0, 90]),
+            ("more left than there is of the second", [3, 100, 7, 0, 30, 6, 0, 90]),
+            ("never, of what there is", [0, 100, 7, -1, 30, 2, 0, 90]),
+            ("a denial that is over at once", [0, 100, 7, 0, 30, 2, 0, 90]),
+            ("a wait below zero", [0, 100, 7, -2, 30, 2, 50, 90]),
+        ] {
+            assert_eq!(whole(&numbers), None, "{what}");
+        }
+        let numbers = [2, 100, 8, 0, 20, 3, 0, 90];
+        assert_eq!(read(Mode::Partial, 3, &numbers).ok(), Some(2));
+        assert_eq!(read(Mode::PeekPartial, 3, &numbers).ok(), Some(2));
+        // Of six, five can never be had at once.
+        assert_eq!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, -1, 0]).ok(), Some(0));
+        assert!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, 7, 0]).is_err());
+    }
 }

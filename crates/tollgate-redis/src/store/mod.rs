@@ -399,15 +399,18 @@ impl Store for RedisStore {
         let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
         let (left, units) = match &answer[..] {
             [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
-            [_, left, units @ ..] => (natural(left)?, units),
+            [Value::Int(0), left, units @ ..] => (natural(left)?, units),
             _ => return Err(unread()),
         };
-        if units.len() != places.len() {
+        if units.len() != places.len() || left > receipt.cost {
             return Err(unread());
         }
         let mut given = vec![0; places.len()];
         for (place, units) in places.iter().zip(units) {
             given[*place] = natural(units)?;
+            if given[*place] > receipt.cost {
+                return Err(unread());
+            }
         }
         Ok(Refund::new(given, left))
     }
