@@ -48,16 +48,23 @@ impl<'d> Iterator for Pieces<'d> {
     }
 }
 
+/// A password that is in no URL but those it is put into.
+const PASSWORD: &str = "s3cr3t-word";
+
 /// A URL: no password in what is shown.
 pub(crate) fn url(data: &[u8]) {
     let text = text(data);
-    let url = format!("redis://user:s3cr3t-word@{text}");
+    // Where it is the host as well, it is shown as that.
+    if text.contains(PASSWORD) {
+        return;
+    }
+    let url = format!("redis://user:{PASSWORD}@{text}");
     for url in [text, &url] {
         match Options::from_url(url) {
-            Ok(options) => assert!(!format!("{options} {options:?}").contains("s3cr3t-word")),
+            Ok(options) => assert!(!format!("{options} {options:?}").contains(PASSWORD)),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                assert!(!error.to_string().contains("s3cr3t-word"));
+                assert!(!error.to_string().contains(PASSWORD));
             }
         }
     }
