@@ -128,6 +128,9 @@ fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
         };
         // An address that a process has just left is free.
         socket.set_reuseaddr(true)?;
+        // Connections have what their listener has.
+        #[cfg(target_os = "linux")]
+        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
         match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
             Ok(listener) => return Ok(listener),
             Err(error) => refused = error,
@@ -153,6 +156,11 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
 /// How many connections may wait to be accepted: what the system allows is less
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 65_535;
+
+/// How much of an answer the system takes beyond what is on its way. By itself it takes megabytes of
+/// each that nobody reads, and the others wait while it copies them.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES: u32 = 64 * 1_024;
 
 /// A listening socket.
 #[derive(Debug)]
@@ -216,6 +224,25 @@ mod tests {
             local.push(connected.unwrap_or_else(|error| panic!("{number} of {most}: {error}")));
         }
         drop(unix);
+    }
+
+    /// Of an answer that nobody reads the system takes little: it takes megabytes by itself.
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_system_takes_little_of_what_nobody_reads() {
+        let bound = "127.0.0.1:0".parse::<Address>().unwrap().bind(Access::Everybody).unwrap();
+        let Ok(Address::Tcp(address)) = bound.address() else { panic!("{bound:?}") };
+        let Bound::Tcp(listener) = &bound else { panic!("{bound:?}") };
+        let unread = std::net::TcpStream::connect(address[0]).unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut taken = 0;
+        // Until it has taken nothing more for a while.
+        let pause = core::time::Duration::from_millis(200);
+        while tokio::time::timeout(pause, stream.writable()).await.is_ok() {
+            taken += stream.try_write(&[b'a'; 16 * 1_024]).unwrap_or_default();
+        }
+        assert!(taken < 1_000_000, "{taken} bytes");
+        drop(unread);
     }
 
     #[test]
