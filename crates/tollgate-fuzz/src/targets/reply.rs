@@ -190,8 +190,12 @@ async fn converse(stream: UnixStream, replies: Arc<Mutex<VecDeque<Vec<u8>>>>) ->
         let Some(reply) = reply else { break };
         let reply = filled(&reply, &words);
         stream.write_all(&reply).await?;
-        // Whoever got half of one waits for the rest, and asks nothing more.
-        if is_last || redis::parse_redis_value(&reply).is_err() {
+        // Whoever got half of one, or news that nobody asked for, waits for more and asks nothing.
+        let is_answer = match redis::parse_redis_value(&reply) {
+            Ok(redis::Value::Push { .. }) | Err(_) => false,
+            Ok(_) => true,
+        };
+        if is_last || !is_answer {
             break;
         }
     }

@@ -20,11 +20,25 @@ use crate::listen::OneCopy;
 use crate::store::AnyStore;
 
 #[derive(Serialize)]
-struct PoliciesJson {
+struct PoliciesJson<'a> {
     revision: String,
     #[serde(rename = "match")]
     combine: &'static str,
-    policies: Vec<PolicyJson>,
+    policies: Listed<'a>,
+}
+
+/// Policies, described one by one as they are written: together they can take far more than their
+/// text.
+struct Listed<'a> {
+    policies: &'a [Policy],
+    usual_deadline: Duration,
+}
+
+impl Serialize for Listed<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let described = self.policies.iter().map(|policy| policy_json(policy, self.usual_deadline));
+        serializer.collect_seq(described)
+    }
 }
 
 #[derive(Serialize)]
@@ -70,8 +84,7 @@ impl PoliciesReply {
         let body = match &*written {
             Some((of, body)) if *of == revision => body.clone(),
             _ => {
-                let body = serde_json::to_vec(&policies(gate)).unwrap_or_default();
-                let body = Bytes::from(body);
+                let body = Bytes::from(policies(gate));
                 *written = Some((revision, body.clone()));
                 body
             }
@@ -83,19 +96,21 @@ impl PoliciesReply {
     }
 }
 
-/// The policies as they count now.
-fn policies(gate: &Gate<AnyStore>) -> PoliciesJson {
+/// The policies as they count now, as JSON.
+fn policies(gate: &Gate<AnyStore>) -> Vec<u8> {
     // The revision first: policies that are newer than what is said are no harm.
-    let (revision, usual) = (gate.revision().to_string(), gate.usual_deadline());
+    let (revision, usual_deadline) = (gate.revision().to_string(), gate.usual_deadline());
     let policies = gate.policies();
-    PoliciesJson {
-        revision,
-        combine: match policies.combine() {
-            Combine::First => "first",
-            Combine::All => "all",
-        },
-        policies: policies.policies().iter().map(|policy| policy_json(policy, usual)).collect(),
+    let combine = match policies.combine() {
+        Combine::First => "first",
+        Combine::All => "all",
+    };
+    let policies = Listed { policies: policies.policies(), usual_deadline };
+    let mut body = serde_json::to_vec(&PoliciesJson { revision, combine, policies });
+    if let Ok(body) = &mut body {
+        body.shrink_to_fit();
     }
+    body.unwrap_or_default()
 }
 
 fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {

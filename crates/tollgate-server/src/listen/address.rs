@@ -157,8 +157,8 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
 /// (`net.core.somaxconn`).
 const BACKLOG: u32 = 65_535;
 
-/// How much of an answer the system takes beyond what is on its way. By itself it takes megabytes of
-/// each that nobody reads, and the others wait while it copies them.
+/// How much of an answer the system takes beyond what is on its way. By itself it takes megabytes
+/// of each that nobody reads, and the others wait while it copies them.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1_024;
 
