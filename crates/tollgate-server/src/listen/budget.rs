@@ -10,6 +10,8 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 
+use super::registry::Pace;
+
 /// How much of an answer is handed to its connection at once: what is not taken stays one piece.
 const PIECE_BYTES: usize = 16 * 1_024;
 
@@ -57,11 +59,26 @@ pub(super) struct Pieces {
     whole: Full<Bytes>,
     rest: Bytes,
     _share: Option<Share>,
+    /// Told when the last is taken, where there are several.
+    pace: Option<Arc<Pace>>,
 }
 
 impl Pieces {
-    pub(super) fn new(whole: Full<Bytes>, share: Option<Share>) -> Self {
-        Self { whole, rest: Bytes::new(), _share: share }
+    pub(super) fn new(whole: Full<Bytes>, share: Option<Share>, pace: &Arc<Pace>) -> Self {
+        let several = whole.size_hint().lower() > PIECE_BYTES as u64;
+        let pace = several.then(|| Arc::clone(pace));
+        if let Some(pace) = &pace {
+            pace.says_more(true);
+        }
+        Self { whole, rest: Bytes::new(), _share: share, pace }
+    }
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        if let Some(pace) = &self.pace {
+            pace.says_more(false);
+        }
     }
 }
 
@@ -99,6 +116,7 @@ impl Body for Pieces {
 mod tests {
     use http_body_util::BodyExt as _;
 
+    use super::super::registry::{Bounds, Registry};
     use super::*;
 
     #[tokio::test]
@@ -106,7 +124,10 @@ mod tests {
         let budget = Budget::new(100_000);
         let text: Vec<u8> = (0..90_000_u32).map(|i| i.to_le_bytes()[0]).collect();
         let share = budget.take(text.len());
-        let mut body = Pieces::new(Full::new(Bytes::from(text.clone())), share);
+        let registry = Registry::new(Bounds::default());
+        let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+        let mut body = Pieces::new(Full::new(Bytes::from(text.clone())), share, &place.pace);
+        assert!(place.pace.has_more_to_say());
         assert!(budget.take(20_000).is_none(), "there is no room for both");
         assert_eq!(budget.held(), 90_000);
         let mut said = Vec::new();
@@ -119,6 +140,7 @@ mod tests {
         }
         assert_eq!(said, text);
         drop(body);
+        assert!(!place.pace.has_more_to_say());
         assert_eq!(budget.held(), 0);
         assert!(budget.take(100_001).is_none());
         assert!(budget.take(100_000).is_some());

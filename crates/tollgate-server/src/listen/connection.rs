@@ -1,7 +1,8 @@
 //! The accept loop, and one connection.
 
-use core::future::Future;
-use core::pin::pin;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
+use core::task::Poll;
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,7 +16,7 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use super::address::Bound;
@@ -147,22 +148,68 @@ where
         let Some(tls) = &door.tls else {
             return converse(&door, stream, peer, pace).await;
         };
-        pace.is_at(Phase::Head);
-        // Who speaks no TLS, or not ours, is not told: there is no way to.
-        if let Ok(stream) = tls.acceptor().accept(stream).await {
-            pace.is_at(Phase::Idle);
-            converse(&door, stream, peer, pace).await;
-        }
+        let secured = async {
+            pace.is_at(Phase::Head);
+            // Who speaks no TLS, or not ours, is not told: there is no way to.
+            if let Ok(stream) = tls.acceptor().accept(stream).await {
+                pace.is_at(Phase::Idle);
+                converse(&door, stream, peer, pace).await;
+            }
+        };
+        Box::pin(secured).await;
     });
     registry.ended_by(key, &pace, task.abort_handle());
 }
 
-/// One connection, request after request.
-async fn converse<A: Answering, T>(door: &Door<A>, stream: T, peer: IpAddr, pace: &Arc<Pace>)
+/// One connection, for as long as the client keeps it. While nothing comes it holds no buffers.
+async fn converse<A: Answering, T>(door: &Door<A>, mut stream: T, peer: IpAddr, pace: &Arc<Pace>)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stream = Paced::new(stream, Arc::clone(pace), A::EXPLAIN);
+    poll_fn(|cx| {
+        pace.is_served_by(cx.waker());
+        Poll::Ready(())
+    })
+    .await;
+    let mut early = Bytes::new();
+    let mut ending = door.ending.clone();
+    loop {
+        if early.is_empty() {
+            tokio::select! {
+                biased;
+                () = something_comes(&mut stream) => {}
+                _ = ending.wait_for(|ending| *ending) => return,
+            }
+        }
+        pace.works();
+        let paced = Paced::new(stream, Arc::clone(pace), A::EXPLAIN).after(early);
+        // Boxed, since while it rests a connection is as large as its future.
+        match Box::pin(answer_all(door, paced, peer, pace)).await {
+            Some(rested) => (stream, early) = rested,
+            None => return,
+        }
+    }
+}
+
+/// Until there is something to read, be it the end.
+async fn something_comes<T: AsyncRead + Unpin>(stream: &mut T) {
+    // Where there is no room to read into, nothing is read.
+    let mut nowhere = ReadBuf::new(&mut []);
+    // An error comes again, to whoever reads.
+    let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut nowhere)).await;
+}
+
+/// Answers request after request, until the connection ends, or has been idle for a while: then
+/// what is left of it is given back, with what was read of the next request.
+async fn answer_all<A: Answering, T>(
+    door: &Door<A>,
+    stream: Paced<T>,
+    peer: IpAddr,
+    pace: &Arc<Pace>,
+) -> Option<(T, Bytes)>
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.is_at(Phase::Body);
         let (head, body) = request.into_parts();
@@ -195,20 +242,53 @@ where
             }
         }
         pace.is_at(Phase::Write);
-        let response = response.map(|body| Pieces::new(body, share));
+        let response = response.map(|body| Pieces::new(body, share, pace));
         Ok::<_, core::convert::Infallible>(response)
     });
     let mut http = http1::Builder::new();
     http.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
     // Who has said all, as a script through a pipe, still wants the answer.
     http.half_close(true).writev(false);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
+    let mut connection = http.serve_connection(TokioIo::new(stream), answer);
     let mut ending = door.ending.clone();
     // How a connection ends is the client's affair.
-    tokio::select! {
-        _ = connection.as_mut() => return,
-        _ = ending.wait_for(|ending| *ending) => {}
+    let served = poll_fn(|cx| match pace.is_to_rest() {
+        true => Poll::Ready(Until::Rest),
+        false => Pin::new(&mut connection).poll(cx).map(|_| Until::Over),
+    });
+    let until = tokio::select! {
+        until = served => until,
+        _ = ending.wait_for(|ending| *ending) => Until::Ending,
+    };
+    match until {
+        Until::Over => return None,
+        Until::Ending => {
+            Pin::new(&mut connection).graceful_shutdown();
+            let _ = connection.await;
+            return None;
+        }
+        Until::Rest => {}
     }
-    connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    // Between two requests it is done at once, and without a word to the client.
+    Pin::new(&mut connection).graceful_shutdown();
+    let mut done = pin!(connection.without_shutdown());
+    match poll_fn(|cx| Poll::Ready(done.as_mut().poll(cx))).await {
+        Poll::Ready(parts) => {
+            parts.ok().map(|parts| (parts.io.into_inner().into_stream(), parts.read_buf))
+        }
+        Poll::Pending => {
+            let _ = done.await;
+            None
+        }
+    }
+}
+
+/// How long requests of a connection are answered.
+enum Until {
+    /// It is over.
+    Over,
+    /// It has been idle for a while.
+    Rest,
+    /// The service ends.
+    Ending,
 }

@@ -17,6 +17,8 @@ pub(crate) type Explain = fn(u16) -> Option<Bytes>;
 #[derive(Debug)]
 pub(crate) struct Paced<T> {
     stream: T,
+    /// What was read before, and is read again first.
+    early: Bytes,
     pace: Arc<Pace>,
     explain: Explain,
     /// What is written in place of a bare refusal, as far as it is not written yet.
@@ -51,6 +53,7 @@ impl<T> Paced<T> {
     pub(crate) fn new(stream: T, pace: Arc<Pace>, explain: Explain) -> Self {
         Self {
             stream,
+            early: Bytes::new(),
             pace,
             explain,
             instead: None,
@@ -59,6 +62,15 @@ impl<T> Paced<T> {
             waited: false,
             speaks_http2: false,
         }
+    }
+
+    /// The same, of which so much was read before.
+    pub(super) fn after(self, early: Bytes) -> Self {
+        Self { early, ..self }
+    }
+
+    pub(super) fn into_stream(self) -> T {
+        self.stream
     }
 }
 
@@ -70,7 +82,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if self.early.is_empty() {
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        } else {
+            let most = buf.remaining().min(self.early.len());
+            buf.put_slice(&self.early.split_to(most));
+        }
         if buf.filled().len() > before && self.pace.phase() == Phase::Idle {
             self.pace.is_at(Phase::Head);
             let read = buf.filled_mut().get_mut(before..).unwrap_or_default();
@@ -121,7 +138,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if self.pace.phase() == Phase::Write {
+        if self.pace.phase() == Phase::Write && !self.pace.has_more_to_say() {
             self.pace.is_at(Phase::Idle);
             self.waited = false;
         }

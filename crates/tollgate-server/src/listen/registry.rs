@@ -5,10 +5,11 @@
 //! four times a second: a deadline is met with a delay of up to 250 ms.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::task::Waker;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -124,6 +125,14 @@ pub(crate) struct Pace {
     clock: Arc<AtomicU32>,
     /// True when the connection ends before all that the client sends has been read.
     left_unread: AtomicBool,
+    /// True while a part of a response has not been handed to the connection.
+    has_more_to_say: AtomicBool,
+    /// True while it holds buffers, and is not asked to let go of them.
+    holds: AtomicBool,
+    /// True when it is asked to let go of its buffers.
+    is_to_rest: AtomicBool,
+    /// Wakes its task.
+    task: OnceLock<Waker>,
 }
 
 impl Pace {
@@ -150,6 +159,41 @@ impl Pace {
 
     pub(crate) fn has_left_unread(&self) -> bool {
         self.left_unread.load(Ordering::Relaxed)
+    }
+
+    /// More of a response comes, or its last part was handed over.
+    pub(super) fn says_more(&self, more: bool) {
+        self.has_more_to_say.store(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_more_to_say(&self) -> bool {
+        self.has_more_to_say.load(Ordering::Relaxed)
+    }
+
+    /// The task that serves it.
+    pub(super) fn is_served_by(&self, task: &Waker) {
+        let _ = self.task.set(task.clone());
+    }
+
+    /// It holds buffers from here on.
+    pub(super) fn works(&self) {
+        self.is_to_rest.store(false, Ordering::Relaxed);
+        self.holds.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_to_rest(&self) -> bool {
+        self.is_to_rest.load(Ordering::Acquire) && self.phase() == Phase::Idle
+    }
+
+    /// Asks for its buffers, once.
+    fn rest(&self) {
+        if self.holds.swap(false, Ordering::AcqRel) {
+            self.is_to_rest.store(true, Ordering::Release);
+            if let Some(task) = self.task.get() {
+                task.wake_by_ref();
+            }
+        }
     }
 
     fn since(&self) -> u32 {
@@ -291,6 +335,10 @@ impl Registry {
             state: AtomicU64::new(0),
             clock: Arc::clone(&self.clock),
             left_unread: AtomicBool::new(false),
+            has_more_to_say: AtomicBool::new(false),
+            holds: AtomicBool::new(false),
+            is_to_rest: AtomicBool::new(false),
+            task: OnceLock::new(),
         });
         pace.is_at(Phase::Idle);
         let key = open.insert(Entry { pace: Arc::clone(&pace), abort: None });
@@ -319,6 +367,9 @@ impl Registry {
                 Phase::Work => continue,
             };
             let ticks = now.saturating_sub(entry.pace.since());
+            if why == Closed::Idle && ticks >= REST_TICKS {
+                entry.pace.rest();
+            }
             if TICK * ticks > most
                 && let Some(abort) = entry.abort.take()
             {
@@ -368,6 +419,10 @@ impl Registry {
         aborts.len()
     }
 }
+
+/// How long a connection is idle before it lets go of its buffers: longer than who asks again and
+/// again, and much shorter than most connections of a pool.
+const REST_TICKS: u32 = 4;
 
 /// How long half of a request may be on its way before it makes room sooner than who is idle.
 const HALF_TICKS: u32 = 4;

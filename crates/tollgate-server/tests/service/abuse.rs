@@ -310,3 +310,49 @@ async fn who_sends_a_body_that_nobody_wants_still_gets_the_answer() {
         assert!(said.contains("connection: close"), "{said}");
     }
 }
+
+/// One long answer that is not read is a client that does not read, and no idle one.
+#[tokio::test]
+async fn a_client_that_does_not_read_a_long_answer_is_closed() {
+    let service = hasty().await;
+    let limits: Vec<_> = (1..=32).map(|days| format!("1000000/{days}d via gcra")).collect();
+    let (subject, limits) = ("a".repeat(1_000), limits.join(", "));
+    let item = format!(r#"{{"subject": "{subject}", "limit": "{limits}"}}"#);
+    let body = format!(r#"{{"checks": [{}]}}"#, vec![item; 32].join(", "));
+    let length = body.len();
+    let batch =
+        format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}");
+    let mut stream = TcpStream::connect(service.address).await.unwrap();
+    stream.write_all(batch.as_bytes()).await.unwrap();
+    let is_closed = async { while closed(&service, "write").await == 0 {} };
+    timeout(LONG, is_closed).await.expect("it is not closed");
+    drop(stream);
+}
+
+/// A connection lets go of its buffers after a second: who comes back finds it as it was, also
+/// with half of a question that came before.
+#[tokio::test]
+async fn who_was_idle_for_a_while_is_answered_as_before() {
+    let service = Service::start().await;
+    let question = b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n";
+    for cut in [0, 1, 20, question.len() - 1] {
+        let (begun, rest) = question.split_at(cut);
+        let mut stream = TcpStream::connect(service.address).await.unwrap();
+        stream.write_all(&[question, begun].concat()).await.unwrap();
+        for _ in 0..2 {
+            let mut status = [0; 15];
+            timeout(LONG, stream.read_exact(&mut status)).await.expect("it hangs").unwrap();
+            assert_eq!(&status, b"HTTP/1.1 200 OK", "{cut}");
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let length = String::from_utf8(head).unwrap();
+            let length = length.lines().find_map(|it| it.strip_prefix("content-length: ")).unwrap();
+            let mut body = vec![0; length.parse().unwrap()];
+            stream.read_exact(&mut body).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1_600)).await; // tidy: sleep-ok it is idle
+            stream.write_all(&[rest, begun].concat()).await.unwrap();
+        }
+    }
+}
