@@ -127,6 +127,8 @@ pub(crate) struct Pace {
     left_unread: AtomicBool,
     /// True while a part of a response has not been handed to the connection.
     has_more_to_say: AtomicBool,
+    /// True since the client first said something.
+    has_spoken: AtomicBool,
     /// True while it holds buffers, and is not asked to let go of them.
     holds: AtomicBool,
     /// True when it is asked to let go of its buffers.
@@ -170,13 +172,18 @@ impl Pace {
         self.has_more_to_say.load(Ordering::Relaxed)
     }
 
+    fn has_spoken(&self) -> bool {
+        self.has_spoken.load(Ordering::Relaxed)
+    }
+
     /// The task that serves it.
     pub(super) fn is_served_by(&self, task: &Waker) {
         let _ = self.task.set(task.clone());
     }
 
-    /// It holds buffers from here on.
+    /// The client says something: it holds buffers from here on.
     pub(super) fn works(&self) {
+        self.has_spoken.store(true, Ordering::Relaxed);
         self.is_to_rest.store(false, Ordering::Relaxed);
         self.holds.store(true, Ordering::Release);
     }
@@ -336,6 +343,7 @@ impl Registry {
             clock: Arc::clone(&self.clock),
             left_unread: AtomicBool::new(false),
             has_more_to_say: AtomicBool::new(false),
+            has_spoken: AtomicBool::new(false),
             holds: AtomicBool::new(false),
             is_to_rest: AtomicBool::new(false),
             task: OnceLock::new(),
@@ -439,28 +447,28 @@ fn network(peer: IpAddr) -> IpAddr {
 }
 
 /// Ends up to `most` connections that wait for their clients, those first that have waited longest.
-/// Such as have sent half of a request for a second are spent first: whoever opens many of those
-/// must not shut out who is well behaved and idle. Then idle ones, then all halves. More than one
-/// at a time, so that a flood of new ones does not look through all of them each time.
+/// Such as have sent half of a request for a second, or nothing ever, are spent first: whoever opens
+/// many of those must not shut out who is well behaved and idle. Then idle ones, then all halves.
+/// More than one at a time, so that a flood of new ones does not look through all of them each time.
 fn make_room(open: &mut Slab<Entry>, most: usize, now: u32) -> usize {
     let is_half = |pace: &Pace| matches!(pace.phase(), Phase::Head | Phase::Body);
     let is_old = |pace: &Pace| now.saturating_sub(pace.since()) > HALF_TICKS;
-    let old_half = |pace: &Pace| is_half(pace) && is_old(pace);
     let idle = |pace: &Pace| pace.phase() == Phase::Idle;
-    let groups: [&dyn Fn(&Pace) -> bool; 3] = [&old_half, &idle, &is_half];
+    let spent = |pace: &Pace| is_old(pace) && (is_half(pace) || idle(pace) && !pace.has_spoken());
+    let groups: [&dyn Fn(&Pace) -> bool; 3] = [&spent, &idle, &is_half];
     groups.into_iter().map(|group| end_longest(open, group, most)).find(|n| *n > 0).unwrap_or(0)
 }
 
 fn end_longest(open: &mut Slab<Entry>, group: &dyn Fn(&Pace) -> bool, most: usize) -> usize {
     let waits = |entry: &Entry| group(&entry.pace) && entry.abort.is_some();
-    let mut found: Vec<(u32, usize)> = open
+    let mut found: Vec<(u32, bool, usize)> = open
         .iter()
         .filter(|(_, entry)| waits(entry))
-        .map(|(key, entry)| (entry.pace.since(), key))
+        .map(|(key, entry)| (entry.pace.since(), entry.pace.has_spoken(), key))
         .collect();
     found.sort_unstable();
     found.truncate(most);
-    for (_, key) in &found {
+    for (_, _, key) in &found {
         // Its place is free at once; the task ends when it next runs.
         if let Some(abort) = open.try_remove(*key).and_then(|entry| entry.abort) {
             abort.abort();
@@ -543,6 +551,7 @@ mod tests {
         let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
         for (place, task) in places.iter().zip(&tasks) {
             registry.ended_by(place.key, &place.pace, task.clone());
+            place.pace.works();
         }
         registry.clock.store(1, Ordering::Relaxed);
         places[1].pace.is_at(Phase::Head);
@@ -552,6 +561,33 @@ mod tests {
         assert_eq!(tasks.each_finished(), [true, false, false]);
         registry.clock.store(1 + HALF_TICKS + 1, Ordering::Relaxed);
         let _fifth = registry.enter(HERE).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [true, true, false]);
+    }
+
+    #[tokio::test]
+    async fn who_never_said_anything_makes_room_before_who_did() {
+        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
+        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
+        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
+        for (place, task) in places.iter().zip(&tasks) {
+            registry.ended_by(place.key, &place.pace, task.clone());
+        }
+        places[0].pace.works();
+        places[2].pace.works();
+        // All came at the same time: a flood.
+        let _fourth = registry.enter(HERE).unwrap();
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [false, true, false]);
+        // Those of a pool are idle for long, and a newcomer has its second to say something.
+        registry.clock.store(HALF_TICKS, Ordering::Relaxed);
+        let fifth = registry.enter(HERE).unwrap();
+        registry.ended_by(fifth.key, &fifth.pace, aborted());
+        tokio::task::yield_now().await;
+        assert_eq!(tasks.each_finished(), [true, true, false]);
+        // After that it goes first, however long the others are idle.
+        registry.clock.store(2 * HALF_TICKS + 1, Ordering::Relaxed);
+        let _sixth = registry.enter(HERE).unwrap();
         tokio::task::yield_now().await;
         assert_eq!(tasks.each_finished(), [true, true, false]);
     }
