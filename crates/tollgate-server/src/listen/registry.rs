@@ -447,9 +447,10 @@ fn network(peer: IpAddr) -> IpAddr {
 }
 
 /// Ends up to `most` connections that wait for their clients, those first that have waited longest.
-/// Such as have sent half of a request for a second, or nothing ever, are spent first: whoever opens
-/// many of those must not shut out who is well behaved and idle. Then idle ones, then all halves.
-/// More than one at a time, so that a flood of new ones does not look through all of them each time.
+/// Such as have sent half of a request for a second, or nothing ever, are spent first: whoever
+/// opens many of those must not shut out who is well behaved and idle. Then idle ones, then all
+/// halves. More than one at a time, so that a flood of new ones does not look through all of them
+/// each time.
 fn make_room(open: &mut Slab<Entry>, most: usize, now: u32) -> usize {
     let is_half = |pace: &Pace| matches!(pace.phase(), Phase::Head | Phase::Body);
     let is_old = |pace: &Pace| now.saturating_sub(pace.since()) > HALF_TICKS;
