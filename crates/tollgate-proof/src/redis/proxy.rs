@@ -268,12 +268,15 @@ struct State {
 #[derive(Debug)]
 struct Held {
     reply: Vec<u8>,
+    /// The link that gave it.
+    of: u64,
     to: Sender<Vec<u8>>,
 }
 
 /// A connection of a client, and ours to the server for it.
 #[derive(Debug)]
 struct Link {
+    id: u64,
     client: TcpStream,
     server: TcpStream,
     /// What is to happen to the replies that the server owes, in their order.
@@ -374,18 +377,16 @@ impl Shared {
         let server = TcpStream::connect_timeout(&self.upstream, CONNECT)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
+        let mut state = lock(&self.state);
+        let id = state.seen.accepted;
         let link = Arc::new(Link {
+            id,
             client,
             server,
             owed: Mutex::default(),
-            silent: AtomicBool::new(false),
+            silent: AtomicBool::new(state.mode == Mode::BlackHole),
             gone: AtomicBool::new(false),
         });
-        let mut state = lock(&self.state);
-        if state.mode == Mode::BlackHole {
-            link.silent.store(true, Ordering::SeqCst);
-        }
-        let id = state.seen.accepted;
         state.seen.accepted += 1;
         state.links.insert(id, Arc::clone(&link));
         drop(state);
@@ -409,6 +410,8 @@ impl Shared {
             link.cut();
             shared.change(|state| {
                 state.links.remove(&id);
+                // Who has gone is nobody's partner, from the moment on that it is not open.
+                state.held.take_if(|held| held.of == id);
             });
         });
     }
@@ -501,6 +504,10 @@ impl Shared {
     /// Gives a reply away and takes another link's: at once when one is held, else when one comes.
     fn exchange(&self, link: &Link, reply: Vec<u8>) -> Result<Vec<u8>, Over> {
         let mut state = lock(&self.state);
+        // Looked at under the lock, so that nothing is held for who has left.
+        if link.is_gone() {
+            return Err(Over);
+        }
         // Who held it may have gone since; then this one waits in its place.
         let reply = match state.held.take() {
             Some(held) => match held.to.send(reply) {
@@ -510,7 +517,7 @@ impl Shared {
             None => reply,
         };
         let (to, from) = channel();
-        state.held = Some(Held { reply, to });
+        state.held = Some(Held { reply, of: link.id, to });
         loop {
             if let Ok(other) = from.try_recv() {
                 drop(state);
