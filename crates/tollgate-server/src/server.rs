@@ -252,7 +252,7 @@ impl Server {
             ),
             queues: options.queues.clone(),
             workers: Workers::new(options.queue_workers, workers, ended.clone()),
-            origins: Origins(options.origins),
+            origins: Origins::new(options.origins)?,
             policies: PoliciesReply::default(),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),

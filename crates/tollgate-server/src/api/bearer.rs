@@ -130,22 +130,40 @@ impl Guard {
     }
 }
 
+/// How many refused pages are lines of the log: whoever has many victims must not flood it.
+const PAGE_LINES: &str = "10/1m via gcra";
+
 /// Pages of browsers that may ask, by their origins.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Origins(pub(crate) Vec<String>);
+#[derive(Debug)]
+pub(crate) struct Origins {
+    known: Vec<String>,
+    lines: Limiter<MemoryStore>,
+}
 
 impl Origins {
+    pub(crate) fn new(known: Vec<String>) -> Result<Self, ParseError> {
+        Ok(Self { known, lines: Limiter::memory(PAGE_LINES.parse()?) })
+    }
+
     /// Refuses a page: whoever looks at one would lend it the network that they are in, and spend
     /// counts. What a person typed is none.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+    pub(super) fn check(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Problem> {
         let origin = headers.get(ORIGIN).map(HeaderValue::as_bytes);
         let is_of_a_page = match (origin, headers.get(SEC_FETCH_SITE)) {
-            (Some(origin), _) => !self.0.iter().any(|known| known.as_bytes() == origin),
+            (Some(origin), _) => !self.known.iter().any(|known| known.as_bytes() == origin),
             (None, Some(site)) => site != "none",
             (None, None) => false,
         };
         if !is_of_a_page {
             return Ok(());
+        }
+        if self.lines.check_now("pages").is_ok_and(|line| line.is_allowed()) {
+            tracing::warn!(
+                target: "tollgate",
+                client = %peer,
+                origin = origin.map(|origin| String::from_utf8_lossy(origin).into_owned()),
+                "a web page was refused"
+            );
         }
         Err(Problem::new(
             StatusCode::FORBIDDEN,

@@ -110,7 +110,7 @@ impl Api {
         let path = request.uri().path();
         // The headers of the request that a proxy asks about are those of its client.
         if path != "/v1/auth" {
-            self.origins.check(request.headers())?;
+            self.origins.check(request.headers(), peer)?;
         }
         let question = match path {
             "/v1/check" => Some(Do::Check),
