@@ -157,7 +157,6 @@ fn run(place: &str, dir: &Path) -> Came {
         files += 1;
         child("worker", place, &dir.join(format!("worker{files}")), 0, 0)
     };
-    let mut workers: Vec<Child> = (0..WORKERS).map(|_| worker()).collect();
     let share = jobs / PRODUCERS;
     let mut producers: Vec<Child> = (0..PRODUCERS)
         .map(|at| {
@@ -165,8 +164,14 @@ fn run(place: &str, dir: &Path) -> Came {
             child("producer", place, &history, at * share, (at + 1) * share)
         })
         .collect();
-    let (mut killed, mut next) = (0, Instant::now() + kill);
+    // The queue is full once, whoever is faster: only then somebody works.
     let begin = Instant::now();
+    while look().refused == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it is never full: {:?}", look());
+        std::thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok between two looks
+    }
+    let mut workers: Vec<Child> = (0..WORKERS).map(|_| worker()).collect();
+    let (mut killed, mut next) = (0, Instant::now() + kill);
     loop {
         let stats = look();
         assert!(stats.waiting + stats.in_flight <= BOUND, "{stats:?}");
