@@ -102,7 +102,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
     assert!(code == 2 && error.contains("--policy"), "{error}");
-    // So is a web page, which the victim's browser sends.
+    // A web page asks through the browser of a victim.
     let mut page = TcpStream::connect(serving.address()).unwrap();
     let asked = "GET /v1/policies HTTP/1.1\r\nhost: a\r\norigin: https://evil.example\r\n\r\n";
     page.write_all(asked.as_bytes()).unwrap();
@@ -110,7 +110,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     page.read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 403");
     drop(page);
-    // Who keeps the service reads who tried.
+    // Who keeps the service reads that both tried.
     let log = serving.end();
     let says = "a web page was refused client=127.0.0.1 origin=\"https://evil.example\"";
     assert!(log.contains(says), "{log}");

@@ -27,7 +27,7 @@ const BETWEEN: &[u8] = b"---";
 /// Replies to each question that there is: answered or refused, and what is answered holds.
 ///
 /// The first byte picks the question and its limits, the rest are replies: `<nonce>` in one is the
-/// number of the question, `<sha>` the name of its script.
+/// number of the question, `<packed>` the same in eight bytes, `<sha>` the name of its script.
 pub(crate) fn replies(data: &[u8]) {
     let Some((pick, replies)) = data.split_first() else { return };
     let (question, set) = (pick % 16, usize::from(pick / 16) % SETS.len());

@@ -27,7 +27,6 @@ pub(super) fn read_outcome(
     limits: usize,
     nonce: u64,
 ) -> Result<Outcome, StoreError> {
-    let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
     let mut rest = &answer[..];
     let mut number = nonce;
     if question.request.is_some() {
@@ -45,13 +44,14 @@ pub(super) fn read_outcome(
         return Err(unread());
     }
     let (granted, now) = (natural(&rest[0])?, natural(&rest[1])?);
+    let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
     if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
         return Err(unread());
     }
     let mut fields: SmallVec<[Fields; 1]> = SmallVec::new();
     let mut has_to_wait = granted > 0;
     let all = question.parts.iter().flat_map(|part| part.limits.limits());
-    for (i, limit) in all.enumerate().take(limits) {
+    for (i, limit) in all.enumerate() {
         let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else { return Err(unread()) };
         let wait = if *wait == Value::Int(-1) { None } else { Some(natural(wait)?) };
         let left = natural(left)?;

@@ -97,7 +97,7 @@ impl PoliciesReply {
 }
 
 /// The policies as they count now, as JSON.
-fn policies(gate: &Gate<AnyStore>) -> Vec<u8> {
+fn policies(gate: &Gate<AnyStore>) -> Box<[u8]> {
     // The revision first: policies that are newer than what is said are no harm.
     let (revision, usual_deadline) = (gate.revision().to_string(), gate.usual_deadline());
     let policies = gate.policies();
@@ -106,11 +106,8 @@ fn policies(gate: &Gate<AnyStore>) -> Vec<u8> {
         Combine::All => "all",
     };
     let policies = Listed { policies: policies.policies(), usual_deadline };
-    let mut body = serde_json::to_vec(&PoliciesJson { revision, combine, policies });
-    if let Ok(body) = &mut body {
-        body.shrink_to_fit();
-    }
-    body.unwrap_or_default()
+    let body = serde_json::to_vec(&PoliciesJson { revision, combine, policies });
+    body.unwrap_or_default().into_boxed_slice()
 }
 
 fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {

@@ -129,9 +129,7 @@ pub(crate) struct Pace {
     has_more_to_say: AtomicBool,
     /// True since the client first said something.
     has_spoken: AtomicBool,
-    /// True while it holds buffers, and is not asked to let go of them.
-    holds: AtomicBool,
-    /// True when it is asked to let go of its buffers.
+    /// True while it holds no buffers, or is asked to let go of them.
     is_to_rest: AtomicBool,
     /// Wakes its task.
     task: OnceLock<Waker>,
@@ -185,21 +183,19 @@ impl Pace {
     pub(super) fn works(&self) {
         self.has_spoken.store(true, Ordering::Relaxed);
         self.is_to_rest.store(false, Ordering::Relaxed);
-        self.holds.store(true, Ordering::Release);
     }
 
     #[inline]
     pub(super) fn is_to_rest(&self) -> bool {
-        self.is_to_rest.load(Ordering::Acquire) && self.phase() == Phase::Idle
+        self.is_to_rest.load(Ordering::Relaxed) && self.phase() == Phase::Idle
     }
 
     /// Asks for its buffers, once.
     fn rest(&self) {
-        if self.holds.swap(false, Ordering::AcqRel) {
-            self.is_to_rest.store(true, Ordering::Release);
-            if let Some(task) = self.task.get() {
-                task.wake_by_ref();
-            }
+        if !self.is_to_rest.swap(true, Ordering::Relaxed)
+            && let Some(task) = self.task.get()
+        {
+            task.wake_by_ref();
         }
     }
 
@@ -344,8 +340,7 @@ impl Registry {
             left_unread: AtomicBool::new(false),
             has_more_to_say: AtomicBool::new(false),
             has_spoken: AtomicBool::new(false),
-            holds: AtomicBool::new(false),
-            is_to_rest: AtomicBool::new(false),
+            is_to_rest: AtomicBool::new(true),
             task: OnceLock::new(),
         });
         pace.is_at(Phase::Idle);
@@ -491,6 +486,17 @@ mod tests {
         tokio::spawn(core::future::pending::<()>()).abort_handle()
     }
 
+    /// A registry with as many connections as may be, and their tasks.
+    fn full() -> (Arc<Registry>, Vec<Place>, Vec<AbortHandle>) {
+        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
+        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
+        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
+        for (place, task) in places.iter().zip(&tasks) {
+            registry.ended_by(place.key, &place.pace, task.clone());
+        }
+        (registry, places, tasks)
+    }
+
     #[tokio::test]
     async fn each_phase_has_its_deadline() {
         let bounds = Bounds {
@@ -525,6 +531,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn who_is_idle_for_a_second_is_woken_once_to_rest() {
+        let registry = Registry::new(Bounds::default());
+        let place = registry.enter(HERE).unwrap();
+        let woken = Arc::new(Wakes::default());
+        place.pace.is_served_by(&Waker::from(Arc::clone(&woken)));
+        let wakes = || woken.0.load(Ordering::Relaxed);
+        // It holds nothing before it is spoken to.
+        registry.sweep(REST_TICKS);
+        assert_eq!(wakes(), 0);
+        place.pace.works();
+        registry.sweep(REST_TICKS - 1);
+        assert!(!place.pace.is_to_rest() && wakes() == 0);
+        place.pace.is_at(Phase::Work);
+        registry.sweep(REST_TICKS);
+        place.pace.is_at(Phase::Idle);
+        assert!(!place.pace.is_to_rest() && wakes() == 0);
+        registry.sweep(REST_TICKS);
+        registry.sweep(REST_TICKS + 1);
+        assert!(place.pace.is_to_rest() && wakes() == 1);
+        // Who has said something meanwhile is answered first.
+        place.pace.is_at(Phase::Head);
+        assert!(!place.pace.is_to_rest());
+    }
+
+    #[derive(Default)]
+    struct Wakes(AtomicU32);
+
+    impl std::task::Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
     async fn who_takes_a_little_now_and_then_is_late_all_the_same() {
         for (bytes, is_late) in [(1, true), (1_024, true), (MIN_TAKEN_BYTES, false)] {
             let second = Duration::from_secs(1);
@@ -547,13 +587,8 @@ mod tests {
 
     #[tokio::test]
     async fn half_of_a_request_makes_room_before_who_is_idle() {
-        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
-        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
-        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
-        for (place, task) in places.iter().zip(&tasks) {
-            registry.ended_by(place.key, &place.pace, task.clone());
-            place.pace.works();
-        }
+        let (registry, places, tasks) = full();
+        places.iter().for_each(|place| place.pace.works());
         registry.clock.store(1, Ordering::Relaxed);
         places[1].pace.is_at(Phase::Head);
         // Just begun: nothing is wrong with it, and who has been idle longest goes.
@@ -568,12 +603,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_never_said_anything_makes_room_before_who_did() {
-        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
-        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
-        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
-        for (place, task) in places.iter().zip(&tasks) {
-            registry.ended_by(place.key, &place.pace, task.clone());
-        }
+        let (registry, places, tasks) = full();
         places[0].pace.works();
         places[2].pace.works();
         // All came at the same time: a flood.
@@ -595,12 +625,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_was_idle_longest_makes_room() {
-        let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
-        let places: Vec<Place> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
-        let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
-        for (place, task) in places.iter().zip(&tasks) {
-            registry.ended_by(place.key, &place.pace, task.clone());
-        }
+        let (registry, places, tasks) = full();
         places[0].pace.is_at(Phase::Work);
         registry.clock.store(5, Ordering::Relaxed);
         places[1].pace.is_at(Phase::Idle);

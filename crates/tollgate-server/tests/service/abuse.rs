@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::{Service, here};
+use crate::{Service, here, long_answer};
 
 /// What is a hang, whatever the machine.
 const LONG: Duration = Duration::from_secs(30);
@@ -315,13 +315,7 @@ async fn who_sends_a_body_that_nobody_wants_still_gets_the_answer() {
 #[tokio::test]
 async fn a_client_that_does_not_read_a_long_answer_is_closed() {
     let service = hasty().await;
-    let limits: Vec<_> = (1..=32).map(|days| format!("1000000/{days}d via gcra")).collect();
-    let (subject, limits) = ("a".repeat(1_000), limits.join(", "));
-    let item = format!(r#"{{"subject": "{subject}", "limit": "{limits}"}}"#);
-    let body = format!(r#"{{"checks": [{}]}}"#, vec![item; 32].join(", "));
-    let length = body.len();
-    let batch =
-        format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}");
+    let (batch, _) = long_answer();
     let mut stream = TcpStream::connect(service.address).await.unwrap();
     stream.write_all(batch.as_bytes()).await.unwrap();
     let is_closed = async { while closed(&service, "write").await == 0 {} };

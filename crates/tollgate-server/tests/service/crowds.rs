@@ -8,7 +8,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tollgate_server::Address;
 
-use crate::{Service, here};
+use crate::{Service, here, long_answer};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -86,14 +86,7 @@ async fn answers_that_nobody_reads_have_a_bound_together() {
         options.listen.push(Address::Unix(path.clone()));
     })
     .await;
-    // Each limit's part says whose count it is: an answer of 1.3 MB to a question of 60 kB.
-    let limits: Vec<_> = (1..=32).map(|days| format!("1000000/{days}d via gcra")).collect();
-    let (subject, limits) = ("a".repeat(1_000), limits.join(", "));
-    let item = format!(r#"{{"subject": "{subject}", "limit": "{limits}"}}"#);
-    let body = format!(r#"{{"checks": [{}]}}"#, vec![item; 32].join(", "));
-    let length = body.len();
-    let batch =
-        format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}");
+    let (batch, body) = long_answer();
     let mut unread = Vec::new();
     for _ in 0..12 {
         let mut stream = UnixStream::connect(&path).await.unwrap();

@@ -106,3 +106,16 @@ impl Service {
         Client::connect(tcp(self.server.admin().unwrap())).await
     }
 }
+
+/// A batch with an answer of 1.3 MB to a question of 60 kB, since each limit's part says whose
+/// count it is: the whole request, and its body.
+fn long_answer() -> (String, String) {
+    let limits: Vec<_> = (1..=32).map(|days| format!("1000000/{days}d via gcra")).collect();
+    let (subject, limits) = ("a".repeat(1_000), limits.join(", "));
+    let item = format!(r#"{{"subject": "{subject}", "limit": "{limits}"}}"#);
+    let body = format!(r#"{{"checks": [{}]}}"#, vec![item; 32].join(", "));
+    let length = body.len();
+    let batch =
+        format!("POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}");
+    (batch, body)
+}
