@@ -66,6 +66,21 @@ pub(crate) fn run(tree: &Tree, seconds: u32, target: Option<&str>, list: bool) -
     Ok(found.is_empty())
 }
 
+/// Whether the lock file of the fuzz program, which is no member of the workspace, fits the
+/// manifests: only a turn of the fuzzer would see it otherwise.
+pub(crate) fn is_locked(tree: &Tree) -> Result<bool> {
+    let mut command = cargo(tree);
+    command.args(["metadata", "--locked", "--format-version", "1"]);
+    command.args(["--manifest-path", "fuzz/Cargo.toml"]).stdout(Stdio::null());
+    let is_locked = process::show(&mut command)?;
+    if !is_locked {
+        eprintln!(
+            "bring fuzz/Cargo.lock up to date: cargo metadata --manifest-path fuzz/Cargo.toml"
+        );
+    }
+    Ok(is_locked)
+}
+
 /// The targets are what has a corpus: a test of `tollgate-fuzz` holds them to its list.
 fn targets(corpus: &Path) -> Result<Vec<String>> {
     let entries = std::fs::read_dir(corpus)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, process, programs, python, tidy, tools};
+use crate::{docs, fuzz, process, programs, python, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -23,6 +23,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
         run(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     });
     steps.step("tidy", || tidy::run(tree));
+    steps.step("fuzz lock", || fuzz::is_locked(tree));
     steps.step("generated", || docs::run(tree, true));
     steps.step("tests", || {
         programs::provide(may_install);

@@ -16,7 +16,7 @@ use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
     Admin, Api, Auth, AuthOptions, BroughtLimits, CallerLimits, Guard, MIN_KEY_BYTES,
-    MIN_TOKEN_BYTES, Origins, PoliciesReply, Questions, Receipts, Workers,
+    MIN_TOKEN_BYTES, Origins, Questions, Receipts, Workers,
 };
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
@@ -253,7 +253,6 @@ impl Server {
             queues: options.queues.clone(),
             workers: Workers::new(options.queue_workers, workers, ended.clone()),
             origins: Origins::new(options.origins)?,
-            policies: PoliciesReply::default(),
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });

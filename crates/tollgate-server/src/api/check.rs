@@ -362,12 +362,7 @@ pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
     // What is written has only texts for keys, and no number that JSON has not.
     let mut body = Vec::with_capacity(USUAL_BYTES);
     let _ = serde_json::to_writer(&mut body, value);
-    json_of(Bytes::from(body))
-}
-
-/// A 200 with this JSON.
-pub(crate) fn json_of(body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Full::new(Bytes::from(body)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

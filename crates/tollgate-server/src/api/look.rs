@@ -6,18 +6,21 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tollgate_policy::{Combine, Dimension, Gate, Policy, Rule, Standing};
+use tollgate_policy::{Combine, Dimension, Policy, Rule, Standing};
 
 use super::Reply;
-use super::check::{Checks, json, json_of, of_ask};
+use super::check::{Checks, json, no_policy, of_ask};
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Described, Told, read_one};
 use crate::json::{AnswerJson, Wait};
-use crate::listen::OneCopy;
-use crate::store::AnyStore;
+
+/// How many policies a page has, where the question does not say.
+const PAGE: usize = 100;
+
+/// The most policies of a page.
+const MAX_PAGE: usize = 1_000;
 
 #[derive(Serialize)]
 struct PoliciesJson<'a> {
@@ -25,10 +28,11 @@ struct PoliciesJson<'a> {
     #[serde(rename = "match")]
     combine: &'static str,
     policies: Listed<'a>,
+    /// After which policy the next page begins; none on the last one.
+    next: Option<&'a str>,
 }
 
-/// Policies, described one by one as they are written: together they can take far more than their
-/// text.
+/// The policies of a page, described one by one as they are written.
 struct Listed<'a> {
     policies: &'a [Policy],
     usual_deadline: Duration,
@@ -70,44 +74,6 @@ struct EntryJson {
 struct OverrideJson {
     when: Vec<ConditionJson>,
     limit: String,
-}
-
-/// The answer that lists the policies, written once for each revision: it can be long, and is the
-/// same for all.
-#[derive(Debug, Default)]
-pub(crate) struct PoliciesReply(Mutex<Option<(String, Bytes)>>);
-
-impl PoliciesReply {
-    pub(super) fn reply(&self, gate: &Gate<AnyStore>) -> Reply {
-        let revision = gate.revision().to_string();
-        let mut written = self.0.lock();
-        let body = match &*written {
-            Some((of, body)) if *of == revision => body.clone(),
-            _ => {
-                let body = Bytes::from(policies(gate));
-                *written = Some((revision, body.clone()));
-                body
-            }
-        };
-        drop(written);
-        let mut response = json_of(body);
-        response.extensions_mut().insert(OneCopy);
-        response
-    }
-}
-
-/// The policies as they count now, as JSON.
-fn policies(gate: &Gate<AnyStore>) -> Box<[u8]> {
-    // The revision first: policies that are newer than what is said are no harm.
-    let (revision, usual_deadline) = (gate.revision().to_string(), gate.usual_deadline());
-    let policies = gate.policies();
-    let combine = match policies.combine() {
-        Combine::First => "first",
-        Combine::All => "all",
-    };
-    let policies = Listed { policies: policies.policies(), usual_deadline };
-    let body = serde_json::to_vec(&PoliciesJson { revision, combine, policies });
-    body.unwrap_or_default().into_boxed_slice()
 }
 
 fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
@@ -206,6 +172,35 @@ struct Refunded {
 }
 
 impl Checks {
+    /// A page of the policies as they count now.
+    pub(crate) fn list(&self, query: Query<'_>) -> Result<Reply, Problem> {
+        let query = query.only(&["after", "count"])?;
+        let count = query.count(PAGE, MAX_PAGE)?;
+        // The revision first: policies that are newer than what is said are no harm.
+        let revision = self.gate.revision().to_string();
+        let policies = self.gate.policies();
+        let all = policies.policies();
+        let begin = match query.get("after") {
+            None => 0,
+            Some(name) => {
+                let found = all.iter().position(|policy| policy.name == name);
+                found.map(|place| place + 1).ok_or_else(|| no_policy(name).at("after"))?
+            }
+        };
+        let rest = all.get(begin..).unwrap_or_default();
+        let (page, more) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+        let next = page.last().filter(|_| !more.is_empty());
+        Ok(json(&PoliciesJson {
+            revision,
+            combine: match policies.combine() {
+                Combine::First => "first",
+                Combine::All => "all",
+            },
+            policies: Listed { policies: page, usual_deadline: self.gate.usual_deadline() },
+            next: next.map(|policy| policy.name.as_str()),
+        }))
+    }
+
     /// Which policies would answer a request, and what.
     pub(crate) async fn explain(&self, query: Query<'_>) -> Result<Response<Full<Bytes>>, Problem> {
         let mut fields = Described::default();

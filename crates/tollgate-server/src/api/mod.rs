@@ -43,7 +43,6 @@ pub use caller_limits::CallerLimits;
 pub(crate) use check::Checks as Questions;
 pub(crate) use hands::Workers;
 pub(crate) use limits::BroughtLimits;
-pub(crate) use look::PoliciesReply;
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 
@@ -65,7 +64,6 @@ pub(crate) struct Api {
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
-    pub(crate) policies: PoliciesReply,
     pub(crate) origins: Origins,
     /// False when the service is ending.
     pub(crate) open: AtomicBool,
@@ -150,7 +148,7 @@ impl Api {
         }
         match path {
             "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
-            "/v1/policies" => Ok(self.policies.reply(&self.checks.gate)),
+            "/v1/policies" => self.checks.list(Query::of(request.uri())),
             "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),

@@ -50,6 +50,13 @@ impl<'q> Query<'q> {
         found.copied().map(Some).ok_or_else(wrong)
     }
 
+    /// How many a page has at most: `usual` where it is not said.
+    pub(crate) fn count(&self, usual: usize, most: usize) -> Result<usize, Problem> {
+        let Some(text) = self.get("count") else { return Ok(usual) };
+        let count = text.parse().ok().filter(|count| (1..=most).contains(count));
+        count.ok_or_else(|| Problem::bad(format!("`{text}` is no count: 1 to {most}")).at("count"))
+    }
+
     /// Whether readiness asks the store too.
     pub(crate) fn with_store(&self) -> Result<bool, Problem> {
         match self.get("store") {

@@ -61,10 +61,6 @@ pub(crate) trait Answering: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// An answer whose bytes lie in memory once, however many connections it goes to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OneCopy;
-
 /// Answers beyond this have a share of the budget: others are small, and each connection has one.
 const LONG_BYTES: u64 = 16 * 1_024;
 
@@ -235,7 +231,7 @@ where
         }
         let long = response.body().size_hint().lower();
         let mut share = None;
-        if long > LONG_BYTES && response.extensions().get::<OneCopy>().is_none() {
+        if long > LONG_BYTES {
             share = door.registry.budget().take(usize::try_from(long).unwrap_or(usize::MAX));
             if share.is_none() {
                 response = A::no_room();

@@ -11,7 +11,7 @@ mod registry;
 pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
 pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
-pub(crate) use connection::{Answering, Door, MAX_HEAD_BYTES, OneCopy};
+pub(crate) use connection::{Answering, Door, MAX_HEAD_BYTES};
 pub(crate) use registry::Registry;
 pub use registry::{Bounds, Closed};
 

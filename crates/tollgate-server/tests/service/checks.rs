@@ -449,6 +449,58 @@ async fn a_request_is_explained() {
     assert_eq!(said["revision"], service.gate.revision().to_string());
 }
 
+/// Whoever asks for one list of many policies gets no answer of megabytes.
+#[tokio::test]
+async fn policies_are_listed_page_by_page() {
+    let one = |i| {
+        format!(
+            "[[policies]]\nname = \"p{i}\"\non_failure = \"allow\"\n\
+             when = {{ path = \"/{i}\" }}\nlimits = [{{ subject = \"ip\", limit = \"9/h\" }}]\n"
+        )
+    };
+    let many: String = (0..250).map(one).collect();
+    let gate = gate_of(
+        &format!("version = 1\nmatch = \"first\"\n{many}"),
+        AnyStore::Memory(tollgate::MemoryStore::new()),
+    );
+    let service = Service::of(gate, |_| {}).await;
+    let mut client = service.client().await;
+    let (mut names, mut pages, mut asked) = (Vec::new(), Vec::new(), "/v1/policies".to_owned());
+    loop {
+        let page = client.get(&asked).await.json();
+        assert_eq!(page["revision"], service.gate.revision().to_string());
+        let policies = page["policies"].as_array().unwrap();
+        pages.push(policies.len());
+        names.extend(policies.iter().map(|it| it["name"].as_str().unwrap().to_owned()));
+        let Some(next) = page["next"].as_str() else { break };
+        assert_eq!(names.last().map(String::as_str), Some(next));
+        asked = format!("/v1/policies?after={next}");
+    }
+    assert_eq!(pages, [100, 100, 50]);
+    assert_eq!(names, (0..250).map(|i| format!("p{i}")).collect::<Vec<_>>());
+    for (query, status, field) in [
+        ("count=250", 200, None),
+        ("count=1000", 200, None),
+        ("count=0", 400, Some("count")),
+        ("count=1001", 400, Some("count")),
+        ("count=ten", 400, Some("count")),
+        ("after=p250", 404, Some("after")),
+        ("page=2", 400, Some("page")),
+    ] {
+        let reply = client.get(&format!("/v1/policies?{query}")).await;
+        let said = reply.json();
+        assert_eq!((reply.status.as_u16(), said["field"].as_str()), (status, field), "{query}");
+        if status == 200 {
+            assert_eq!(
+                (said["policies"].as_array().unwrap().len(), said["next"].is_null()),
+                (250, true)
+            );
+        }
+    }
+    let last = client.get("/v1/policies?after=p249&count=7").await.json();
+    assert_eq!((last["policies"].clone(), last["next"].is_null()), (json!([]), true));
+}
+
 #[tokio::test]
 async fn paths_and_methods_that_are_not_there_are_told() {
     let service = Service::start().await;
