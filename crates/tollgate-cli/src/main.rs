@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+#[cfg(not(feature = "count-allocations"))]
+mod allocator;
 mod args;
 mod client;
 mod command;

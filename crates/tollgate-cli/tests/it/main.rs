@@ -7,6 +7,7 @@ mod bad_input;
 mod benching;
 mod config;
 mod counting;
+mod crowd;
 mod doctor;
 mod examples;
 mod health;
