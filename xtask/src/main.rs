@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask test`, `tidy`, `docs`, `fuzz`, `mutate` and their kin.
 
+mod check;
 mod docs;
 mod fuzz;
 mod mutate;
@@ -32,6 +33,8 @@ Tasks:
                                   --quick leaves out docs and deny
                                   --no-install never installs cargo-deny or redis-server, only
                                   says how
+  check [--since REV]             between two commits: format, clippy, tidy, generated parts, and the
+                                  tests of the packages that differ from REV (default HEAD)
   tidy                            the project's own rules (STYLE.md), a second or so
   docs [--check]                  write the tables and pictures that come from the engine
                                   --check only says which of them are stale
@@ -56,6 +59,7 @@ Options of mutate and mutate-lua:
 
 Examples:
   cargo xtask test --quick
+  cargo xtask check --since main
   cargo xtask mutate literals --file crates/tollgate/src/strategy/gcra/mod.rs
   cargo xtask mutate literals --shard 0/8
   cargo xtask fuzz --seconds 600 --target question
@@ -91,6 +95,10 @@ fn run() -> Result<bool> {
             words.only("test", &["quick", "no-install"])?;
             test::run(&tree, words.quick, words.install)
         }
+        ["check"] => {
+            words.only("check", &["since"])?;
+            check::run(&tree, &words.since)
+        }
         ["tidy"] => {
             words.only("tidy", &[])?;
             tidy::run(&tree)
@@ -122,7 +130,7 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
-            "no task `{}`; there are: test, tidy, docs, deny, advisories, fuzz, \
+            "no task `{}`; there are: test, check, tidy, docs, deny, advisories, fuzz, \
              mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
@@ -135,6 +143,7 @@ struct Words {
     seen: Vec<&'static str>,
     help: bool,
     quick: bool,
+    since: String,
     check: bool,
     install: bool,
     seconds: u32,
@@ -149,6 +158,7 @@ impl Words {
             seen: Vec::new(),
             help: false,
             quick: false,
+            since: "HEAD".to_owned(),
             check: false,
             install: true,
             seconds: 60,
@@ -168,6 +178,10 @@ impl Words {
                 Long("quick") => {
                     words.quick = true;
                     "quick"
+                }
+                Long("since") => {
+                    words.since = parser.value()?.string()?;
+                    "since"
                 }
                 Long("check") => {
                     words.check = true;

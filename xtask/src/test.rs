@@ -14,21 +14,13 @@ use crate::{docs, fuzz, process, programs, python, tidy, tools};
 /// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
-    let run = |arguments: &[&str]| process::show(cargo(tree).args(arguments));
     let mut steps = Steps::default();
     let mut counts = Counts::default();
-
-    steps.step("format", || run(&["fmt", "--all", "--", "--check"]));
-    steps.step("clippy", || {
-        run(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
-    });
-    steps.step("tidy", || tidy::run(tree));
-    steps.step("fuzz lock", || fuzz::is_locked(tree));
-    steps.step("generated", || docs::run(tree, true));
+    looks(tree, &mut steps);
     steps.step("tests", || {
         programs::provide(may_install);
         python::provide(tree, may_install);
-        counts = cargo_test(tree)?;
+        counts = cargo_test(tree, &[])?;
         Ok(counts.hold(in_ci))
     });
     if !quick {
@@ -48,10 +40,28 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     Ok(steps.failed().is_empty())
 }
 
-/// Runs all tests, shows what they say as they say it, and counts.
-fn cargo_test(tree: &Tree) -> Result<Counts> {
+/// What looks at the whole tree and runs no test.
+pub(crate) fn looks(tree: &Tree, steps: &mut Steps) {
+    let run = |arguments: &[&str]| process::show(cargo(tree).args(arguments));
+    steps.step("format", || run(&["fmt", "--all", "--", "--check"]));
+    steps.step("clippy", || {
+        run(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    });
+    steps.step("tidy", || tidy::run(tree));
+    steps.step("fuzz lock", || fuzz::is_locked(tree));
+    steps.step("generated", || docs::run(tree, true));
+}
+
+/// Runs the tests of these packages, of all where none is named; shows what they say as they say
+/// it, and counts.
+pub(crate) fn cargo_test(tree: &Tree, packages: &[String]) -> Result<Counts> {
     let mut command = cargo(tree);
-    command.args(["test", "--workspace", "--locked", "--no-fail-fast", "--"]);
+    command.arg("test");
+    match packages {
+        [] => drop(command.arg("--workspace")),
+        some => drop(command.args(some.iter().flat_map(|name| ["--package", name]))),
+    }
+    command.args(["--locked", "--no-fail-fast", "--"]);
     // What a passing test prints is shown too, or a test that skips itself could not be seen.
     command.arg("--show-output");
     if std::io::stdout().is_terminal() {
@@ -74,7 +84,7 @@ fn cargo_test(tree: &Tree) -> Result<Counts> {
 
 /// What the test binaries and doc tests said, summed.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Counts {
+pub(crate) struct Counts {
     passed: usize,
     failed: usize,
     /// Tests that libtest reports as ignored.
@@ -86,12 +96,12 @@ struct Counts {
 }
 
 impl Counts {
-    fn hold(&self, in_ci: bool) -> bool {
+    pub(crate) fn hold(&self, in_ci: bool) -> bool {
         let nothing_skipped = self.ignored.is_empty() && self.skipped.is_empty();
         self.failed == 0 && (nothing_skipped || !in_ci)
     }
 
-    fn say_skips(&self, in_ci: bool) {
+    pub(crate) fn say_skips(&self, in_ci: bool) {
         let price = if in_ci { "; a skipped test fails here" } else { "; it fails with CI=true" };
         for skip in self.ignored.iter().chain(&self.skipped) {
             println!("skipped: {skip}{price}");
@@ -102,7 +112,7 @@ impl Counts {
     }
 
     /// The line that people and scripts read. In CI a skipped test is a failed one.
-    fn last_line(&self, in_ci: bool) -> String {
+    pub(crate) fn last_line(&self, in_ci: bool) -> String {
         let Self { passed, failed, ignored, skipped, wanted } = self;
         let passed = passed.saturating_sub(wanted.len());
         if in_ci {

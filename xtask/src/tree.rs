@@ -77,10 +77,32 @@ impl Tree {
         Ok(files)
     }
 
+    /// The paths that differ from a commit, new files among them and removed ones too.
+    pub(crate) fn changed(&self, since: &str) -> Result<Vec<String>> {
+        let mut paths = Vec::new();
+        for arguments in [
+            &["diff", "--name-only", "--no-renames", "-z", since, "--"][..],
+            &["ls-files", "-z", "--others", "--exclude-standard"],
+        ] {
+            let output = self.git(arguments).output().context("cannot start git")?;
+            if !output.status.success() {
+                let why = String::from_utf8_lossy(&output.stderr);
+                bail!("git cannot say what differs from `{since}`: {}", why.trim_end());
+            }
+            paths.extend(names(&String::from_utf8(output.stdout).context("a path is not UTF-8")?));
+        }
+        Ok(paths)
+    }
+
+    fn git(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command.current_dir(&self.root).args(arguments);
+        command
+    }
+
     fn paths_from_git(&self) -> Option<Vec<String>> {
         let git = |arguments: &[&str]| {
-            let output =
-                Command::new("git").current_dir(&self.root).args(arguments).output().ok()?;
+            let output = self.git(arguments).output().ok()?;
             output.status.success().then_some(output.stdout)
         };
         // A copy of the project inside of another repository is not that repository's.
@@ -90,9 +112,13 @@ impl Tree {
             return None;
         }
         let listed = git(&["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
-        let listed = String::from_utf8(listed).ok()?;
-        Some(listed.split('\0').filter(|path| !path.is_empty()).map(str::to_owned).collect())
+        Some(names(&String::from_utf8(listed).ok()?))
     }
+}
+
+/// The names of a list of git's, each of which ends with a NUL.
+fn names(listed: &str) -> Vec<String> {
+    listed.split_terminator('\0').map(str::to_owned).collect()
 }
 
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
@@ -115,6 +141,30 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_differs_from_a_commit_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = Tree { root: dir.path().to_path_buf() };
+        let git = |arguments: &[&str]| assert!(tree.git(arguments).status().unwrap().success());
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        git(&["init", "--quiet"]);
+        for name in ["same", "edited", "removed", "moved"] {
+            write(name, name);
+        }
+        git(&["add", "."]);
+        let who = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+        git(&[&who[..], &["commit", "--quiet", "--message", "first"]].concat());
+        assert_eq!(tree.changed("HEAD").unwrap(), [""; 0]);
+        write("edited", "other");
+        write("new", "new");
+        std::fs::remove_file(dir.path().join("removed")).unwrap();
+        git(&["mv", "moved", "away"]);
+        let changed = tree.changed("HEAD").unwrap();
+        assert_eq!(changed, ["away", "edited", "moved", "removed", "new"]);
+        let message = tree.changed("nowhere").unwrap_err().to_string();
+        assert!(message.starts_with("git cannot say what differs from `nowhere`: "), "{message}");
+    }
 
     #[test]
     fn the_list_holds_this_file_and_nothing_built() {

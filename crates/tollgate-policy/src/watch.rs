@@ -45,7 +45,7 @@ impl Policies {
     /// read, or is too large; a name that says no format.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
         let path = path.as_ref();
-        let policies = parse(path, &text_of(path)?, &mut Beside::default())?;
+        let policies = parse(path, &text_of(path)?, &mut Lists::default())?;
         let warnings = policies.warnings();
         for warning in warnings.iter() {
             let (line, column) = warnings.place(warning).unwrap_or((1, 1));
@@ -58,17 +58,17 @@ impl Policies {
 
 /// The files that a policy file names: the hash of what was read of each; none for one that could
 /// not be read.
-type Beside = BTreeMap<PathBuf, Option<u64>>;
+type Lists = BTreeMap<PathBuf, Option<u64>>;
 
 /// The policies of a text that was read at this path, with the lists that it names. Those are told
-/// in `beside`, also when something is wrong.
-fn parse(path: &Path, text: &str, beside: &mut Beside) -> Result<Policies, Problems> {
+/// in `lists`, also when something is wrong.
+fn parse(path: &Path, text: &str, lists: &mut Lists) -> Result<Policies, Problems> {
     let mut known: HashMap<String, Result<NetworkList, Unlisted>> = HashMap::new();
     let mut list = |named: &str| {
         let list = known.entry(named.to_owned()).or_insert_with(|| {
             let at = path.parent().unwrap_or(Path::new("")).join(named);
             let read = read_list(&at);
-            beside.insert(at, read.as_ref().ok().map(|text| hash_of(text)));
+            lists.insert(at, read.as_ref().ok().map(|text| hash_of(text)));
             let of_file = "give the path of a file of networks, from the folder of this one";
             let text = read.map_err(|why| (format!("{named}: {why}"), of_file));
             let of_line = "mend the list: a network or an address in each line, and comments after \
@@ -241,8 +241,8 @@ impl Watch {
         let (sender, receiver) = sync_channel(1);
         let bell = Bell { sender, end: Arc::default() };
         let told = Told { receiver, end: Arc::clone(&bell.end) };
-        let beside = Beside::default();
-        let mut seen = Seen { gate: gate.clone(), last: None, beside, on_reload };
+        let lists = Lists::default();
+        let mut seen = Seen { gate: gate.clone(), last: None, lists, on_reload };
         let (system, silence) = if self.notify { self.listen(&bell) } else { (None, None) };
         let path = self.path.clone();
         let run = move || {
@@ -327,7 +327,7 @@ fn is_change(event: &notify::Result<notify::Event>) -> bool {
 #[derive(Clone, PartialEq, Debug)]
 struct Content {
     text: Result<String, Problems>,
-    beside: Beside,
+    lists: Lists,
 }
 
 /// The text after which the next one was the same: where the system tells nothing, a file may be
@@ -377,7 +377,7 @@ struct Seen<S, F> {
     /// The content, or what is wrong with reading it: so that nothing is told twice.
     last: Option<Content>,
     /// The lists that are looked at: those that the file named when it was read.
-    beside: Beside,
+    lists: Lists,
     on_reload: F,
 }
 
@@ -385,8 +385,8 @@ impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
     /// What the file and its lists hold now.
     fn look(&self, path: &Path) -> Content {
         let hash = |path: &PathBuf| read_list(path).ok().map(|text| hash_of(&text));
-        let beside = self.beside.keys().map(|path| (path.clone(), hash(path)));
-        Content { text: text_of(path), beside: beside.collect() }
+        let lists = self.lists.keys().map(|path| (path.clone(), hash(path)));
+        Content { text: text_of(path), lists: lists.collect() }
     }
 
     /// True when it is not what was seen last.
@@ -405,14 +405,14 @@ impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
         let first = self.last.is_none();
         let (mut taken, mut is_stale) = (None, false);
         let reread = self.gate.reread(|| {
-            let mut beside = Beside::new();
+            let mut lists = Lists::new();
             let policies = content
                 .text
                 .as_ref()
                 .map_err(Problems::clone)
-                .and_then(|text| parse(path, text, &mut beside));
+                .and_then(|text| parse(path, text, &mut lists));
             if content.text.is_ok() {
-                self.beside = beside;
+                self.lists = lists;
             }
             // Whoever read it meanwhile has read what is newer: this comes back to it.
             is_stale = text_of(path) != content.text;
@@ -424,7 +424,7 @@ impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
             return;
         }
         // With the lists as they were read now.
-        self.last = Some(Content { beside: self.beside.clone(), ..content });
+        self.last = Some(Content { lists: self.lists.clone(), ..content });
         let reload = match (reread, taken) {
             (Ok(Reread::Taken(revision)), Some(policies)) => {
                 Reload::Replaced { revision, policies }

@@ -1000,7 +1000,7 @@ fn an_observer_is_told_of_every_answer() {
     assert_eq!(seen.load(Ordering::Relaxed), 1);
 }
 
-/// Each thread keeps the policies that it saw last near at hand: never beyond their end.
+/// Each thread caches the policies that it saw last: never beyond their end.
 #[test]
 fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     let limits = |limit: &str| {

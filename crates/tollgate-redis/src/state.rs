@@ -151,10 +151,10 @@ pub fn decode(
 }
 
 fn is_of(limit: &Limit, named: &Named) -> bool {
-    let twin = limit.twin();
+    let spec = limit.lua_spec();
     limit.strategy() == named.strategy
-        && twin.step.is_some_and(|step| step.code == named.step.code)
-        && twin.numbers[..] == named.numbers[..]
+        && spec.step.is_some_and(|step| step.code == named.step.code)
+        && spec.numbers[..] == named.numbers[..]
 }
 
 /// A limit that counts as the state was counted, under the identity of `limit`.

@@ -6,7 +6,7 @@ use futures_executor::block_on;
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::doctor::{
-    Connection, Facts, Finding, Level, Trouble, acl_line, diagnose, gather,
+    ConnectError, Connection, Facts, Finding, Level, acl_line, diagnose, gather,
 };
 
 fn facts(url: &str) -> Facts {
@@ -103,10 +103,10 @@ fn passwords_are_asked_for() {
     assert!(failure.what.contains("NOAUTH"), "{failure:?}");
     let with = |password: &str| server.url().replace("://", &format!("://:{password}@"));
     assert!(failures(&with("secret")).is_empty());
-    let trouble = Connection::open(&with("wrong")).unwrap_err();
-    let Trouble::Refused { address, .. } = &trouble else { panic!("{trouble:?}") };
+    let error = Connection::open(&with("wrong")).unwrap_err();
+    let ConnectError::Refused { address, .. } = &error else { panic!("{error:?}") };
     assert_eq!(*address, server.address().to_string());
-    assert!(!trouble.to_string().contains("wrong"), "{trouble}");
+    assert!(!error.to_string().contains("wrong"), "{error}");
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn a_user_without_rights_is_told_which() {
 #[test]
 fn tls_before_a_server_without_it_is_no_connection() {
     let server = redis_or_skip!();
-    let trouble = Connection::open(&server.url().replace("redis:", "rediss:")).unwrap_err();
-    assert!(matches!(trouble, Trouble::Unreachable { .. }), "{trouble:?}");
+    let error = Connection::open(&server.url().replace("redis:", "rediss:")).unwrap_err();
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use http::{HeaderMap, Request};
 use tollgate::Limiter;
-use tollgate_tower::answer::{Answers, Card, Profile, Reset, Wire};
+use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Reset, Wire};
 use tollgate_tower::identity::{
     AddressHeader, ApiKey, Case, ClientAddress, Hashing, Head, Identity,
 };
@@ -36,8 +36,8 @@ fn main() {
     );
     let decision = one.check_now("ip:192.0.2.7").unwrap();
     let several = three.check_now("ip:192.0.2.7").unwrap();
-    let card = Card::new("api", one.limits()).unwrap();
-    let cards = Card::new("api", three.limits()).unwrap();
+    let template = HeaderTemplate::new("api", one.limits()).unwrap();
+    let templates = HeaderTemplate::new("api", three.limits()).unwrap();
     // A response has some headers, and room for more.
     let response = || {
         let mut headers = HeaderMap::with_capacity(12);
@@ -53,30 +53,30 @@ fn main() {
     ] {
         measure(&format!("mark, {name}, one limit, into fresh headers"), || {
             let mut headers = HeaderMap::with_capacity(12);
-            answers.mark(&mut headers, &[black_box(&card)], black_box(&decision));
+            answers.mark(&mut headers, &[black_box(&template)], black_box(&decision));
             black_box(&headers);
         });
     }
     let answers = Answers::new(Profile::Draft);
     measure("mark, draft, three limits, into fresh headers", || {
         let mut headers = HeaderMap::with_capacity(12);
-        answers.mark(&mut headers, &[black_box(&cards)], black_box(&several));
+        answers.mark(&mut headers, &[black_box(&templates)], black_box(&several));
         black_box(&headers);
     });
     measure("mark, none, into fresh headers (what the map itself costs)", || {
         let mut headers = HeaderMap::with_capacity(12);
-        Answers::new(Profile::None).mark(&mut headers, &[&card], black_box(&decision));
+        Answers::new(Profile::None).mark(&mut headers, &[&template], black_box(&decision));
         black_box(&headers);
     });
     measure("mark, draft, one limit, into headers with room, cleared each time", || {
-        answers.mark(&mut headers, &[black_box(&card)], black_box(&decision));
+        answers.mark(&mut headers, &[black_box(&template)], black_box(&decision));
         headers.clear();
     });
     let denied = Limiter::memory("1/h via gcra".parse().unwrap());
     let _ = denied.check_now("bob").unwrap();
     let refusal = denied.check_now("bob").unwrap();
     measure("a whole 429", || {
-        black_box(answers.refused(Wire::Http, &[&card], black_box(&refusal)));
+        black_box(answers.refused(Wire::Http, &[&template], black_box(&refusal)));
     });
 
     let request = Request::get("/users/42")

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::{Ask, Decision, LimitSet, Limiter, ManualClock, MemoryStore};
-use tollgate_tower::answer::{Answers, Card, Profile, Reset, Wire, retry_seconds};
+use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Reset, Wire, retry_seconds};
 use tonic_types::StatusExt as _;
 
 /// 2025-11-20 in microseconds, and a part of a second.
@@ -35,9 +35,9 @@ fn limiter(limits: &str) -> (ManualClock, Limiter<MemoryStore>) {
     (clock, Limiter::new(set(limits), store))
 }
 
-fn marked(answers: Answers, cards: &[&Card], decision: &Decision<'_>) -> HeaderMap {
+fn marked(answers: Answers, templates: &[&HeaderTemplate], decision: &Decision<'_>) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    answers.mark(&mut headers, cards, decision);
+    answers.mark(&mut headers, templates, decision);
     headers
 }
 
@@ -56,28 +56,31 @@ fn show(out: &mut String, what: &str, response: &Response<Bytes>) {
 fn transcript(profile: Profile) -> String {
     let answers = Answers::new(profile).expose(true);
     let mut out = String::new();
-    let mut admitted = |what: &str, cards: &[&Card], decision: &Decision<'_>| {
+    let mut admitted = |what: &str, templates: &[&HeaderTemplate], decision: &Decision<'_>| {
         assert!(decision.is_allowed());
         let mut response = Response::new(Bytes::new());
-        answers.mark(response.headers_mut(), cards, decision);
+        answers.mark(response.headers_mut(), templates, decision);
         show(&mut out, what, &response);
     };
 
     let (_, several) = limiter("10/s, 240/h");
-    let card = Card::new("api", several.limits()).unwrap();
-    admitted("10/s, 240/h: admitted", &[&card], &several.check_now("bob").unwrap());
+    let template = HeaderTemplate::new("api", several.limits()).unwrap();
+    admitted("10/s, 240/h: admitted", &[&template], &several.check_now("bob").unwrap());
     let (_, bucket) = limiter("100/s burst 200 via token_bucket");
-    let tokens = Card::new("burst", bucket.limits()).unwrap();
+    let tokens = HeaderTemplate::new("burst", bucket.limits()).unwrap();
     admitted(
         "100/s burst 200 via token_bucket: admitted",
         &[&tokens],
         &bucket.check_now("bob").unwrap(),
     );
     let (_, short) = limiter("10/250ms");
-    let quick = Card::new("quick", short.limits()).unwrap();
+    let quick = HeaderTemplate::new("quick", short.limits()).unwrap();
     admitted("10/250ms: admitted", &[&quick], &short.check_now("bob").unwrap());
     let (shared, own) = (set("5/10s"), set("3/10s"));
-    let pair = [Card::new("resource", &shared).unwrap(), Card::new("consumer", &own).unwrap()];
+    let pair = [
+        HeaderTemplate::new("resource", &shared).unwrap(),
+        HeaderTemplate::new("consumer", &own).unwrap(),
+    ];
     let pair = [&pair[0], &pair[1]];
     let ask = || [("resource:12", &shared), ("consumer:1", &own)];
     admitted(
@@ -87,7 +90,7 @@ fn transcript(profile: Profile) -> String {
     );
 
     let denied = several.check_now(Ask::new("bob").cost(10)).unwrap();
-    show(&mut out, "not yet", &answers.refused(Wire::Http, &[&card], &denied).unwrap());
+    show(&mut out, "not yet", &answers.refused(Wire::Http, &[&template], &denied).unwrap());
     let denied = short.check_now(Ask::from(ask()).cost(3)).unwrap();
     show(
         &mut out,
@@ -95,7 +98,7 @@ fn transcript(profile: Profile) -> String {
         &answers.refused(Wire::Http, &pair, &denied).unwrap(),
     );
     let denied = several.check_now(Ask::new("bob").cost(11)).unwrap();
-    show(&mut out, "never", &answers.refused(Wire::Http, &[&card], &denied).unwrap());
+    show(&mut out, "never", &answers.refused(Wire::Http, &[&template], &denied).unwrap());
     let wait = Duration::from_millis(1_500);
     show(&mut out, "no store", &answers.unavailable(Wire::Http, &["api"], wait));
     show(&mut out, "banned", &answers.banned(Wire::Http, Some("api")));
@@ -142,8 +145,8 @@ fn integer(params: &sfv::Parameters, key: &str) -> u64 {
 
 /// (name, q, w) of each policy.
 fn policies(text: &str) -> Vec<(String, u64, u64)> {
-    let card = Card::new("p", &set(text)).unwrap();
-    let value: HeaderValue = card.policy().parse().unwrap();
+    let template = HeaderTemplate::new("p", &set(text)).unwrap();
+    let value: HeaderValue = template.policy().parse().unwrap();
     items(&value)
         .into_iter()
         .map(|(name, params)| {
@@ -198,10 +201,10 @@ fn names_are_escaped_so_that_two_stay_two() {
         ("a\r\nb\0\x7f", "a%0D%0Ab%00%7F"),
     ] {
         let limiter = Limiter::memory(set("1/h via gcra"));
-        let card = Card::new(name, limiter.limits()).unwrap();
+        let template = HeaderTemplate::new(name, limiter.limits()).unwrap();
         let _ = limiter.check_now("bob").unwrap();
         let denied = limiter.check_now("bob").unwrap();
-        let response = Answers::default().refused(Wire::Http, &[&card], &denied).unwrap();
+        let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
         for field in ["ratelimit-policy", "ratelimit"] {
             assert_eq!(items(&response.headers()[field])[0].0, read);
         }
@@ -211,29 +214,29 @@ fn names_are_escaped_so_that_two_stay_two() {
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["violated-policies"], serde_json::json!([read]));
     }
-    let error = Card::new(&"x".repeat(159), &set("1/s")).unwrap_err().to_string();
+    let error = HeaderTemplate::new(&"x".repeat(159), &set("1/s")).unwrap_err().to_string();
     assert!(error.contains("has 161 bytes"), "{error}");
-    assert!(Card::new(&"x".repeat(158), &set("1/s")).is_ok());
-    assert!(Card::new("", &set("1/s")).is_err());
+    assert!(HeaderTemplate::new(&"x".repeat(158), &set("1/s")).is_ok());
+    assert!(HeaderTemplate::new("", &set("1/s")).is_err());
 }
 
 #[test]
 fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
     let (_, limiter) = limiter("100/s burst 200 via token_bucket");
-    let card = Card::new("b", limiter.limits()).unwrap();
-    let headers = marked(Answers::default(), &[&card], &limiter.check_now("bob").unwrap());
+    let template = HeaderTemplate::new("b", limiter.limits()).unwrap();
+    let headers = marked(Answers::default(), &[&template], &limiter.check_now("bob").unwrap());
     assert_eq!(headers["ratelimit"], "\"b\";r=199;t=2");
     // Denied with something left: `r` is cut to what one second gives.
     let denied = limiter.check_now(Ask::new("bob").cost(200)).unwrap();
-    let response = Answers::default().refused(Wire::Http, &[&card], &denied).unwrap();
+    let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
     assert_eq!(response.headers()["ratelimit"], "\"b\";r=100;t=1");
     assert_eq!(response.headers()["retry-after"], "1");
     // What refills whole is no such bucket: all that is left may be used until then.
     let (_, whole) = crate::limiter("100/m refill interval via token_bucket");
-    let card = Card::new("b", whole.limits()).unwrap();
+    let template = HeaderTemplate::new("b", whole.limits()).unwrap();
     let decision = whole.check_now("bob").unwrap();
     let reset = retry_seconds(decision.reset_after());
-    let headers = marked(Answers::default(), &[&card], &decision);
+    let headers = marked(Answers::default(), &[&template], &decision);
     assert_eq!(headers["ratelimit"], format!("\"b\";r=99;t={reset}").as_str());
 }
 
@@ -241,32 +244,32 @@ fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
 fn with_many_limits_only_the_one_that_binds_is_listed() {
     let text = (1..=17).map(|n| format!("{}/{n}s", 100 - n)).collect::<Vec<_>>().join(", ");
     let (_, many) = limiter(&text);
-    let card = Card::new("p", many.limits()).unwrap();
-    let headers = marked(Answers::default(), &[&card], &many.check_now("bob").unwrap());
+    let template = HeaderTemplate::new("p", many.limits()).unwrap();
+    let headers = marked(Answers::default(), &[&template], &many.check_now("bob").unwrap());
     assert_eq!(headers["ratelimit-policy"], "\"p/17s\";q=83;w=17");
     assert_eq!(items(&headers["ratelimit"])[0].0, "p/17s");
     let (first, rest) = text.rsplit_once(", ").unwrap();
     let (a, b) = (set(first), set(rest));
-    let cards = [Card::new("a", &a).unwrap(), Card::new("b", &b).unwrap()];
+    let templates = [HeaderTemplate::new("a", &a).unwrap(), HeaderTemplate::new("b", &b).unwrap()];
     let decision = many.check_now([("x:1", &a), ("x:2", &b)]).unwrap();
-    let headers = marked(Answers::default(), &[&cards[0], &cards[1]], &decision);
+    let headers = marked(Answers::default(), &[&templates[0], &templates[1]], &decision);
     assert_eq!(headers["ratelimit-policy"], "\"b\";q=83;w=17");
     let sixteen = many.check_now([("x:3", &a)]).unwrap();
-    let headers = marked(Answers::default(), &[&cards[0]], &sixteen);
+    let headers = marked(Answers::default(), &[&templates[0]], &sixteen);
     assert_eq!(items(&headers["ratelimit-policy"]).len(), 16);
 }
 
 #[test]
 fn fields_of_an_inner_server_stay_in_lists_and_give_way_as_numbers() {
     let (_, limiter) = limiter("10/s");
-    let card = Card::new("outer", limiter.limits()).unwrap();
+    let template = HeaderTemplate::new("outer", limiter.limits()).unwrap();
     let mut headers = HeaderMap::new();
     headers.insert("ratelimit", "\"inner\";r=1;t=1".parse().unwrap());
     headers.insert("x-ratelimit-limit", "7".parse().unwrap());
     headers.insert("access-control-expose-headers", "X-Inner".parse().unwrap());
     let answers = Answers::new(Profile::Both(Reset::Delta)).expose(true);
     for _ in 0..2 {
-        answers.mark(&mut headers, &[&card], &limiter.check_now("bob").unwrap());
+        answers.mark(&mut headers, &[&template], &limiter.check_now("bob").unwrap());
     }
     let all: Vec<_> = headers.get_all("ratelimit").iter().collect();
     assert_eq!((all.len(), all[0].to_str().unwrap()), (3, "\"inner\";r=1;t=1"));
@@ -277,7 +280,7 @@ fn fields_of_an_inner_server_stay_in_lists_and_give_way_as_numbers() {
     for name in exposed[1].to_str().unwrap().split(", ") {
         assert!(name == "Retry-After" || headers.contains_key(name), "{name}");
     }
-    let quiet = marked(Answers::default(), &[&card], &limiter.check_now("bob").unwrap());
+    let quiet = marked(Answers::default(), &[&template], &limiter.check_now("bob").unwrap());
     assert!(!quiet.contains_key("access-control-expose-headers"));
 }
 
@@ -310,23 +313,23 @@ fn waits_are_rounded_up_and_never_none() {
 #[test]
 fn grpc_clients_get_a_status_and_when_to_retry() {
     let (_, limiter) = limiter("3/10s via gcra");
-    let card = Card::new("api", limiter.limits()).unwrap();
+    let template = HeaderTemplate::new("api", limiter.limits()).unwrap();
     let answers = Answers::new(Profile::Both(Reset::Delta));
     let _ = limiter.check_now(Ask::new("bob").cost(3)).unwrap();
     let denied = limiter.check_now("bob").unwrap();
-    assert!(answers.refused(Wire::Grpc, &[&card], &limiter.peek_now("al").unwrap()).is_none());
+    assert!(answers.refused(Wire::Grpc, &[&template], &limiter.peek_now("al").unwrap()).is_none());
     let never = limiter.check_now(Ask::new("bob").cost(4)).unwrap();
     let minute = Duration::from_secs(60);
     let exact = denied.retry_after();
     assert_eq!(exact, Some(Duration::from_micros(3_333_334)));
     for (response, code, retry) in [
         (
-            answers.refused(Wire::Grpc, &[&card], &denied).unwrap(),
+            answers.refused(Wire::Grpc, &[&template], &denied).unwrap(),
             tonic::Code::ResourceExhausted,
             exact,
         ),
         (
-            answers.refused(Wire::Grpc, &[&card], &never).unwrap(),
+            answers.refused(Wire::Grpc, &[&template], &never).unwrap(),
             tonic::Code::InvalidArgument,
             None,
         ),

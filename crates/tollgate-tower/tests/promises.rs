@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use sfv::{BareItem, List, ListEntry, Parser};
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Strategy as Counting, Verdict};
-use tollgate_tower::answer::{Answers, Card, Profile, Reset, Wire};
+use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Reset, Wire};
 
 /// Limits of every strategy, with what each takes; some have no exact form and are left out.
 fn limits() -> impl Strategy<Value = LimitSet> {
@@ -74,19 +74,19 @@ proptest! {
         let clock = ManualClock::at_micros(start_us);
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let limiter = Limiter::new(set, store);
-        let card = Card::new("api", limiter.limits()).unwrap();
+        let template = HeaderTemplate::new("api", limiter.limits()).unwrap();
         let answers = Answers::new(Profile::Both(if epoch { Reset::Epoch } else { Reset::Delta }));
-        let policies = read(&card.policy().parse().unwrap());
+        let policies = read(&template.policy().parse().unwrap());
         prop_assert_eq!(policies.len(), limiter.limits().limits().len());
         for (cost, pause_us) in asks {
             clock.advance(Duration::from_micros(pause_us));
             let decision = limiter.check_now(Ask::new("bob").cost(cost)).unwrap();
-            let response = answers.refused(Wire::Http, &[&card], &decision);
+            let response = answers.refused(Wire::Http, &[&template], &decision);
             prop_assert_eq!(response.is_none(), decision.is_allowed());
             let mut headers = HeaderMap::new();
             match &response {
                 Some(response) => headers = response.headers().clone(),
-                None => answers.mark(&mut headers, &[&card], &decision),
+                None => answers.mark(&mut headers, &[&template], &decision),
             }
             prop_assert_eq!(read(&headers["ratelimit-policy"]), policies.clone());
             let shown = read(&headers["ratelimit"]);
@@ -143,8 +143,8 @@ proptest! {
     #[test]
     fn any_name_can_be_read_back(name in ".{1,12}") {
         let set: LimitSet = "1/h via gcra".parse().unwrap();
-        let card = Card::new(&name, &set).unwrap();
-        let policies = read(&card.policy().parse().unwrap());
+        let template = HeaderTemplate::new(&name, &set).unwrap();
+        let policies = read(&template.policy().parse().unwrap());
         let [(read_name, params)] = policies.as_slice() else { panic!("{policies:?}") };
         prop_assert_eq!(params, &[("q".to_owned(), 1), ("w".to_owned(), 3_600)]);
         let plain = name.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'%');

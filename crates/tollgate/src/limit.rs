@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::error::ParseError;
 use crate::notation;
-use crate::strategy::{Compiled, Greedy, Shape, Step, Strategy, Twin};
+use crate::strategy::{Compiled, Greedy, LuaSpec, Shape, Step, Strategy};
 use crate::time::Period;
 
 mod weight;
@@ -239,8 +239,8 @@ impl Limit {
 
     /// The same limit for a store whose steps run in Lua.
     #[must_use]
-    pub fn twin(&self) -> Twin {
-        self.step.twin()
+    pub fn lua_spec(&self) -> LuaSpec {
+        self.step.lua_spec()
     }
 
     #[inline]

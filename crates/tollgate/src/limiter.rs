@@ -298,8 +298,9 @@ impl<S: Store> Limiter<S> {
     /// Gives back a part of a charge: `units` of it, or what is left of it where that is less. All
     /// refunds of a receipt together never give back more than was charged.
     ///
-    /// What came back by itself meanwhile came back of the units that are refunded last. Who asks
-    /// again because the answer was lost gives back another part: [`Refund::left`] tells.
+    /// What came back by itself meanwhile came back of the units that are refunded last. A
+    /// caller that asks again because the answer was lost gives back another part:
+    /// [`Refund::left`] tells.
     ///
     /// ```
     /// use tollgate::{Ask, Limiter};
@@ -376,8 +377,8 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(read.first()).await?)
     }
 
-    /// [`Limiter::check`] for one count of which the store has at hand what it takes, as memory
-    /// has: without waiting. Else nothing, and nothing was asked.
+    /// [`Limiter::check`] for one count, without waiting: where the store can answer at once, as
+    /// memory can. Else nothing, and nothing was asked.
     ///
     /// It is the shortest way to a decision over limits of any kind: what is asked is lent, so that
     /// nothing is moved.
@@ -399,7 +400,7 @@ impl<S: Store> Limiter<S> {
         self.decision_of_one(first, shard, outcome).map(Some)
     }
 
-    /// The decision for one subject from a store that has it at hand; else the ask.
+    /// The decision for one subject from a store that can answer at once; else the ask.
     ///
     /// Before anything is awaited, so that subject and limits need not lie in a future, from which
     /// they would be moved several times: that takes longer than the check.

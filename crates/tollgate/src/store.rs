@@ -169,8 +169,8 @@ pub trait Store: Send + Sync {
         question: &Question<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Answers for one subject at once, as [`Store::check`] would, when the store has at hand what
-    /// it takes; with nothing, which is what a store answers that does not write this, `check` is
+    /// Answers for one subject at once, as [`Store::check`] would, when the store can; with
+    /// nothing, which is what a store answers that does not write this, `check` is
     /// asked. No request id and no deadline: it waits for nothing.
     ///
     /// A future that is ready would say the same, and take longer to build than a count in memory

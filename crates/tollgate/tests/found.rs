@@ -350,7 +350,7 @@ fn what_is_at_hand_is_what_the_engine_says() {
             let charged = expected.granted > 0 && !mode.is_peek();
             assert_eq!(answer.receipt > 0, charged, "{text}, check {i}");
         }
-        assert_eq!(used, 399, "{text}: only the first check finds nothing at hand");
+        assert_eq!(used, 399, "{text}: only the first check finds nothing cached");
         let stranger = Subject::literal("user:43").unwrap();
         let part = Counted::new(&stranger, &limits);
         assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());

@@ -315,7 +315,8 @@ proptest! {
                 }
             }
             entries = entries.max(limiter.store().subjects() as u64);
-            prop_assert!(limiter.store().bytes() <= bytes);
+            let held = limiter.store().bytes();
+            prop_assert!(held <= bytes, "{held} of {bytes}");
         }
         let most = |events: &[(u64, u64)]| {
             let window = |at: u64| -> u64 {

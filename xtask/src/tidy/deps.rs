@@ -72,6 +72,8 @@ const TABLE: &str = "DESIGN.md";
 pub(crate) struct Package {
     /// Its name.
     pub(crate) name: String,
+    /// Its folder from the root, with `/` at its end.
+    pub(crate) folder: String,
     /// What its manifest names: the dependency's own name, and whether only tests use it.
     pub(crate) dependencies: Vec<(String, bool)>,
 }
@@ -92,12 +94,19 @@ pub(crate) fn packages(tree: &Tree) -> Result<Vec<Package>> {
         .iter()
         .map(|package| Package {
             name: text(package, "name"),
+            folder: folder(&text(package, "manifest_path"), &text(&metadata, "workspace_root")),
             dependencies: list(package, "dependencies")
                 .iter()
                 .map(|found| (text(found, "name"), found["kind"] == "dev"))
                 .collect(),
         })
         .collect())
+}
+
+/// Where a manifest is, from the root.
+fn folder(manifest: &str, root: &str) -> String {
+    let path = manifest.strip_prefix(root).unwrap_or(manifest).replace('\\', "/");
+    path.trim_start_matches('/').trim_end_matches("Cargo.toml").to_owned()
 }
 
 /// All rules of this file.
@@ -170,7 +179,11 @@ mod tests {
     fn workspace(user: &str, name: &str, dev: bool) -> Vec<Package> {
         let mut packages: Vec<Package> = MAY_USE
             .iter()
-            .map(|(name, _)| Package { name: (*name).into(), dependencies: Vec::new() })
+            .map(|(name, _)| Package {
+                name: (*name).into(),
+                folder: String::new(),
+                dependencies: Vec::new(),
+            })
             .collect();
         let user = packages.iter_mut().find(|package| package.name == user).unwrap();
         user.dependencies.push((name.into(), dev));
@@ -214,7 +227,11 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_line_is_found() {
-        let stranger = Package { name: "tollgate-new".into(), dependencies: Vec::new() };
+        let stranger = Package {
+            name: "tollgate-new".into(),
+            folder: String::new(),
+            dependencies: Vec::new(),
+        };
         let said = check(&[stranger], &[])[0].to_string();
         assert!(said.starts_with("crates/tollgate-new/Cargo.toml:1: `tollgate-new` has no line"));
     }
@@ -236,5 +253,8 @@ mod tests {
         let packages = packages(&Tree::find().unwrap()).unwrap();
         let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
         assert!(xtask.dependencies.contains(&("serde_json".into(), false)));
+        assert_eq!(xtask.folder, "xtask/");
+        let cli = packages.iter().find(|package| package.name == "tollgate-cli").unwrap();
+        assert_eq!(cli.folder, "crates/tollgate-cli/");
     }
 }

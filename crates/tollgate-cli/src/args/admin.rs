@@ -87,7 +87,7 @@ pub(crate) struct Ruled {
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) lasts: String,
 
-    /// Why: shown with the ruling, and to nobody who asks
+    /// Why: shown with the ruling, and to no client
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }

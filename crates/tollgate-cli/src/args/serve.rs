@@ -114,7 +114,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// How many threads answer [default: half of the processors: who asks needs some, too]
+    /// How many threads answer [default: half of the processors: clients need some, too]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 

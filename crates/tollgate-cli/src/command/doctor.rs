@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
 use pollster::block_on;
 use serde::Serialize;
-use tollgate_redis::doctor::{Connection, Facts, Finding, Level, Trouble, diagnose, gather};
+use tollgate_redis::doctor::{ConnectError, Connection, Facts, Finding, Level, diagnose, gather};
 
 use crate::args::Doctor;
 use crate::input::shown;
@@ -39,8 +39,8 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
             (connection.address().to_owned(), facts)
         }
         // It was reached, so what it says is a finding.
-        Err(Trouble::Refused { address, why }) => (address, Facts::refused(why)),
-        Err(trouble) => return Err(trouble.into()),
+        Err(ConnectError::Refused { address, why }) => (address, Facts::refused(why)),
+        Err(error) => return Err(error.into()),
     };
     let findings = diagnose(&facts);
     let of = |level| findings.iter().filter(|finding| finding.level == level).count();

@@ -91,7 +91,7 @@ fn real_clients_in_real_time_are_measured_in_memory() {
     check(&json);
     assert_eq!(json["live"]["store"], "memory://");
     assert_eq!(json["cases"][0]["live"]["cpu_us"], Value::Null, "there is no server");
-    // Who asks first when is the same as in simulated time: attempts that are tried again are not.
+    // First attempts are the same as in simulated time: attempts that are tried again are not.
     let simulated = place.json(&["lab", "run", &file, "--json"]);
     for (live, simulated) in
         json["cases"].as_array().unwrap().iter().zip(simulated["cases"].as_array().unwrap())

@@ -1,4 +1,4 @@
-//! Who asks when.
+//! Which client asks when.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub struct Workload {
     pub until_us: u64,
     /// What they do when they are denied.
     pub retry: Retry,
-    /// Who asks: in turn, or the busiest most often. With an exponent `s` the n-th client asks
-    /// 1/n^s as often as the first (Zipf's law).
+    /// Which client asks: in turn, or the busiest most often. With an exponent `s` the n-th client
+    /// asks 1/n^s as often as the first (Zipf's law).
     pub zipf: Option<f64>,
 }
 

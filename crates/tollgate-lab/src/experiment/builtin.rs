@@ -131,7 +131,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(clippy::exhaustive_structs)] // made by who asks
+#[allow(clippy::exhaustive_structs)] // made by the caller
 pub struct Queueing {
     /// How many jobs may wait.
     pub bound: u64,

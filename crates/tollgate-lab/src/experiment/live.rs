@@ -83,7 +83,7 @@ impl Question {
         self.asked.at_us
     }
 
-    /// The number of the client who asks.
+    /// The number of the client.
     #[must_use]
     pub fn client(&self) -> u32 {
         self.asked.client

@@ -1,9 +1,9 @@
 //! Experiments: the same traffic under one strategy after the other.
 //!
-//! An [`Experiment`] says who asks when ([`Workload`]) and what is tried ([`Case`]); [`run`] lets
-//! simulated time pass and gives [`Results`]; [`live`] is for real time. Simulated, the same
-//! experiment and seed give the same results, to the last bit, on every machine and in every store:
-//! time is that of the events, and numbers that are drawn come from the seed alone.
+//! An [`Experiment`] says which client asks when ([`Workload`]) and what is tried ([`Case`]);
+//! [`run`] lets simulated time pass and gives [`Results`]; [`live`] is for real time.
+//! Simulated, the same experiment and seed give the same results, to the last bit, on every machine
+//! and in every store: time is that of the events, and numbers that are drawn come from the seed alone.
 //!
 //! ```
 //! use tollgate_lab::InMemory;
@@ -62,7 +62,7 @@ pub use self::retry::Retry;
 pub use self::simulate::{Progress, Took, run};
 pub use self::size::Size;
 
-/// Who asks when, and what is tried.
+/// Which client asks when, and what is tried.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Experiment {
@@ -82,7 +82,7 @@ pub struct Experiment {
     /// How long the operation takes that is protected, in microseconds, where that is known: beside
     /// it stands what deciding takes in real time.
     pub operation_us: Option<u64>,
-    /// Who asks.
+    /// The client.
     pub workloads: Vec<Workload>,
     /// What is tried, one after the other.
     pub cases: Vec<Case>,

@@ -104,7 +104,7 @@ impl<'e> Run<'e> {
         Ok(fresh.into_iter().chain(again).min())
     }
 
-    /// The next attempt; who asks again goes before who asks first at the same time.
+    /// The next attempt; a repeated one goes before a first one of the same time.
     pub(super) fn pop(&mut self) -> Result<Option<Asked>, Error> {
         let due = self.peek()?;
         if due.is_some() && self.again.peek().map(|again| again.0.0) == due {

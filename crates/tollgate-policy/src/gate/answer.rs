@@ -196,11 +196,11 @@ impl Asked {
         self.plan.subjects.clear();
         self.plan.parts.clear();
         let mut authority = Authority::Policy;
-        let (outcome, policy, trouble) = match refused {
+        let (outcome, policy, cause) = match refused {
             Refused::Banned { policy } => (Outcome::Banned, policy, None),
             Refused::Cost { policy } => (Outcome::Never, policy, None),
             Refused::Missing { policy, field } => {
-                (Outcome::Missing, policy, Some(Trouble::Missing(field)))
+                (Outcome::Missing, policy, Some(Cause::Missing(field)))
             }
             // Whatever the failure rules say: nothing failed, and a caller who makes more policies
             // apply must not get around all of them.
@@ -211,11 +211,11 @@ impl Asked {
                     tollgate::MAX_PARTS
                 ));
                 authority = Authority::FailureRule;
-                (Outcome::FailedClosed, policy, Some(Trouble::Error(error)))
+                (Outcome::FailedClosed, policy, Some(Cause::Error(error)))
             }
         };
         let policy = Some(policy);
-        let said = Said { outcome, authority, policy, decision: None, trouble };
+        let said = Said { outcome, authority, policy, decision: None, cause };
         self.early = Some(Box::new(said));
     }
 }
@@ -228,7 +228,7 @@ pub(crate) struct Said<'l> {
     /// The policy that decided; none where none applies.
     pub(crate) policy: Option<usize>,
     pub(crate) decision: Option<Decision<'l>>,
-    pub(crate) trouble: Option<Trouble>,
+    pub(crate) cause: Option<Cause>,
 }
 
 impl Said<'static> {
@@ -238,7 +238,7 @@ impl Said<'static> {
         authority: Authority::Policy,
         policy: None,
         decision: None,
-        trouble: None,
+        cause: None,
     };
 }
 
@@ -251,15 +251,15 @@ impl Default for Said<'_> {
 impl Said<'_> {
     /// The same, no longer borrowing what it was asked with.
     pub(crate) fn into_owned(self) -> Said<'static> {
-        let Self { outcome, authority, policy, decision, trouble } = self;
+        let Self { outcome, authority, policy, decision, cause } = self;
         let decision = decision.map(Decision::into_owned);
-        Said { outcome, authority, policy, decision, trouble }
+        Said { outcome, authority, policy, decision, cause }
     }
 }
 
 /// What kept a store from deciding.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum Cause {
     Missing(Field),
     Error(Error),
 }
@@ -271,7 +271,7 @@ pub(crate) enum Trouble {
 #[must_use = "an answer that nobody looks at limits nothing"]
 pub struct Answer(pub(crate) Box<Answered>);
 
-/// What an answer holds. It lies apart: an answer is handed on from future to future, and moving
+/// What an answer holds. It is boxed: an answer is handed on from future to future, and moving
 /// all of this each time takes longer than to allocate it.
 #[derive(Debug)]
 pub(crate) struct Answered {
@@ -300,7 +300,7 @@ pub struct AnswerView<'a> {
     pub(crate) authority: Authority,
     pub(crate) policy: Option<usize>,
     pub(crate) decision: Option<&'a Decision<'a>>,
-    pub(crate) trouble: Option<&'a Trouble>,
+    pub(crate) cause: Option<&'a Cause>,
     pub(crate) shadows: &'a [Shadowed],
 }
 
@@ -312,10 +312,10 @@ impl<'a> AnswerView<'a> {
         said: &'a Said<'a>,
         shadows: &'a [Shadowed],
     ) -> Self {
-        let Said { outcome, authority, policy, decision, trouble } = said;
+        let Said { outcome, authority, policy, decision, cause } = said;
         let (outcome, authority, policy) = (*outcome, *authority, *policy);
-        let (decision, trouble) = (decision.as_ref(), trouble.as_ref());
-        Self { live, parts, outcome, authority, policy, decision, trouble, shadows }
+        let (decision, cause) = (decision.as_ref(), cause.as_ref());
+        Self { live, parts, outcome, authority, policy, decision, cause, shadows }
     }
 
     /// True when the request may go on.
@@ -369,8 +369,8 @@ impl<'a> AnswerView<'a> {
         &self.live.policies
     }
 
-    /// What a front makes of the policies of a revision, once for all who ask: it lies beside them,
-    /// one thing of each type, and goes with them. Who asks while it is being made waits.
+    /// The value that a front derives from the policies of this revision: one of each type, made
+    /// once, and dropped with them. Threads that ask while it is being made wait.
     ///
     /// ```
     /// use tollgate::MemoryStore;
@@ -382,20 +382,20 @@ impl<'a> AnswerView<'a> {
     /// # futures_executor::block_on(async {
     /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
     /// let count = |policies: &Policies| policies.policies().len();
-    /// assert_eq!(answer.view().beside(count), &1);
-    /// assert_eq!(answer.view().beside(|_| 7_usize), &1, "it is there already");
-    /// assert_eq!(answer.view().beside(|_| "text"), &"text", "another type is another thing");
-    /// assert_eq!(answer.view().beside(count), &1);
+    /// assert_eq!(answer.view().extension(count), &1);
+    /// assert_eq!(answer.view().extension(|_| 7_usize), &1, "it was made before");
+    /// assert_eq!(answer.view().extension(|_| "text"), &"text", "each type has a value");
+    /// assert_eq!(answer.view().extension(count), &1);
     /// gate.replace(Policies::parse(&format!("{text}\n"), Format::Toml)?);
     /// let answer = gate.check(&[("ip", "10.0.0.1")]).await;
-    /// assert_eq!(answer.view().beside(|_| 7_usize), &7, "other policies");
+    /// assert_eq!(answer.view().extension(|_| 7_usize), &7, "other policies");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
-    pub fn beside<T: Any + Send + Sync>(self, make: impl Fn(&Policies) -> T) -> &'a T {
-        self.live.beside(make)
+    pub fn extension<T: Any + Send + Sync>(self, make: impl Fn(&Policies) -> T) -> &'a T {
+        self.live.extension(make)
     }
 
     /// Where the limits of each subject of the decision lie among the policies, in the order of
@@ -425,8 +425,8 @@ impl<'a> AnswerView<'a> {
     /// What is missed: a dimension, or the field of a cost.
     #[must_use]
     pub fn missing(self) -> Option<&'a Field> {
-        match self.trouble {
-            Some(Trouble::Missing(field)) => Some(field),
+        match self.cause {
+            Some(Cause::Missing(field)) => Some(field),
             _ => None,
         }
     }
@@ -434,8 +434,8 @@ impl<'a> AnswerView<'a> {
     /// Why the store could not answer, when the failure rule did.
     #[must_use]
     pub fn error(self) -> Option<&'a Error> {
-        match self.trouble {
-            Some(Trouble::Error(error)) => Some(error),
+        match self.cause {
+            Some(Cause::Error(error)) => Some(error),
             _ => None,
         }
     }

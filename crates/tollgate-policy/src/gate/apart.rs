@@ -9,7 +9,7 @@ use tollgate::{
     Ask, Decision, Error, Inspection, LimitSet, ParseError, Receipt, Refund, Store, Subject,
 };
 
-use super::answer::{Answered, Authority, Outcome, Said, Trouble};
+use super::answer::{Answered, Authority, Cause, Outcome, Said};
 use super::observe::Counters;
 use super::{Answer, Gate, Looked};
 use crate::field::Fields;
@@ -151,7 +151,7 @@ impl<S: Store> Gate<S> {
             Err(error @ Error::Store(_)) => {
                 said.outcome = Outcome::failed(terms.on_failure);
                 said.authority = Authority::FailureRule;
-                said.trouble = Some(Trouble::Error(error));
+                said.cause = Some(Cause::Error(error));
             }
             Err(error) => return Err(error),
         }

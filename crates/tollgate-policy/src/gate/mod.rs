@@ -18,13 +18,13 @@ use tollgate::{
 
 mod answer;
 mod apart;
-mod beside;
+mod extensions;
+mod fast_path;
 mod loss;
-mod near;
 mod observe;
 mod replace;
 mod rulings;
-mod short;
+mod snapshot_cache;
 mod stamp;
 
 pub use answer::{Answer, AnswerView, Authority, Outcome, Reread, Revision, Shadow};
@@ -33,11 +33,11 @@ pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
 pub use stamp::Stamp;
 
-use answer::{Answered, Asked, Said, Shadowed, Trouble, reports};
-use beside::Beside;
-use near::Near;
+use answer::{Answered, Asked, Cause, Said, Shadowed, reports};
+use extensions::Extensions;
 use observe::Registry;
 use rulings::{Following, Rulings};
+use snapshot_cache::SnapshotCache;
 
 use crate::field::{Field, Fields};
 use crate::policies::{Matched, Policies};
@@ -73,7 +73,7 @@ pub struct Gate<S>(Arc<Inner<S>>);
 
 struct Inner<S> {
     limiter: Limiter<S>,
-    live: Near,
+    live: SnapshotCache,
     /// The number of the newest revision; held while policies are replaced.
     newest: Mutex<u64>,
     registry: Registry,
@@ -92,7 +92,7 @@ pub(crate) struct Live {
     stamp: Stamp,
     counters: Vec<Arc<Counters>>,
     /// What fronts have made of these policies.
-    beside: Beside,
+    extensions: Extensions,
     /// How long the store may take where a policy does not say so.
     usual: Duration,
     /// What administrators have ruled; none while nothing is.
@@ -168,7 +168,7 @@ impl<S: Store> Gate<S> {
         let live = Live::new(policies, 1, stamp, usual, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),
-            live: Near::new(live),
+            live: SnapshotCache::new(live),
             newest: Mutex::new(1),
             registry,
             unmatched: Counters::default(),
@@ -210,10 +210,10 @@ impl<S: Store> Gate<S> {
         self.0.live.load().revision.clone()
     }
 
-    /// Makes what lies beside the policies of now, before an answer is asked for it
-    /// ([`AnswerView::beside`]).
-    pub fn make_beside<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
-        self.0.live.load().beside(make);
+    /// Makes a value of the policies of now, before an answer is asked for it
+    /// ([`AnswerView::extension`]).
+    pub fn make_extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
+        self.0.live.load().extension(make);
     }
 
     /// What to note on a request that this gate decides, by the policies of now.
@@ -331,7 +331,7 @@ impl<S: Store> Gate<S> {
         let said = Said {
             outcome: Outcome::Missing,
             policy: enforced.first().copied(),
-            trouble: Some(Trouble::Missing(field)),
+            cause: Some(Cause::Missing(field)),
             ..Said::default()
         };
         self.0.record(&live, &enforced, &plan, &said, started);
@@ -425,7 +425,7 @@ impl<S: Store> Inner<S> {
                     break;
                 }
                 let asked = self.ask(live, plan, left).await;
-                let failed = asked.as_ref().is_some_and(|said| said.trouble.is_some());
+                let failed = asked.as_ref().is_some_and(|said| said.cause.is_some());
                 let early = early.as_deref().unwrap_or(&Said::NOTHING);
                 let outcome = asked.as_ref().unwrap_or(early).outcome;
                 let decision = asked.and_then(|said| said.decision).map(Decision::into_owned);
@@ -575,23 +575,23 @@ impl<'l> Said<'l> {
                     _ => binding(plan, &decision).or(policy),
                 };
                 let (authority, decision) = (Authority::Store, Some(decision));
-                Self { outcome, authority, policy, decision, trouble: None }
+                Self { outcome, authority, policy, decision, cause: None }
             }
             Err(error) => Self {
                 outcome: Outcome::failed(plan.on_failure),
                 authority: Authority::FailureRule,
                 policy: plan.denier.or(policy),
                 decision: None,
-                trouble: Some(Trouble::Error(error)),
+                cause: Some(Cause::Error(error)),
             },
         }
     }
 
     /// Why the store could not answer.
     fn error(&self) -> Option<&Error> {
-        match &self.trouble {
-            Some(Trouble::Error(error)) => Some(error),
-            Some(Trouble::Missing(_)) | None => None,
+        match &self.cause {
+            Some(Cause::Error(error)) => Some(error),
+            Some(Cause::Missing(_)) | None => None,
         }
     }
 
@@ -628,10 +628,10 @@ fn binding(plan: &Plan, decision: &Decision<'_>) -> Option<usize> {
 }
 
 impl Live {
-    /// What lies beside the policies, made now if it is not there.
+    /// The value of this type that belongs to these policies, made now if there is none.
     #[inline]
-    fn beside<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) -> &T {
-        self.beside.of(|| make(&self.policies))
+    fn extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) -> &T {
+        self.extensions.get_or_init(|| make(&self.policies))
     }
 
     fn new(
@@ -644,8 +644,8 @@ impl Live {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
-        let (beside, rulings) = (Beside::default(), None);
-        Self { policies, revision, stamp, counters, beside, usual, rulings }
+        let (extensions, rulings) = (Extensions::default(), None);
+        Self { policies, revision, stamp, counters, extensions, usual, rulings }
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use tollgate::{Error, Notice, Notices, Store};
 
 use super::answer::{Authority, Outcome, Said};
-use super::beside::Beside;
+use super::extensions::Extensions;
 use super::{Gate, Live, Looked};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
@@ -117,8 +117,8 @@ impl Live {
     pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
         let Self { policies, revision, stamp, counters, usual, .. } = self;
         let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
-        let (stamp, usual, beside) = (*stamp, *usual, Beside::default());
-        Self { policies, revision, stamp, counters, beside, usual, rulings }
+        let (stamp, usual, extensions) = (*stamp, *usual, Extensions::default());
+        Self { policies, revision, stamp, counters, extensions, usual, rulings }
     }
 }
 

@@ -24,7 +24,7 @@ fn accepted(offered: Offered) -> JobId {
     }
 }
 
-/// A queue with its settings at hand.
+/// A queue with its settings.
 struct Tried {
     model: Model,
     offering: Offering,

@@ -188,14 +188,14 @@ pub(crate) fn by_place(limits: &LimitSet) -> Vec<(usize, &Limit)> {
 
 /// What a state says of one limit: two letters (strategy and step), how many integers, numbers.
 pub(crate) fn part(limit: &Limit) -> String {
-    let twin = limit.twin();
+    let spec = limit.lua_spec();
     let mut text = format!(
         "{}{}{}:",
         limit.strategy().code(),
-        twin.step.map_or('x', |step| step.code),
+        spec.step.map_or('x', |step| step.code),
         Form::of(limit).count()
     );
-    for (i, number) in twin.numbers.iter().enumerate() {
+    for (i, number) in spec.numbers.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
         // Writing to a string cannot fail.
         let _ = write!(text, "{comma}{number}");

@@ -33,7 +33,7 @@ impl fmt::Debug for Connection {
 /// Why there is no connection. None of these says a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Trouble {
+pub enum ConnectError {
     /// The URL cannot be read.
     Url(String),
     /// Nobody answers there, or not as Redis does.
@@ -52,7 +52,7 @@ pub enum Trouble {
     },
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(why) => f.write_str(why),
@@ -64,29 +64,30 @@ impl fmt::Display for Trouble {
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for ConnectError {}
 
 impl Connection {
     /// Connects: `redis://`, `rediss://` (TLS) or `unix://`.
     ///
     /// # Errors
     ///
-    /// See [`Trouble`].
-    pub fn open(url: &str) -> Result<Self, Trouble> {
-        let options = Options::from_url(url).map_err(|error| Trouble::Url(error.to_string()))?;
+    /// See [`ConnectError`].
+    pub fn open(url: &str) -> Result<Self, ConnectError> {
+        let options =
+            Options::from_url(url).map_err(|error| ConnectError::Url(error.to_string()))?;
         let address = options.address.to_string();
         let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|error| Trouble::Unreachable {
+        let runtime = runtime.map_err(|error| ConnectError::Unreachable {
             address: address.clone(),
             why: format!("no runtime can be started: {error}"),
         })?;
         match runtime.block_on(Line::open(options.connect_timeout(PATIENCE))) {
             Ok(line) => Ok(Self { line, address, runtime }),
-            Err(Fault::Unreachable { why, .. }) => Err(Trouble::Unreachable { address, why }),
+            Err(Fault::Unreachable { why, .. }) => Err(ConnectError::Unreachable { address, why }),
             Err(fault) if is_servers_word(&fault) => {
-                Err(Trouble::Refused { address, why: fault.to_string() })
+                Err(ConnectError::Refused { address, why: fault.to_string() })
             }
-            Err(fault) => Err(Trouble::Unreachable { address, why: fault.to_string() }),
+            Err(fault) => Err(ConnectError::Unreachable { address, why: fault.to_string() }),
         }
     }
 

@@ -7,7 +7,7 @@
 mod connection;
 mod facts;
 
-pub use connection::{Connection, Trouble};
+pub use connection::{ConnectError, Connection};
 pub use facts::{Answer, Commands, Facts, Lost, Rights, gather};
 
 use std::time::Duration;

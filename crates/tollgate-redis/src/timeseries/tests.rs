@@ -183,7 +183,7 @@ fn taken(taken: usize) -> Recorded {
     Recorded { taken, ..Recorded::default() }
 }
 
-/// Who asks a server that does these steps after the greeting, and gets on with it.
+/// A client of a server that does these steps after the greeting, and gets on with it.
 async fn scripted(steps: impl IntoIterator<Item = Step>) -> (Scripted, TimeSeries) {
     let server = Scripted::start(greeting().into_iter().chain(steps).collect());
     let series = server.connect().await;

@@ -27,7 +27,7 @@ pub(crate) struct Paced<T> {
     drained: usize,
     /// How many bytes of a response were taken since that last counted as progress.
     taken: usize,
-    /// Whether the response at hand has waited for the other connections.
+    /// Whether the response that is written has waited for the other connections.
     waited: bool,
     /// Whether the client speaks HTTP/2.
     speaks_http2: bool,

@@ -423,8 +423,8 @@ impl Registry {
     }
 }
 
-/// How long a connection is idle before it lets go of its buffers: longer than who asks again and
-/// again, and much shorter than most connections of a pool.
+/// How long a connection is idle before it lets go of its buffers: longer than clients that ask
+/// often pause, and much shorter than most connections of a pool.
 const REST_TICKS: u32 = 4;
 
 /// How long half of a request may be on its way before it makes room sooner than who is idle.

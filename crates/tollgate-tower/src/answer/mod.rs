@@ -2,8 +2,8 @@
 //!
 //! The fields and their numbers are in `docs/headers.md`.
 
-mod card;
 mod grpc;
+mod header_template;
 mod numbers;
 mod problem;
 
@@ -16,10 +16,10 @@ use tollgate::{Decision, Report, Verdict};
 
 use crate::identity::Missing;
 
-use card::{Bound, Item};
-pub use card::{Card, MAX_LISTED, MAX_NAME_BYTES};
 use grpc::Code;
 pub use grpc::Wire;
+use header_template::{Bound, Item};
+pub use header_template::{HeaderTemplate, MAX_LISTED, MAX_NAME_BYTES};
 use numbers::Numbers;
 pub use numbers::retry_seconds;
 use problem::Problem;
@@ -146,19 +146,19 @@ impl Marks {
 /// ```
 /// use http::HeaderMap;
 /// use tollgate::Limiter;
-/// use tollgate_tower::answer::{Answers, Card, Profile, Wire};
+/// use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Wire};
 ///
 /// let limiter = Limiter::memory("1/m via gcra".parse()?);
-/// let card = Card::new("api", limiter.limits())?;
+/// let template = HeaderTemplate::new("api", limiter.limits())?;
 /// let answers = Answers::new(Profile::Draft);
 ///
 /// let mut headers = HeaderMap::new();
-/// answers.mark(&mut headers, &[&card], &limiter.check_now("ip:192.0.2.7")?);
+/// answers.mark(&mut headers, &[&template], &limiter.check_now("ip:192.0.2.7")?);
 /// assert_eq!(headers["ratelimit-policy"], r#""api";q=1;w=60"#);
 /// assert_eq!(headers["ratelimit"], r#""api";r=0;t=60"#);
 ///
 /// let denied = limiter.check_now("ip:192.0.2.7")?;
-/// let response = answers.refused(Wire::Http, &[&card], &denied).ok_or("admitted")?;
+/// let response = answers.refused(Wire::Http, &[&template], &denied).ok_or("admitted")?;
 /// assert_eq!(response.status().as_u16(), 429);
 /// assert_eq!(response.headers()["retry-after"], "60");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -185,34 +185,49 @@ impl Answers {
 
     /// Writes what a decision says into the headers of a response.
     ///
-    /// `cards` are those of the decision's subjects, in their order; with others, nothing is
+    /// `templates` are those of the decision's subjects, in their order; with others, nothing is
     /// written that would be wrong.
-    pub fn mark(&self, headers: &mut HeaderMap, cards: &[&Card], decision: &Decision<'_>) {
+    pub fn mark(
+        &self,
+        headers: &mut HeaderMap,
+        templates: &[&HeaderTemplate],
+        decision: &Decision<'_>,
+    ) {
         let mut marks = Marks::default();
-        self.fill(&mut marks, cards, decision);
+        self.fill(&mut marks, templates, decision);
         marks.write(headers);
     }
 
     /// What [`Answers::mark`] writes, to be written later: the decision need not last until then.
     #[inline]
-    pub(crate) fn fill(&self, marks: &mut Marks, cards: &[&Card], decision: &Decision<'_>) {
+    pub(crate) fn fill(
+        &self,
+        marks: &mut Marks,
+        templates: &[&HeaderTemplate],
+        decision: &Decision<'_>,
+    ) {
         marks.expose = self.expose.then_some(self.profile);
         if self.profile == Profile::None {
             return;
         }
-        // One card of one limit, as most have: nothing to look for.
-        if let [card] = cards
-            && let Some(item) = card.only()
+        // One template of one limit, as most have: nothing to look for.
+        if let [template] = templates
+            && let Some(item) = template.only()
         {
-            return self.fill_in(marks, cards, item, &decision.binding(), decision);
+            return self.fill_in(marks, templates, item, &decision.binding(), decision);
         }
-        self.fill_in_all(marks, cards, decision);
+        self.fill_in_all(marks, templates, decision);
     }
 
     #[inline(never)]
-    fn fill_in_all(&self, marks: &mut Marks, cards: &[&Card], decision: &Decision<'_>) {
-        if let Some(Bound { item, report }) = card::bound(cards, decision) {
-            self.fill_in(marks, cards, item, &report, decision);
+    fn fill_in_all(
+        &self,
+        marks: &mut Marks,
+        templates: &[&HeaderTemplate],
+        decision: &Decision<'_>,
+    ) {
+        if let Some(Bound { item, report }) = header_template::bound(templates, decision) {
+            self.fill_in(marks, templates, item, &report, decision);
         }
     }
 
@@ -221,14 +236,14 @@ impl Answers {
     fn fill_in(
         &self,
         marks: &mut Marks,
-        cards: &[&Card],
+        templates: &[&HeaderTemplate],
         item: &Item,
         report: &Report<'_>,
         decision: &Decision<'_>,
     ) {
         let numbers = Numbers::of(decision, item, report);
         if self.profile.draft() {
-            marks.policy = card::policy(cards, item);
+            marks.policy = header_template::policy(templates, item);
             marks.rate_limit = item.rate_limit(numbers);
         }
         if let Some(reset) = self.profile.legacy() {
@@ -253,7 +268,7 @@ impl Answers {
     pub fn refused(
         &self,
         wire: Wire,
-        cards: &[&Card],
+        templates: &[&HeaderTemplate],
         decision: &Decision<'_>,
     ) -> Option<Response<Bytes>> {
         let (problem, code, wait) = match decision.verdict() {
@@ -267,17 +282,19 @@ impl Answers {
             return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
         }
         let never = wait.is_none();
-        let violated = card::items(cards).zip(decision.reports()).filter_map(|(item, report)| {
-            // Beside a limit that never admits, those that would after a while are not the reason.
-            let blames = if never { report.retry_after().is_none() } else { !report.admits() };
-            blames.then_some(item.name.as_str())
-        });
+        let violated = header_template::items(templates).zip(decision.reports()).filter_map(
+            |(item, report)| {
+                // Beside a limit that never admits, those that would later are not the reason.
+                let blames = if never { report.retry_after().is_none() } else { !report.admits() };
+                blames.then_some(item.name.as_str())
+            },
+        );
         let mut response = problem.response(violated);
         if let Some(wait) = wait {
             let value = HeaderValue::from(retry_seconds(wait));
             response.headers_mut().insert(RETRY_AFTER, value);
         }
-        self.mark(response.headers_mut(), cards, decision);
+        self.mark(response.headers_mut(), templates, decision);
         Some(response)
     }
 
@@ -289,7 +306,7 @@ impl Answers {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);
         }
-        problem.response([card::quoted(policy).as_str()].into_iter())
+        problem.response([header_template::quoted(policy).as_str()].into_iter())
     }
 
     /// The answer where the store did not answer and a policy's rule for that is to deny: 503, to
@@ -306,7 +323,8 @@ impl Answers {
             let (code, wait) = (Code::UNAVAILABLE, Some(retry_after));
             return grpc::refusal(wire, code, &problem.detail, wait, self.expose);
         }
-        let names: Vec<String> = policies.iter().map(|name| card::quoted(name)).collect();
+        let names: Vec<String> =
+            policies.iter().map(|name| header_template::quoted(name)).collect();
         let mut response = problem.response(names.iter().map(String::as_str));
         let value = HeaderValue::from(retry_seconds(retry_after));
         response.headers_mut().insert(RETRY_AFTER, value);
@@ -328,7 +346,7 @@ impl Answers {
                 self.expose,
             );
         }
-        problem.response(policy.map(card::quoted).iter().map(String::as_str))
+        problem.response(policy.map(header_template::quoted).iter().map(String::as_str))
     }
 
     /// The answer to a request without the identity that its policy demands: the status is

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate::{Decision, Report, Verdict};
 
-use super::card::Item;
+use super::header_template::Item;
 
 const SECOND_US: u64 = 1_000_000;
 

@@ -89,7 +89,7 @@ where
 
 /// A request that was admitted: what is left to do when its response is there. For most it is to
 /// write what was decided, and nothing for one that was decided already, by this layer's twin. What
-/// else there is lies apart, since this is moved with the future.
+/// else there is is boxed, since this is moved with the future.
 pub(super) struct Admitted<S> {
     pub(super) marks: Marks,
     more: Option<Box<More<S>>>,

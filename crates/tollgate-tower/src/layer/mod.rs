@@ -1,7 +1,6 @@
 //! The layer, its settings, and what all of its services share.
 
 mod body;
-mod cards;
 mod charge;
 mod extensions;
 mod front;
@@ -12,6 +11,7 @@ mod refused;
 mod request_limits;
 mod service;
 mod share;
+mod templates;
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;
@@ -37,12 +37,12 @@ pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLay
 pub use service::Tollgate;
 pub use share::Share;
 
-use cards::Deck;
 use charge::Charging;
 use front::Front;
 use mistakes::{Mistakes, Told};
 use refused::OnRefused;
 use share::Times;
+use templates::Templates;
 
 /// When to ask again after a store has failed, unless said otherwise: 1 s.
 pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
@@ -389,7 +389,7 @@ impl<S: Store + 'static> Builder<S> {
             times: Times::default(),
             newest: AtomicU64::new(revision.number),
         };
-        shared.gate.make_beside(Deck::new);
+        shared.gate.make_extension(Templates::new);
         let not_told = shared.not_told(&policies);
         if shared.for_proxies && !not_told.is_empty() {
             shared.mistakes.report_anew(&Mistake::NotTold(not_told));

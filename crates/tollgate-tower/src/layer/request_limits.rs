@@ -16,7 +16,7 @@ use tower_service::Service;
 
 use super::RETRY_WHEN_UNAVAILABLE;
 use super::refused::RequestHead;
-use crate::answer::{Answers, Card, Marks, Profile, Wire};
+use crate::answer::{Answers, HeaderTemplate, Marks, Profile, Wire};
 
 /// What one request is counted by.
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ impl<S: Store> RequestLimitsLayer<S> {
     {
         // Each question brings its own limits.
         let unused: LimitSet = "1/s".parse()?;
-        Card::new(name, &unused)?;
+        HeaderTemplate::new(name, &unused)?;
         Ok(Self(Arc::new(Shared {
             name: name.to_owned(),
             limiter: Limiter::new(unused, store),
@@ -221,8 +221,8 @@ impl<S: Store> Shared<S> {
             Ok(Some(limits)) => limits,
             Err(error) => return self.failed(&self.function, wire, &error),
         };
-        let card = match Card::new(&self.name, &limits.limits) {
-            Ok(card) => card,
+        let template = match HeaderTemplate::new(&self.name, &limits.limits) {
+            Ok(template) => template,
             Err(error) => return self.failed(&self.function, wire, &error),
         };
         let ask = Ask::new(&limits.subject).under(&limits.limits).cost(limits.cost);
@@ -235,9 +235,9 @@ impl<S: Store> Shared<S> {
         };
         self.function.answered();
         self.store.answered();
-        let refusal = self.answers.refused(wire, &[&card], &decision);
+        let refusal = self.answers.refused(wire, &[&template], &decision);
         if refusal.is_none() {
-            self.answers.fill(marks, &[&card], &decision);
+            self.answers.fill(marks, &[&template], &decision);
         }
         refusal
     }

@@ -15,13 +15,13 @@ use tollgate_policy::{
 use tower_service::Service;
 
 use super::Shared;
-use super::cards;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mark;
 use super::mistakes::Mistake;
 use super::refused::{Refused, RequestHead};
 use super::share::Timer;
+use super::templates;
 use crate::answer::{Marks, Wire};
 use crate::identity::Why;
 
@@ -305,7 +305,7 @@ impl<S: Store + 'static> Shared<S> {
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
-                let refused = self.answers.refused(wire, &cards::of(answer), decision);
+                let refused = self.answers.refused(wire, &templates::of(answer), decision);
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
@@ -372,9 +372,9 @@ impl<S: Store + 'static> Shared<S> {
         decision: Option<&Decision<'_>>,
     ) {
         if let Some(decision) = decision {
-            match cards::of_one(answer) {
-                Some(card) => self.answers.fill(marks, &[card], decision),
-                None => self.answers.fill(marks, &cards::of(answer), decision),
+            match templates::of_one(answer) {
+                Some(template) => self.answers.fill(marks, &[template], decision),
+                None => self.answers.fill(marks, &templates::of(answer), decision),
             }
         }
         if self.show_revision {

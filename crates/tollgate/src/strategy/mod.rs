@@ -167,7 +167,7 @@ pub(crate) trait Step {
         None
     }
     /// The same step in Lua.
-    fn twin(&self) -> Twin;
+    fn lua_spec(&self) -> LuaSpec;
     /// True for words that a count can have: every step is exact for those, and for no others.
     /// What comes from outside is asked this first.
     fn is_sound(&self, words: &[u64]) -> bool;
@@ -219,7 +219,7 @@ impl LuaStep {
 /// What a limit is to a store whose steps run in Lua.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Twin {
+pub struct LuaSpec {
     /// The step that counts; none where there is none in Lua yet.
     pub step: Option<&'static LuaStep>,
     /// What the step's `NAME_numbers` takes: the numbers that a state is written under, each at
@@ -229,7 +229,7 @@ pub struct Twin {
     pub arguments: SmallVec<[u64; 8]>,
 }
 
-impl Twin {
+impl LuaSpec {
     /// A step whose functions take its numbers as they are.
     pub(crate) fn plain(step: &'static LuaStep, numbers: &[u64]) -> Self {
         Self {
@@ -245,7 +245,7 @@ pub const LUA_MUL_DIV: &str = include_str!("period.lua");
 
 /// What a strategy is, for help, docs, charts and tests: everything that iterates over them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Card {
+pub(crate) struct Descriptor {
     pub(crate) name: &'static str,
     /// The letter that names it where every byte counts.
     pub(crate) code: char,
@@ -299,9 +299,9 @@ macro_rules! strategies {
             /// Every strategy, in the order of the registry.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            pub(crate) const fn card(self) -> &'static Card {
+            pub(crate) const fn descriptor(self) -> &'static Descriptor {
                 match self {
-                    $(Self::$variant => &$folder::CARD,)+
+                    $(Self::$variant => &$folder::DESCRIPTOR,)+
                 }
             }
 
@@ -353,8 +353,8 @@ macro_rules! strategies {
             fn greedy(&self) -> Option<&Greedy> {
                 match self { $(Self::$variant(step) => step.greedy(),)+ }
             }
-            fn twin(&self) -> Twin {
-                match self { $(Self::$variant(step) => step.twin(),)+ }
+            fn lua_spec(&self) -> LuaSpec {
+                match self { $(Self::$variant(step) => step.lua_spec(),)+ }
             }
             fn is_sound(&self, words: &[u64]) -> bool {
                 match self { $(Self::$variant(step) => step.is_sound(words),)+ }
@@ -383,7 +383,7 @@ impl Strategy {
     /// The name, as written after `via`.
     #[must_use]
     pub const fn name(self) -> &'static str {
-        self.card().name
+        self.descriptor().name
     }
 
     /// The strategy of that name.
@@ -395,38 +395,38 @@ impl Strategy {
     /// The letter that names it in a stored state.
     #[must_use]
     pub const fn code(self) -> char {
-        self.card().code
+        self.descriptor().code
     }
 
     /// Its steps in Lua: a state may have been written by any of them. None where there is none
     /// yet: such a strategy works on Redis by comparing and swapping.
     #[must_use]
     pub const fn lua_steps(self) -> &'static [&'static LuaStep] {
-        self.card().steps
+        self.descriptor().steps
     }
 
     /// What it does, in one line.
     #[must_use]
     pub const fn summary(self) -> &'static str {
-        self.card().summary
+        self.descriptor().summary
     }
 
     /// Its page, in Markdown: what it promises, its worst case and cost, when to choose it.
     #[must_use]
     pub const fn page(self) -> &'static str {
-        self.card().page
+        self.descriptor().page
     }
 
     /// The words of the notation that it takes beside `N/D` and `via`.
     #[must_use]
     pub const fn options(self) -> &'static [&'static str] {
-        self.card().options
+        self.descriptor().options
     }
 
     /// What `quota` means under this strategy: one row of the "which one?" table.
     #[must_use]
     pub fn traits(self, quota: &Quota) -> Traits {
-        (self.card().traits)(quota)
+        (self.descriptor().traits)(quota)
     }
 }
 
@@ -438,5 +438,5 @@ impl core::fmt::Display for Strategy {
 
 /// Every step that there is in Lua; one that several strategies share comes several times.
 pub fn lua_steps() -> impl Iterator<Item = &'static LuaStep> {
-    Strategy::ALL.iter().flat_map(|strategy| strategy.card().steps).copied()
+    Strategy::ALL.iter().flat_map(|strategy| strategy.descriptor().steps).copied()
 }

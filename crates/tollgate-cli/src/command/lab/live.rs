@@ -30,7 +30,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// How many questions are sent before their answers are looked at.
 const SENDS: u64 = 64;
 
-/// How many questions may be open. With more, who asks has to wait, and latencies say so.
+/// How many questions may be open. With more, clients have to wait, and latencies say so.
 const MAX_OPEN: usize = 20_000;
 
 /// How many answers come between two looks at what the store holds.

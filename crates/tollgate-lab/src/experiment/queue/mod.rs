@@ -1,9 +1,9 @@
 //! A queue in place of limits: each attempt is an offer, and workers take one job after the other.
 //!
 //! The queue is the real one in memory, by a clock that is set to the time of each event. At one
-//! moment workers are done first, for that makes room; then who asks again offers, then who asks
-//! first; and whoever has no job takes one after each of these, the worker of the lowest number
-//! first.
+//! moment workers are done first, for that makes room; then repeated attempts are offered, then
+//! first ones; and whoever has no job takes one after each of these, the worker of the lowest
+//! number first.
 
 mod file;
 mod measure;

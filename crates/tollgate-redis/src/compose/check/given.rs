@@ -32,9 +32,9 @@ pub fn given(subjects: &[&LimitSet]) -> Vec<String> {
     for set in subjects {
         words.extend([set_tag(set), span_ms(set).to_string()]);
         for (_, limit) in by_place(set) {
-            let twin = limit.twin();
+            let spec = limit.lua_spec();
             words.extend([super::tag([limit]), limit.identity().to_owned()]);
-            words.extend(twin.numbers.iter().chain(&twin.arguments).map(ToString::to_string));
+            words.extend(spec.numbers.iter().chain(&spec.arguments).map(ToString::to_string));
         }
     }
     words
@@ -117,8 +117,8 @@ impl<'s> Composer<'s> {
             None => 0,
             Some(Part { slots, given_before, .. }) => match slots.last() {
                 None => given_before + OF_PART,
-                Some(Slot { given_before, twin, .. }) => {
-                    given_before + OF_SLOT + twin.numbers.len() + twin.arguments.len()
+                Some(Slot { given_before, spec, .. }) => {
+                    given_before + OF_SLOT + spec.numbers.len() + spec.arguments.len()
                 }
             },
         }
@@ -158,7 +158,7 @@ impl<'s> Composer<'s> {
         &'c self,
         slot: &'c Slot<'_>,
     ) -> impl Iterator<Item = String> + 'c {
-        self.each(&slot.twin.numbers, slot.given_before + OF_SLOT)
+        self.each(&slot.spec.numbers, slot.given_before + OF_SLOT)
     }
 
     /// The numbers that the functions of its step take.
@@ -166,7 +166,7 @@ impl<'s> Composer<'s> {
         &'c self,
         slot: &'c Slot<'_>,
     ) -> impl Iterator<Item = String> + 'c {
-        self.each(&slot.twin.arguments, slot.given_before + OF_SLOT + slot.twin.numbers.len())
+        self.each(&slot.spec.arguments, slot.given_before + OF_SLOT + slot.spec.numbers.len())
     }
 
     fn each<'c>(&'c self, numbers: &'c [u64], before: usize) -> impl Iterator<Item = String> + 'c {

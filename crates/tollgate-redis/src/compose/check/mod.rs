@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tollgate::engine::Mode;
-use tollgate::strategy::{LuaStep, Twin};
+use tollgate::strategy::{LuaSpec, LuaStep};
 use tollgate::{Limit, LimitSet};
 
 use super::{Clock, Form, Parts, by_place, distinct, has_state, tag};
@@ -109,7 +109,7 @@ pub fn unpacked(answer: &[u8]) -> Option<impl ExactSizeIterator<Item = i64>> {
 /// One limit in the script.
 struct Slot<'s> {
     limit: &'s Limit,
-    twin: Twin,
+    spec: LuaSpec,
     step: &'static LuaStep,
     form: Form,
     /// Its number, from 1, in the order of the answer.
@@ -163,15 +163,15 @@ impl<'s> Composer<'s> {
             let given_before = given;
             given += given::OF_PART;
             for (place, (declared, limit)) in by_place(set).into_iter().enumerate() {
-                let (twin, form) = (limit.twin(), Form::of(limit));
-                let step = twin.step?;
+                let (spec, form) = (limit.lua_spec(), Form::of(limit));
+                let step = spec.step?;
                 if form == Form::Log {
                     keys += 1;
                 }
                 let (number, place, given_before) = (first + declared, place + 1, given);
-                given += given::OF_SLOT + twin.numbers.len() + twin.arguments.len();
+                given += given::OF_SLOT + spec.numbers.len() + spec.arguments.len();
                 let key = keys;
-                slots.push(Slot { limit, twin, step, form, number, place, key, given_before });
+                slots.push(Slot { limit, spec, step, form, number, place, key, given_before });
             }
             let tag = tag(slots.iter().map(|slot| slot.limit));
             parts.push(Part { slots, key, number: index + 1, tag, limits: set, given_before });

@@ -5,11 +5,12 @@
 
 use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
+    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Traits,
 };
 use crate::time::{SKEW_US, Time};
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "fixed_window",
     code: 'f',
     summary: "N in each window, counted from the epoch or from the first hit",
@@ -151,9 +152,9 @@ impl super::Step for Step {
         matches!(words, [start, count] if *start < MAX_EXACT && *count <= MAX_UNITS)
     }
 
-    fn twin(&self) -> Twin {
+    fn lua_spec(&self) -> LuaSpec {
         let first_hit = u64::from(self.anchor == Anchor::FirstHit);
-        Twin::plain(&LUA, &[self.units, self.period_us, first_hit])
+        LuaSpec::plain(&LUA, &[self.units, self.period_us, first_hit])
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

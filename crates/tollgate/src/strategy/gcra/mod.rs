@@ -6,11 +6,12 @@
 use crate::limit::{Quota, Refusal, Word};
 use crate::strategy::period::{Emission, Exact};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
+    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Traits,
 };
 use crate::time::{SKEW_US, Time};
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "gcra",
     code: 'g',
     summary: "units come back one by one, a burst is free when it was not used (GCRA)",
@@ -166,13 +167,13 @@ impl super::Step for Step {
         self.owe(cell, now, self.emission.minus(debt, given));
     }
 
-    fn twin(&self) -> Twin {
+    fn lua_spec(&self) -> LuaSpec {
         let Self { burst, emission, full } = *self;
         let one = emission.times(1);
         let numbers = [emission.numerator(), emission.denominator(), burst];
-        let mut twin = Twin::plain(&LUA, &numbers);
-        twin.arguments.extend([one.us, one.num, full.us, full.num]);
-        twin
+        let mut spec = LuaSpec::plain(&LUA, &numbers);
+        spec.arguments.extend([one.us, one.num, full.us, full.num]);
+        spec
     }
 
     fn is_sound(&self, words: &[u64]) -> bool {

@@ -7,12 +7,12 @@
 
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Entry, Judgement, Log, LuaStep, NEVER_US, Shape, Traits, Twin,
-    copy_log,
+    Cell, Charge, Charged, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
+    Traits, copy_log,
 };
 use crate::time::{SKEW_US, Time};
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "sliding_log",
     code: 'l',
     summary: "never more than N in any D, exactly: every event is remembered",
@@ -246,8 +246,8 @@ impl super::Step for Step {
         words.is_empty()
     }
 
-    fn twin(&self) -> Twin {
-        Twin::plain(&LUA, &[self.units, self.period_us])
+    fn lua_spec(&self) -> LuaSpec {
+        LuaSpec::plain(&LUA, &[self.units, self.period_us])
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

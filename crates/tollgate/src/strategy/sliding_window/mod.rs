@@ -6,14 +6,15 @@
 use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Word};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
-    Card, Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Shape, Traits, Twin,
+    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Traits,
 };
 use crate::time::{Period, SKEW_US, Time};
 
 /// The most sub-buckets a window may have.
 pub(crate) const MAX_BUCKETS: u64 = 1_000;
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "sliding_window",
     code: 's',
     summary: "a window of sub-buckets that moves: small state, with a stated rounding",
@@ -329,13 +330,13 @@ impl super::Step for Step {
         newest_us.is_some_and(|us| us < MAX_EXACT) && counts.iter().all(|c| *c <= MAX_UNITS)
     }
 
-    fn twin(&self) -> Twin {
+    fn lua_spec(&self) -> LuaSpec {
         let rounding = match self.rounding {
             Rounding::Conservative => 0,
             Rounding::Interpolate => 1,
             Rounding::Truncate => 2,
         };
-        Twin::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
+        LuaSpec::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

@@ -4,7 +4,7 @@
 //! tokens were missing then.
 
 use crate::limit::{Refusal, Word};
-use crate::strategy::{Cell, Charge, Charged, Judgement, LuaStep, MAX_EXACT, NEVER_US, Twin};
+use crate::strategy::{Cell, Charge, Charged, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US};
 use crate::time::{SKEW_US, Time};
 
 /// The step of whole refills in Lua.
@@ -143,8 +143,8 @@ impl Interval {
         Self::store(cell, view.refilled_us, view.missing.saturating_sub(units));
     }
 
-    pub(super) fn twin(&self) -> Twin {
-        Twin::plain(&LUA, &[self.units, self.period_us, self.burst])
+    pub(super) fn lua_spec(&self) -> LuaSpec {
+        LuaSpec::plain(&LUA, &[self.units, self.period_us, self.burst])
     }
 
     pub(super) fn is_sound(&self, words: &[u64]) -> bool {

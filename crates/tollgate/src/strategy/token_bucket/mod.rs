@@ -1,7 +1,7 @@
 //! The token bucket: a burst that refills greedily (the step of `gcra`), or whole at intervals.
 
 use crate::limit::{Quota, Refill, Refusal};
-use crate::strategy::{Card, Cell, Charge, Charged, Judgement, Shape, Traits, Twin};
+use crate::strategy::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Traits};
 use crate::time::Time;
 
 use super::gcra;
@@ -9,7 +9,7 @@ use interval::Interval;
 
 mod interval;
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "token_bucket",
     code: 't',
     summary: "a bucket of tokens that refills steadily, or whole at intervals",
@@ -99,10 +99,10 @@ impl super::Step for Step {
         }
     }
 
-    fn twin(&self) -> Twin {
+    fn lua_spec(&self) -> LuaSpec {
         match self {
-            Self::Greedy(step) => step.twin(),
-            Self::Interval(step) => step.twin(),
+            Self::Greedy(step) => step.lua_spec(),
+            Self::Interval(step) => step.lua_spec(),
         }
     }
 

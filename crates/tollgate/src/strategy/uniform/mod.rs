@@ -1,12 +1,12 @@
 //! The uniform gate: one unit per span, nothing at once. The step of `gcra` with a burst of 1.
 
 use crate::limit::{Quota, Refusal};
-use crate::strategy::{Card, Traits};
+use crate::strategy::{Descriptor, Traits};
 
 use super::gcra;
 pub(crate) use super::gcra::Step;
 
-pub(crate) const CARD: Card = Card {
+pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "uniform",
     code: 'u',
     summary: "one unit each D/N, no bursts: a steady gate",

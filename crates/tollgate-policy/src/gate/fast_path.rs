@@ -1,4 +1,4 @@
-//! Asking without waiting, and the shortest way from a request to an answer.
+//! The fast path: asking without waiting, where every request is asked the same.
 
 use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
@@ -9,14 +9,14 @@ use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
     /// [`Gate::look`] and [`Gate::judge`] in one, where every request is asked the same: of one
-    /// policy for all of them, with one subject of one field. It is the shortest way, with what to
+    /// policy for all of them, with one subject of one field. It is the fast path, with what to
     /// note on the request ([`Looked::stamp`](super::Looked::stamp)).
     ///
-    /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may know a
-    /// shorter way to it than by the field's text.
+    /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may make it
+    /// without the field's text.
     ///
     /// None elsewhere, for a gate that is observed, where the store has to be waited for, and where
-    /// there is no such subject: nothing was asked, and the other way is to be taken.
+    /// there is no such subject: nothing was asked, and the general path is to be taken.
     #[inline(always)]
     pub fn judge_at_once<T>(
         &self,
@@ -26,14 +26,14 @@ impl<S: Store> Gate<S> {
         if self.0.observer.is_some() || !self.store().answers_at_once() {
             return None;
         }
-        self.0.live.short(|live| {
+        self.0.live.fast_path(|live| {
             let only = live.only()?;
             let Only { part, field, prefix, limits, cost } = only;
             let subject = subject(field, prefix)?;
-            let at_hand = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
+            let checked = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
             // Looked at where it lies: the processor stalls on what was written just now.
-            let Ok(Some(decision)) = &at_hand else {
-                let failed = at_hand.err();
+            let Ok(Some(decision)) = &checked else {
+                let failed = checked.err();
                 return Some((live.stamp, self.0.judge_only(live, only, subject, failed, view)));
             };
             let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
@@ -45,7 +45,7 @@ impl<S: Store> Gate<S> {
                 authority,
                 policy: Some(part.policy),
                 decision: Some(decision),
-                trouble: None,
+                cause: None,
                 shadows: &[],
             };
             Some((live.stamp, view(answer)))
@@ -63,7 +63,7 @@ impl Live {
         self.policies.only()
     }
 
-    pub(super) fn is_short(&self) -> bool {
+    pub(super) fn has_fast_path(&self) -> bool {
         self.only().is_some()
     }
 }
@@ -73,19 +73,19 @@ impl<S: Store> Inner<S> {
     #[inline(always)]
     pub(super) fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
         let check = |counted| self.limiter.check_at_once(counted, plan.cost);
-        let at_hand = plan.only(live).map_or(Ok(None), check);
-        self.ask_unless(at_hand, live, plan)
+        let checked = plan.only(live).map_or(Ok(None), check);
+        self.ask_unless(checked, live, plan)
     }
 
-    /// The same, unless it was at hand already.
+    /// The same, unless it was answered already.
     #[inline(always)]
     fn ask_unless<'l>(
         &'l self,
-        at_hand: Result<Option<Decision<'l>>, Error>,
+        checked: Result<Option<Decision<'l>>, Error>,
         live: &'l Live,
         plan: &'l Plan,
     ) -> Option<Said<'l>> {
-        let result = match at_hand {
+        let result = match checked {
             Ok(Some(decision)) => Ok(decision),
             Err(error) => Err(error),
             Ok(None) => {
@@ -97,8 +97,8 @@ impl<S: Store> Inner<S> {
         Some(Said::of_store(plan, result))
     }
 
-    /// The answer to the only question where the count was not at hand, as that of a new subject,
-    /// or where the store failed.
+    /// The answer to the only question where the check could not answer at once, as for a new
+    /// subject, or where the store failed.
     #[inline(never)]
     fn judge_only<T>(
         &self,

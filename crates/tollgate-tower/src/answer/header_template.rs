@@ -20,21 +20,21 @@ const SECOND_US: u64 = 1_000_000;
 
 /// A set of limits as answers show it: made once, when the limits are.
 ///
-/// A decision over several subjects has one card for each, in their order.
+/// A decision over several subjects has one template for each, in their order.
 ///
 /// ```
-/// use tollgate_tower::answer::Card;
-/// let card = Card::new("api", &"10/s, 240/h".parse()?)?;
-/// assert_eq!(card.policy(), r#""api/1s";q=10;w=1, "api/1h";q=240;w=3600"#);
+/// use tollgate_tower::answer::HeaderTemplate;
+/// let template = HeaderTemplate::new("api", &"10/s, 240/h".parse()?)?;
+/// assert_eq!(template.policy(), r#""api/1s";q=10;w=1, "api/1h";q=240;w=3600"#);
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Card {
+pub struct HeaderTemplate {
     items: Vec<Item>,
     policy: HeaderValue,
 }
 
-/// One limit of a card.
+/// One limit of a template.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     /// The name as a structured field writes it, which is as JSON does: `"api"`.
@@ -108,9 +108,9 @@ impl Rate {
     }
 }
 
-impl Card {
-    /// The card of `limits` under the name of their policy. Cards that are shown together need
-    /// different names, as `api/ip` and `api/user`.
+impl HeaderTemplate {
+    /// The template of `limits` under the name of their policy. Templates that are shown together
+    /// need different names, as `api/ip` and `api/user`.
     ///
     /// # Errors
     /// An empty name, or one that is longer than [`MAX_NAME_BYTES`] with what tells its limits
@@ -149,7 +149,7 @@ impl Card {
         Some(item)
     }
 
-    /// The text of `RateLimit-Policy` for this card alone.
+    /// The text of `RateLimit-Policy` for this template alone.
     #[must_use]
     pub fn policy(&self) -> &str {
         self.policy.to_str().unwrap_or_default()
@@ -236,11 +236,14 @@ pub(super) struct Bound<'d> {
     pub(super) report: Report<'d>,
 }
 
-/// The limit that binds a decision; none when the cards are not those of the decision.
-pub(super) fn bound<'d>(cards: &'d [&Card], decision: &'d Decision<'_>) -> Option<Bound<'d>> {
+/// The limit that binds a decision; none when the templates are not those of the decision.
+pub(super) fn bound<'d>(
+    templates: &'d [&HeaderTemplate],
+    decision: &'d Decision<'_>,
+) -> Option<Bound<'d>> {
     // The rule of `Decision::binding`, which tells the limit but not its place.
     let mut best: Option<Bound<'d>> = None;
-    for (item, report) in items(cards).zip(decision.reports()) {
+    for (item, report) in items(templates).zip(decision.reports()) {
         let better = best.as_ref().is_none_or(|best| {
             if decision.is_allowed() {
                 report.remaining() < best.report.remaining()
@@ -257,33 +260,33 @@ pub(super) fn bound<'d>(cards: &'d [&Card], decision: &'d Decision<'_>) -> Optio
     best
 }
 
-/// The items of all cards, as a decision has its reports.
-pub(super) fn items<'c>(cards: &'c [&Card]) -> impl Iterator<Item = &'c Item> {
-    cards.iter().flat_map(|card| &card.items)
+/// The items of all templates, as a decision has its reports.
+pub(super) fn items<'c>(templates: &'c [&HeaderTemplate]) -> impl Iterator<Item = &'c Item> {
+    templates.iter().flat_map(|template| &template.items)
 }
 
 /// The value of `RateLimit-Policy`.
 #[inline]
-pub(super) fn policy(cards: &[&Card], bound: &Item) -> Option<HeaderValue> {
-    if let [card] = cards
-        && card.items.len() <= MAX_LISTED
+pub(super) fn policy(templates: &[&HeaderTemplate], bound: &Item) -> Option<HeaderValue> {
+    if let [template] = templates
+        && template.items.len() <= MAX_LISTED
     {
-        return Some(card.policy.clone());
+        return Some(template.policy.clone());
     }
-    policy_of_all(cards, bound)
+    policy_of_all(templates, bound)
 }
 
-fn policy_of_all(cards: &[&Card], bound: &Item) -> Option<HeaderValue> {
-    if items(cards).count() > MAX_LISTED {
+fn policy_of_all(templates: &[&HeaderTemplate], bound: &Item) -> Option<HeaderValue> {
+    if items(templates).count() > MAX_LISTED {
         return Some(bound.policy.clone());
     }
-    let length: usize = items(cards).map(|item| item.policy.len() + 2).sum();
+    let length: usize = items(templates).map(|item| item.policy.len() + 2).sum();
     let mut out = Vec::with_capacity(length.saturating_sub(2));
-    for card in cards {
+    for template in templates {
         if !out.is_empty() {
             out.extend_from_slice(b", ");
         }
-        out.extend_from_slice(card.policy.as_bytes());
+        out.extend_from_slice(template.policy.as_bytes());
     }
     HeaderValue::from_maybe_shared(bytes::Bytes::from(out)).ok()
 }

@@ -3,40 +3,40 @@
 use smallvec::SmallVec;
 use tollgate_policy::{AnswerView, Dimension, Entry, Part, Policies, Policy, Rule};
 
-use crate::answer::Card;
+use crate::answer::HeaderTemplate;
 
-/// The cards of one revision: for each policy those of its entries.
+/// The templates of one revision: for each policy those of its entries.
 #[derive(Debug)]
-pub(super) struct Deck(Vec<Vec<EntryCards>>);
+pub(super) struct Templates(Vec<Vec<EntryTemplates>>);
 
 /// Of the entry's own limits, and of each override's.
 #[derive(Debug)]
-struct EntryCards {
-    own: Option<Card>,
-    rules: Vec<Option<Card>>,
+struct EntryTemplates {
+    own: Option<HeaderTemplate>,
+    rules: Vec<Option<HeaderTemplate>>,
 }
 
-/// The cards of an answer's parts, in order; none when one of them cannot be shown.
-pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&Card; 2]> {
-    let deck = answer.beside(Deck::new);
-    let mut cards = SmallVec::new();
+/// The templates of an answer's parts, in order; none when one of them cannot be shown.
+pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&HeaderTemplate; 2]> {
+    let all = answer.extension(Templates::new);
+    let mut templates = SmallVec::new();
     for part in answer.parts() {
-        let Some(card) = deck.of(part) else { return SmallVec::new() };
-        cards.push(card);
+        let Some(template) = all.of(part) else { return SmallVec::new() };
+        templates.push(template);
     }
-    cards
+    templates
 }
 
-/// The card of an answer that has one part, as most have.
+/// The template of an answer that has one part, as most have.
 #[inline]
-pub(super) fn of_one(answer: AnswerView<'_>) -> Option<&Card> {
+pub(super) fn of_one(answer: AnswerView<'_>) -> Option<&HeaderTemplate> {
     let [part] = answer.parts() else { return None };
-    answer.beside(Deck::new).of(part)
+    answer.extension(Templates::new).of(part)
 }
 
-impl EntryCards {
+impl EntryTemplates {
     #[inline]
-    fn of(&self, rule: Option<usize>) -> Option<&Card> {
+    fn of(&self, rule: Option<usize>) -> Option<&HeaderTemplate> {
         match rule {
             None => self.own.as_ref(),
             Some(rule) => self.rules.get(rule)?.as_ref(),
@@ -44,9 +44,9 @@ impl EntryCards {
     }
 }
 
-impl Deck {
+impl Templates {
     #[inline]
-    fn of(&self, part: &Part) -> Option<&Card> {
+    fn of(&self, part: &Part) -> Option<&HeaderTemplate> {
         self.0.get(part.policy)?.get(part.entry)?.of(part.rule)
     }
 
@@ -56,16 +56,18 @@ impl Deck {
     }
 }
 
-fn entries(policy: &Policy) -> Vec<EntryCards> {
-    let made = |(number, entry): (usize, &Entry)| EntryCards {
-        own: card(policy, number, None),
-        rules: (0..entry.overrides.len()).map(|rule| card(policy, number, Some(rule))).collect(),
+fn entries(policy: &Policy) -> Vec<EntryTemplates> {
+    let made = |(number, entry): (usize, &Entry)| EntryTemplates {
+        own: template(policy, number, None),
+        rules: (0..entry.overrides.len())
+            .map(|rule| template(policy, number, Some(rule)))
+            .collect(),
     };
     policy.entries.iter().enumerate().map(made).collect()
 }
 
-/// The card of an entry's own limits, or of those of one of its overrides.
-fn card(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Card> {
+/// The template of an entry's own limits, or of those of one of its overrides.
+fn template(policy: &Policy, number: usize, rule: Option<usize>) -> Option<HeaderTemplate> {
     let entry = policy.entries.get(number)?;
     let limits = match rule {
         None => &entry.limits,
@@ -74,7 +76,7 @@ fn card(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Card> {
             _ => return None,
         },
     };
-    Card::new(&name(policy, number, entry), limits).ok()
+    HeaderTemplate::new(&name(policy, number, entry), limits).ok()
 }
 
 /// The longest name of subjects in a header; a longer one is a number.
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
     use tollgate_policy::Format;
 
-    /// What is written on a card must fit for every policy that can be written.
+    /// What is written on a template must fit for every policy that can be written.
     #[test]
     fn the_longest_names_fit_on_a_card() {
         let (policy, limit) = ("p".repeat(64), "l".repeat(64));
@@ -111,13 +113,16 @@ mod tests {
                  [[policies.limits]]\nsubject = \"ip\"\nlimit = \"1/s via gcra\"\n"
             );
             let policies = Policies::parse(&text, Format::Toml).unwrap();
-            let deck = Deck::new(&policies);
-            let cards = deck.0[0].iter().map(|entry| entry.of(None).unwrap().policy());
-            let cards: Vec<&str> = cards.collect();
+            let all = Templates::new(&policies);
+            let templates = all.0[0].iter().map(|entry| entry.of(None).unwrap().policy());
+            let templates: Vec<&str> = templates.collect();
             let name =
                 if subject.len() < 20 { format!("header.{subject}") } else { "1".to_owned() };
-            assert!(cards[0].starts_with(&format!("\"{policy}/{name}/{limit}\";q=1")), "{cards:?}");
-            assert!(cards[1].starts_with(&format!("\"{policy}/ip\"")), "{cards:?}");
+            assert!(
+                templates[0].starts_with(&format!("\"{policy}/{name}/{limit}\";q=1")),
+                "{templates:?}"
+            );
+            assert!(templates[1].starts_with(&format!("\"{policy}/ip\"")), "{templates:?}");
         }
     }
 }
