@@ -3,7 +3,8 @@
 //! An [`Experiment`] says which client asks when ([`Workload`]) and what is tried ([`Case`]);
 //! [`run`] lets simulated time pass and gives [`Results`]; [`live`] is for real time.
 //! Simulated, the same experiment and seed give the same results, to the last bit, on every machine
-//! and in every store: time is that of the events, and numbers that are drawn come from the seed alone.
+//! and in every store: time is that of the events, and numbers that are drawn come from the seed
+//! alone.
 //!
 //! ```
 //! use tollgate_lab::InMemory;
