@@ -120,20 +120,17 @@ impl Shard {
         rehash: &impl Fn(&[u8], &LimitSet) -> u64,
     ) -> bool {
         self.turn_hand(if far { HAND_PER_INSERT } else { HAND_WHEN_FRUITLESS }, now);
-        if !self.has_room_beside(key, limits) {
-            if !far {
-                return false;
-            }
+        let mut beside = self.room_beside(key, limits);
+        if beside.is_none() && far {
             self.turn_hand(HAND_WHEN_FULL, now);
-            if !self.has_room_beside(key, limits) {
-                return false;
-            }
+            beside = self.room_beside(key, limits);
         }
+        let Some(beside) = beside else { return false };
         let wanted = before + 1;
         if self.table.len() + wanted <= self.table.capacity() {
             return true;
         }
-        let grows = self.rest.budget.has(self.table.allocation_size().max(256));
+        let grows = self.rest.budget.has(beside + self.table.allocation_size().max(256));
         if far || grows {
             self.turn_hand(HAND_WHEN_FULL, now);
             if self.table.len() + wanted <= self.table.capacity() {
@@ -161,10 +158,10 @@ impl Shard {
         true
     }
 
-    /// Whether there is room for what a slot cannot hold itself: a set that is new here, a long
-    /// key, a large state, which may be a copy of the one that newcomers share.
-    fn has_room_beside(&mut self, key: &Key<'_>, limits: &LimitSet) -> bool {
-        let Some(mut needed) = self.adoption_bytes(limits) else { return false };
+    /// The bytes of what a slot cannot hold itself: a set that is new here, a long key, a large
+    /// state, which may be a copy of the one that newcomers share. None where there is no room.
+    fn room_beside(&mut self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {
+        let mut needed = self.adoption_bytes(limits)?;
         let Self { rest, .. } = self;
         if key.length == LONG {
             needed += key.bytes.len() + growth_of(&rest.long_keys);
@@ -174,7 +171,7 @@ impl Shard {
             let shared = self.find_shared(limits, 0).and_then(|at| self.rest.shared.get_bucket(at));
             needed += shared.map_or(0, |shared| shared.state.bytes());
         }
-        self.rest.budget.has(needed)
+        self.rest.budget.has(needed).then_some(needed)
     }
 
     /// Removes what has expired in the next few buckets: what others do for a store that is full.
