@@ -32,12 +32,12 @@ fn ten_thousand_idle_connections_and_slow_ones_do_not_hold_up_the_others() {
     let (alone, beset) = (Serving::start(&place, &[]), Serving::start(&place, &[]));
     let before = beset.memory_bytes();
     let idle: Vec<TcpStream> =
-        (0..wanted).map(|_| TcpStream::connect(beset.address).unwrap()).collect();
+        (0..wanted).map(|_| TcpStream::connect(beset.address()).unwrap()).collect();
     // A hundred of them dribble a head, byte for byte, as long as the test takes.
     let stop = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&stop);
     let mut slow: Vec<TcpStream> =
-        (0..100).map(|_| TcpStream::connect(beset.address).unwrap()).collect();
+        (0..100).map(|_| TcpStream::connect(beset.address()).unwrap()).collect();
     let dribble = thread::spawn(move || {
         while !told.load(Ordering::Relaxed) {
             slow.retain_mut(|stream| stream.write_all(b"a").is_ok());
@@ -99,7 +99,7 @@ fn what_a_crowd_took_goes_back_to_the_system() {
     let half = half.concat();
     let crowd: Vec<TcpStream> = (0..idle_connections().min(1_000))
         .map(|_| {
-            let mut stream = TcpStream::connect(serving.address).unwrap();
+            let mut stream = TcpStream::connect(serving.address()).unwrap();
             stream.write_all(&half).unwrap();
             stream.set_read_timeout(Some(LONG)).unwrap();
             stream.read_exact(&mut [0; 12]).unwrap();

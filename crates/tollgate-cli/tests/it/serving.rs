@@ -22,7 +22,7 @@ pub(crate) struct Serving {
     child: Child,
     /// What it printed before it served.
     said: Vec<String>,
-    pub(crate) address: SocketAddr,
+    address: SocketAddr,
 }
 
 impl Drop for Serving {

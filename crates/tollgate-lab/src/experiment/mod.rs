@@ -83,7 +83,7 @@ pub struct Experiment {
     /// How long the operation takes that is protected, in microseconds, where that is known: beside
     /// it stands what deciding takes in real time.
     pub operation_us: Option<u64>,
-    /// The client.
+    /// The clients, and when they ask.
     pub workloads: Vec<Workload>,
     /// What is tried, one after the other.
     pub cases: Vec<Case>,

@@ -27,22 +27,9 @@ struct PoliciesJson<'a> {
     revision: String,
     #[serde(rename = "match")]
     combine: &'static str,
-    policies: Listed<'a>,
+    policies: Vec<PolicyJson>,
     /// After which policy the next page begins; none on the last one.
     next: Option<&'a str>,
-}
-
-/// The policies of a page, described one by one as they are written.
-struct Listed<'a> {
-    policies: &'a [Policy],
-    usual_deadline: Duration,
-}
-
-impl Serialize for Listed<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let described = self.policies.iter().map(|policy| policy_json(policy, self.usual_deadline));
-        serializer.collect_seq(described)
-    }
 }
 
 #[derive(Serialize)]
@@ -177,7 +164,7 @@ impl Checks {
         let query = query.only(&["after", "count"])?;
         let count = query.count(PAGE, MAX_PAGE)?;
         // The revision first: policies that are newer than what is said are no harm.
-        let revision = self.gate.revision().to_string();
+        let (revision, usual) = (self.gate.revision().to_string(), self.gate.usual_deadline());
         let policies = self.gate.policies();
         let all = policies.policies();
         let begin = match query.get("after") {
@@ -196,7 +183,7 @@ impl Checks {
                 Combine::First => "first",
                 Combine::All => "all",
             },
-            policies: Listed { policies: page, usual_deadline: self.gate.usual_deadline() },
+            policies: page.iter().map(|policy| policy_json(policy, usual)).collect(),
             next: next.map(|policy| policy.name.as_str()),
         }))
     }

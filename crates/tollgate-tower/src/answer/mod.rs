@@ -282,13 +282,12 @@ impl Answers {
             return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
         }
         let never = wait.is_none();
-        let violated = header_template::items(templates).zip(decision.reports()).filter_map(
-            |(item, report)| {
-                // Beside a limit that never admits, those that would later are not the reason.
-                let blames = if never { report.retry_after().is_none() } else { !report.admits() };
-                blames.then_some(item.name.as_str())
-            },
-        );
+        let judged = header_template::items(templates).zip(decision.reports());
+        let violated = judged.filter_map(|(item, report)| {
+            // Beside a limit that never admits, those that would after a while are not the reason.
+            let blames = if never { report.retry_after().is_none() } else { !report.admits() };
+            blames.then_some(item.name.as_str())
+        });
         let mut response = problem.response(violated);
         if let Some(wait) = wait {
             let value = HeaderValue::from(retry_seconds(wait));
