@@ -260,6 +260,32 @@ fn what_expires_is_found_by_those_who_come() {
     }
 }
 
+/// Newcomers who find no room share a state. When that expires their set, which others still use,
+/// is promised room for another: no entry and no other set takes it.
+#[test]
+fn room_that_is_promised_anew_is_not_taken() {
+    let charge = |limiter: &Limiter<MemoryStore>, name: String, bytes| {
+        let decision = limiter.check_now(name).unwrap();
+        let held = limiter.store().bytes();
+        assert!(held <= bytes, "{held} of {bytes}");
+        decision.is_shared()
+    };
+    for bytes in (1_000..66_000).step_by(50) {
+        let (clock, limiter) = limiter("5/20s via sliding_log", bytes);
+        let names = (0..300).map(|i| format!("user:{i}"));
+        let own: Vec<String> =
+            names.filter(|name| !charge(&limiter, name.clone(), bytes)).collect();
+        clock.advance(Duration::from_secs(15));
+        for name in own {
+            charge(&limiter, name, bytes);
+        }
+        clock.advance(Duration::from_secs(7));
+        for i in 300..900 {
+            charge(&limiter, format!("user:{i}"), bytes);
+        }
+    }
+}
+
 proptest! {
     // Failures are printed with their input; they are not written into the tree.
     #![proptest_config(ProptestConfig {

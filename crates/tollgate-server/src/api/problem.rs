@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::listen::MAX_HEAD_BYTES;
+use crate::listen::{MAX_HEAD_BYTES, Misframed};
 
 /// What is wrong with a request, where, and what would be right.
 #[derive(Clone, Debug, Serialize)]
@@ -75,9 +75,9 @@ impl Problem {
 
 /// What the HTTP library refuses before anybody is asked, as a whole response; none where nothing
 /// better can be said.
-pub(crate) fn explain(status: u16) -> Option<Bytes> {
+pub(crate) fn explain(status: u16, why: Option<Misframed>) -> Option<Bytes> {
     let detail = match status {
-        400 => "this is no request of HTTP/1.1".to_owned(),
+        400 => why.map_or("this is no request of HTTP/1.1", Misframed::detail).to_owned(),
         431 => format!(
             "a head has at most {MAX_HEAD_BYTES} bytes and 100 headers, the request line among them"
         ),

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::framing::{Framing, Misframed};
 use super::registry::{Pace, Phase};
 
-/// Says what a refusal of the HTTP library means: from its status to a whole response.
-pub(crate) type Explain = fn(u16) -> Option<Bytes>;
+/// Says what a refusal of the HTTP library means: from its status, and from why the request is
+/// refused where it is us who refuse it, to a whole response.
+pub(crate) type Explain = fn(u16, Option<Misframed>) -> Option<Bytes>;
 
 /// A stream of bytes, watched.
 #[derive(Debug)]
@@ -29,15 +31,11 @@ pub(crate) struct Paced<T> {
     taken: usize,
     /// Whether the response that is written has waited for the other connections.
     waited: bool,
-    /// Whether the client speaks HTTP/2.
-    speaks_http2: bool,
+    framing: Framing,
 }
 
-/// How whoever speaks HTTP/2 without having been asked to begins (RFC 9113, section 3.4).
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
-
-/// What it is answered, in its own words: settings, and GOAWAY with HTTP_1_1_REQUIRED (RFC 9113,
-/// sections 6.5, 6.8 and 7).
+/// What whoever speaks HTTP/2 is answered, in its own words: settings, and GOAWAY with
+/// HTTP_1_1_REQUIRED (RFC 9113, sections 6.5, 6.8 and 7).
 const GO_AWAY: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x3a\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
     this service speaks HTTP/1.1, and no HTTP/2 so far";
@@ -60,7 +58,7 @@ impl<T> Paced<T> {
             drained: 0,
             taken: 0,
             waited: false,
-            speaks_http2: false,
+            framing: Framing::default(),
         }
     }
 
@@ -90,16 +88,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
         }
         if buf.filled().len() > before && self.pace.phase() == Phase::Idle {
             self.pace.is_at(Phase::Head);
-            let read = buf.filled_mut().get_mut(before..).unwrap_or_default();
-            if let [first @ b'P', ..] = read
-                && *first == b'P'
-                && read.starts_with(PREFACE)
-            {
-                self.speaks_http2 = true;
-                // The HTTP library would close without a word: what is no HTTP it refuses.
-                read[0] = 0;
-            }
         }
+        self.framing.follow(buf.filled_mut().get_mut(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
     }
 }
@@ -111,8 +101,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Nobody was asked, and something is said: the library refuses what it could not read.
-        if self.pace.phase() == Phase::Head {
+        // Nobody was asked, and something is said: the library refuses what it could not read,
+        // which may have come with the request before it.
+        if matches!(self.pace.phase(), Phase::Head | Phase::Idle) {
             return self.refuse(cx, buf);
         }
         // What is known to have come over other connections is read first, and the responses go
@@ -174,9 +165,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
     #[cold]
     fn refuse(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         if self.instead.is_none() {
-            let text = match self.speaks_http2 {
-                true => Some(Bytes::from_static(GO_AWAY)),
-                false => status(buf).and_then(self.explain),
+            let text = match self.framing.misframed() {
+                Some(Misframed::Http2) => Some(Bytes::from_static(GO_AWAY)),
+                why => status(buf).and_then(|status| (self.explain)(status, why)),
             };
             let Some(text) = text else {
                 return Pin::new(&mut self.stream).poll_write(cx, buf);
@@ -242,7 +233,7 @@ mod tests {
         let note = stream.2.clone();
         let registry = Registry::new(Bounds::default());
         let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
-        let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_| None);
+        let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_, _| None);
         for _ in 0..2 {
             let byte = stream.read_u8().await.unwrap();
             note.send(format!("{number} read")).unwrap();

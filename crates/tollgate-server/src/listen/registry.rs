@@ -572,7 +572,7 @@ mod tests {
             let place = registry.enter(HERE).unwrap();
             registry.ended_by(place.key, &place.pace, aborted());
             let (ours, mut theirs) = tokio::io::duplex(bytes);
-            let mut stream = Paced::new(ours, Arc::clone(&place.pace), |_| None);
+            let mut stream = Paced::new(ours, Arc::clone(&place.pace), |_, _| None);
             place.pace.is_at(Phase::Write);
             let mut taken = vec![0; bytes];
             for tick in 1..=8 {

@@ -120,30 +120,49 @@ async fn http2_is_answered_in_its_own_words() {
     assert!(String::from_utf8_lossy(&goes[8..]).contains("HTTP/1.1"));
 }
 
-/// Chunks and a length, and codings that nobody reads: the one before us may have read another
-/// request. The former is answered by its chunks, and nothing after it (RFC 9112, section 6.1).
+/// Chunks and a length, codings that nobody reads, lines that end with LF alone: the one before us
+/// may have found another end of the request, and what follows would be a request to one of us and
+/// a body to the other. Nothing after it is answered (RFC 9112, sections 2.2 and 6.1).
 #[tokio::test]
-async fn a_body_has_one_length() {
+async fn a_request_has_one_end() {
     let service = Service::start().await;
     let chunks = format!("{:x}\r\n{WHOSE}\r\n0\r\n\r\n", WHOSE.len());
-    for (headers, statuses) in [
-        ("transfer-encoding: chunked\r\n", &["200", "200"][..]),
-        ("content-length: 5\r\ntransfer-encoding: chunked\r\n", &["200"]),
-        ("transfer-encoding: chunked\r\ncontent-length: 5\r\n", &["200"]),
-        ("transfer-encoding: gzip, chunked\r\n", &["501"]),
-        ("transfer-encoding: gzip\r\ntransfer-encoding: chunked\r\n", &["501"]),
+    let chunked = "host: a\r\ntransfer-encoding: chunked\r\n";
+    let next = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    for (headers, body, statuses, says) in [
+        (chunked.to_owned(), chunks.clone(), &["200", "200"][..], "ok"),
+        (format!("{chunked}content-length: 5\r\n"), chunks.clone(), &["400"], "not both"),
+        (format!("content-length: 5\r\n{chunked}"), chunks.clone(), &["400"], "not both"),
+        (
+            chunked.replace("chunked", "gzip, chunked"),
+            chunks.clone(),
+            &["501", "200"],
+            "no other coding",
+        ),
+        (
+            format!("transfer-encoding: gzip\r\n{chunked}"),
+            chunks.clone(),
+            &["501", "200"],
+            "no other coding",
+        ),
+        ("host: a\nconnection: keep-alive\r\n".to_owned(), String::new(), &["400"], "LF alone"),
+        ("host: a\r\n\n".to_owned(), String::new(), &["400"], "LF alone"),
+        (chunked.to_owned(), chunks.replace("\r\n0\r\n\r\n", "\r\n0\r\n\n"), &["400"], ""),
+        ("host: a\r\ncontent-length: 1,1\r\n".to_owned(), "1".to_owned(), &["400"], "in digits"),
     ] {
-        let request = format!("POST /v1/peek HTTP/1.1\r\nhost: a\r\n{headers}\r\n{chunks}");
-        let next = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
-        let mut stream = TcpStream::connect(service.address).await.unwrap();
-        stream.write_all(format!("{request}{next}").as_bytes()).await.unwrap();
-        let mut said = String::new();
-        let read = tokio::time::timeout(LONG, stream.read_to_string(&mut said)).await;
-        read.unwrap().unwrap();
-        let found: Vec<&str> =
-            said.split("HTTP/1.1 ").skip(1).filter_map(|it| it.get(..3)).collect();
-        assert_eq!(found[..statuses.len()], *statuses, "{headers:?}: {said}");
-        assert!(found.len() == statuses.len() || statuses[0] == "501", "{headers:?}: {said}");
+        for before in ["", &next.replace("close", "keep-alive")] {
+            let request = format!("{before}POST /v1/peek HTTP/1.1\r\n{headers}\r\n{body}{next}");
+            let mut stream = TcpStream::connect(service.address).await.unwrap();
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut said = String::new();
+            let read = tokio::time::timeout(LONG, stream.read_to_string(&mut said)).await;
+            read.unwrap().unwrap();
+            let found: Vec<&str> =
+                said.split("HTTP/1.1 ").skip(1).filter_map(|it| it.get(..3)).collect();
+            let first = if before.is_empty() { &[][..] } else { &["200"] };
+            assert_eq!(found, [first, statuses].concat(), "{request:?}: {said}");
+            assert!(said.contains(says), "{request:?}: {said}");
+        }
     }
 }
 

@@ -105,6 +105,8 @@ impl Shard {
             self.rest.sets.set_redeemed(set, false);
         }
         self.leave_set(set);
+        // The set is promised room for another: what the state gave back is not anybody's.
+        self.settle();
     }
 
     pub(super) fn is_shared_expired(&mut self, bucket: usize, now: Time) -> bool {

@@ -1,0 +1,264 @@
+//! Where each request of a connection begins and ends, read strictly: a proxy before us and the
+//! HTTP library may find different ends in what is lax, and then one of them takes for a request
+//! what the other takes for a body (request smuggling; RFC 9112, sections 2.2, 6.1 and 11.2).
+
+use arrayvec::ArrayVec;
+use memchr::memchr;
+
+/// Why a request is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Misframed {
+    /// It is of HTTP/2.
+    Http2,
+    BareLineFeed,
+    TwoLengths,
+    Length,
+    ChunkSize,
+}
+
+impl Misframed {
+    pub(crate) fn detail(self) -> &'static str {
+        match self {
+            Self::Http2 => "this is a request of HTTP/2, and here HTTP/1.1 is spoken",
+            Self::BareLineFeed => "a line ends with LF alone: CR LF ends each",
+            Self::TwoLengths => "a request has `Content-Length` or `Transfer-Encoding`, not both",
+            Self::Length => "`Content-Length` is a number of bytes, in digits",
+            Self::ChunkSize => "the size of a chunk is a number of bytes, in hexadecimal digits",
+        }
+    }
+}
+
+/// Follows the bytes of a connection, however they are cut into reads.
+#[derive(Debug, Default)]
+pub(super) struct Framing {
+    at: At,
+    line: Line,
+    length: Option<u64>,
+    is_chunked: bool,
+    misframed: Option<Misframed>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum At {
+    /// Before a request.
+    #[default]
+    Start,
+    Head,
+    Body {
+        left: u64,
+    },
+    ChunkSize,
+    /// In a chunk, whose line end belongs to it.
+    Chunk {
+        left: u64,
+    },
+    Trailer,
+}
+
+/// The line that is being read, as far as it matters: how it begins, and its last byte.
+#[derive(Debug, Default)]
+struct Line {
+    start: ArrayVec<u8, 48>,
+    is_longer: bool,
+    last: u8,
+}
+
+impl Framing {
+    /// Follows what was read next. Where a request is refused the line feed that decides it becomes
+    /// a zero, which no HTTP library takes.
+    pub(super) fn follow(&mut self, read: &mut [u8]) {
+        let mut from = 0;
+        while from < read.len() && self.misframed.is_none() {
+            let rest = &read[from..];
+            if let At::Body { left } | At::Chunk { left } = &mut self.at {
+                let skipped = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
+                *left -= skipped as u64;
+                from += skipped;
+                self.at = match self.at {
+                    At::Body { left: 0 } => At::Start,
+                    At::Chunk { left: 0 } => At::ChunkSize,
+                    at => at,
+                };
+                continue;
+            }
+            let end = memchr(b'\n', rest);
+            self.line.extend(&rest[..end.unwrap_or(rest.len())]);
+            let Some(end) = end else { return };
+            if let Err(misframed) = self.end_line() {
+                self.misframed = Some(misframed);
+                read[from + end] = 0;
+            }
+            self.line = Line::default();
+            from += end + 1;
+        }
+    }
+
+    /// Why what was read last is refused.
+    pub(super) fn misframed(&self) -> Option<Misframed> {
+        self.misframed
+    }
+
+    fn end_line(&mut self) -> Result<(), Misframed> {
+        let line = self.line.text().ok_or(Misframed::BareLineFeed)?;
+        self.at = match (self.at, line) {
+            // An empty line before a request is passed over (RFC 9112, section 2.2).
+            (At::Start, b"") => At::Start,
+            // How whoever speaks HTTP/2 without having been asked to begins (RFC 9113, 3.4).
+            (At::Start, b"PRI * HTTP/2.0") => return Err(Misframed::Http2),
+            (At::Start, _) => {
+                (self.length, self.is_chunked) = (None, false);
+                At::Head
+            }
+            (At::Head, b"") => match self.length.unwrap_or(0) {
+                _ if self.is_chunked => At::ChunkSize,
+                0 => At::Start,
+                left => At::Body { left },
+            },
+            (At::Head, header) => {
+                let (name, value) = name_and_value(header);
+                if name.eq_ignore_ascii_case(b"content-length") {
+                    let number = number(value, 10).filter(|_| !self.line.is_longer);
+                    self.length = Some(number.ok_or(Misframed::Length)?);
+                } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                    self.is_chunked = true;
+                }
+                if self.is_chunked && self.length.is_some() {
+                    return Err(Misframed::TwoLengths);
+                }
+                At::Head
+            }
+            (At::ChunkSize, line) => {
+                let size = line.split(|byte| b"; \t".contains(byte)).next().unwrap_or_default();
+                match number(size, 16).and_then(|size| size.checked_add(2)) {
+                    Some(2) => At::Trailer,
+                    Some(left) => At::Chunk { left },
+                    None => return Err(Misframed::ChunkSize),
+                }
+            }
+            (At::Trailer, b"") => At::Start,
+            (at, _) => at,
+        };
+        Ok(())
+    }
+}
+
+impl Line {
+    fn extend(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        self.last = *last;
+        let room = self.start.remaining_capacity();
+        self.is_longer |= bytes.len() > room;
+        self.start.extend(bytes.iter().copied().take(room));
+    }
+
+    /// How the line begins, if CR ends it.
+    fn text(&self) -> Option<&[u8]> {
+        match self.last {
+            b'\r' if self.is_longer => Some(&self.start),
+            b'\r' => self.start.strip_suffix(b"\r"),
+            _ => None,
+        }
+    }
+}
+
+fn name_and_value(header: &[u8]) -> (&[u8], &[u8]) {
+    match memchr(b':', header) {
+        Some(colon) => (&header[..colon], header[colon + 1..].trim_ascii()),
+        None => (header, b""),
+    }
+}
+
+/// A number that is digits and nothing else, and not more of them than a number of 64 bits has.
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    let digits = core::str::from_utf8(digits).ok()?;
+    let is_digits = digits.len() <= 20 && !digits.starts_with('+');
+    u64::from_str_radix(digits, radix).ok().filter(|_| is_digits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Follows requests that come in pieces of this size; what was made of them, and why they are
+    /// refused.
+    fn followed(requests: &str, piece: usize) -> (Framing, Vec<u8>) {
+        let mut framing = Framing::default();
+        let mut bytes = requests.as_bytes().to_vec();
+        for piece in bytes.chunks_mut(piece) {
+            framing.follow(piece);
+        }
+        (framing, bytes)
+    }
+
+    #[test]
+    fn each_request_ends_where_the_next_begins() {
+        let requests = [
+            "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+            "\r\nGET / HTTP/1.1\r\nhost: a\r\n\r\n",
+            "POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\na\nb\n",
+            "POST / HTTP/1.1\r\nCONTENT-LENGTH:\t0\r\n\r\n",
+            "POST / HTTP/1.1\r\ncontent-length: 3\r\nContent-Length: 3\r\n\r\n\n\n\n",
+            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2\r\na\n\r\n0a ;x=y\r\n0123\n56789\r\n0\r\nmore: x\r\n\r\n",
+        ];
+        for first in requests {
+            for second in requests {
+                let both = format!("{first}{second}");
+                for piece in 1..=both.len() {
+                    let (framing, bytes) = followed(&both, piece);
+                    assert_eq!((framing.at, framing.misframed), (At::Start, None), "{both:?}");
+                    assert_eq!(bytes, both.as_bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_two_readings_is_refused() {
+        let long = format!("Content-Length:{}1", " ".repeat(31));
+        let cut = format!("{long}2");
+        let zeros = format!("Transfer-Encoding: chunked\r\n\r\n{}5", "0".repeat(60));
+        for (begins, why) in [
+            ("\n", Misframed::BareLineFeed),
+            ("GET / HTTP/1.1\n", Misframed::BareLineFeed),
+            ("GET / HTTP/1.1\r\nhost: a\n", Misframed::BareLineFeed),
+            ("GET / HTTP/1.1\r\nhost: a\r\n\n", Misframed::BareLineFeed),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\n", Misframed::BareLineFeed),
+            (
+                "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\n",
+                Misframed::BareLineFeed,
+            ),
+            ("PRI * HTTP/2.0\r\n", Misframed::Http2),
+            (
+                "GET / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: gzip\r\n",
+                Misframed::TwoLengths,
+            ),
+            (
+                "GET / HTTP/1.1\r\nTRANSFER-ENCODING:chunked\r\na: b\r\ncontent-length:1\r\n",
+                Misframed::TwoLengths,
+            ),
+            ("GET / HTTP/1.1\r\nContent-Length: +1\r\n", Misframed::Length),
+            ("GET / HTTP/1.1\r\nContent-Length: 1, 1\r\n", Misframed::Length),
+            ("GET / HTTP/1.1\r\nContent-Length: 0x1\r\n", Misframed::Length),
+            ("GET / HTTP/1.1\r\nContent-Length:\r\n", Misframed::Length),
+            (&format!("GET / HTTP/1.1\r\nContent-Length: {}\r\n", u128::MAX), Misframed::Length),
+            (&format!("GET / HTTP/1.1\r\n{cut}\r\n"), Misframed::Length),
+            (&format!("GET / HTTP/1.1\r\n{zeros}\r\n"), Misframed::ChunkSize),
+            (
+                "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+                Misframed::ChunkSize,
+            ),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", Misframed::ChunkSize),
+        ] {
+            let whole = format!("{begins}and what comes after\n");
+            for piece in 1..=whole.len() {
+                let (framing, bytes) = followed(&whole, piece);
+                assert_eq!(framing.misframed, Some(why), "{begins:?}");
+                assert_eq!(bytes.iter().position(|byte| *byte == 0), Some(begins.len() - 1));
+                assert_eq!(bytes[begins.len()..], whole.as_bytes()[begins.len()..]);
+            }
+        }
+        let (framing, _) = followed(&format!("GET / HTTP/1.1\r\n{long}\r\n\r\n"), 7);
+        assert_eq!((framing.at, framing.misframed), (At::Body { left: 1 }, None));
+    }
+}
