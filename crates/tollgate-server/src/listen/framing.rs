@@ -2,7 +2,6 @@
 //! HTTP library may find different ends in what is lax, and then one of them takes for a request
 //! what the other takes for a body (request smuggling; RFC 9112, sections 2.2, 6.1 and 11.2).
 
-use arrayvec::ArrayVec;
 use memchr::memchr;
 
 /// Why a request is refused.
@@ -32,7 +31,8 @@ impl Misframed {
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     at: At,
-    line: Line,
+    /// What was read of a line whose end has not come. The HTTP library refuses long ones.
+    cut: Vec<u8>,
     length: Option<u64>,
     is_chunked: bool,
     misframed: Option<Misframed>,
@@ -55,14 +55,6 @@ enum At {
     Trailer,
 }
 
-/// The line that is being read, as far as it matters: how it begins, and its last byte.
-#[derive(Debug, Default)]
-struct Line {
-    start: ArrayVec<u8, 48>,
-    is_longer: bool,
-    last: u8,
-}
-
 impl Framing {
     /// Follows what was read next. Where a request is refused the line feed that decides it becomes
     /// a zero, which no HTTP library takes.
@@ -81,14 +73,21 @@ impl Framing {
                 };
                 continue;
             }
-            let end = memchr(b'\n', rest);
-            self.line.extend(&rest[..end.unwrap_or(rest.len())]);
-            let Some(end) = end else { return };
-            if let Err(misframed) = self.end_line() {
+            let Some(end) = memchr(b'\n', rest) else {
+                self.cut.extend_from_slice(rest);
+                return;
+            };
+            let ended = match self.cut.is_empty() {
+                true => self.end_line(&rest[..end]),
+                false => {
+                    let line = [&core::mem::take(&mut self.cut), &rest[..end]].concat();
+                    self.end_line(&line)
+                }
+            };
+            if let Err(misframed) = ended {
                 self.misframed = Some(misframed);
                 read[from + end] = 0;
             }
-            self.line = Line::default();
             from += end + 1;
         }
     }
@@ -98,8 +97,9 @@ impl Framing {
         self.misframed
     }
 
-    fn end_line(&mut self) -> Result<(), Misframed> {
-        let line = self.line.text().ok_or(Misframed::BareLineFeed)?;
+    /// A line has come, up to its line feed.
+    fn end_line(&mut self, line: &[u8]) -> Result<(), Misframed> {
+        let line = line.strip_suffix(b"\r").ok_or(Misframed::BareLineFeed)?;
         self.at = match (self.at, line) {
             // An empty line before a request is passed over (RFC 9112, section 2.2).
             (At::Start, b"") => At::Start,
@@ -115,11 +115,9 @@ impl Framing {
                 left => At::Body { left },
             },
             (At::Head, header) => {
-                let (name, value) = name_and_value(header);
-                if name.eq_ignore_ascii_case(b"content-length") {
-                    let number = number(value, 10).filter(|_| !self.line.is_longer);
-                    self.length = Some(number.ok_or(Misframed::Length)?);
-                } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+                if let Some(value) = value_of(header, b"content-length:") {
+                    self.length = Some(number(value, 10).ok_or(Misframed::Length)?);
+                } else if value_of(header, b"transfer-encoding:").is_some() {
                     self.is_chunked = true;
                 }
                 if self.is_chunked && self.length.is_some() {
@@ -142,37 +140,16 @@ impl Framing {
     }
 }
 
-impl Line {
-    fn extend(&mut self, bytes: &[u8]) {
-        let Some(last) = bytes.last() else { return };
-        self.last = *last;
-        let room = self.start.remaining_capacity();
-        self.is_longer |= bytes.len() > room;
-        self.start.extend(bytes.iter().copied().take(room));
-    }
-
-    /// How the line begins, if CR ends it.
-    fn text(&self) -> Option<&[u8]> {
-        match self.last {
-            b'\r' if self.is_longer => Some(&self.start),
-            b'\r' => self.start.strip_suffix(b"\r"),
-            _ => None,
-        }
-    }
+/// The value of this header, if it is one of this name.
+fn value_of<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let (start, value) = header.split_at_checked(name.len())?;
+    start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
 }
 
-fn name_and_value(header: &[u8]) -> (&[u8], &[u8]) {
-    match memchr(b':', header) {
-        Some(colon) => (&header[..colon], header[colon + 1..].trim_ascii()),
-        None => (header, b""),
-    }
-}
-
-/// A number that is digits and nothing else, and not more of them than a number of 64 bits has.
+/// A number that is digits and nothing else.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    let digits = core::str::from_utf8(digits).ok()?;
-    let is_digits = digits.len() <= 20 && !digits.starts_with('+');
-    u64::from_str_radix(digits, radix).ok().filter(|_| is_digits)
+    let digits = core::str::from_utf8(digits).ok().filter(|it| !it.starts_with('+'))?;
+    u64::from_str_radix(digits, radix).ok()
 }
 
 #[cfg(test)]
@@ -215,9 +192,6 @@ mod tests {
 
     #[test]
     fn what_has_two_readings_is_refused() {
-        let long = format!("Content-Length:{}1", " ".repeat(31));
-        let cut = format!("{long}2");
-        let zeros = format!("Transfer-Encoding: chunked\r\n\r\n{}5", "0".repeat(60));
         for (begins, why) in [
             ("\n", Misframed::BareLineFeed),
             ("GET / HTTP/1.1\n", Misframed::BareLineFeed),
@@ -242,8 +216,6 @@ mod tests {
             ("GET / HTTP/1.1\r\nContent-Length: 0x1\r\n", Misframed::Length),
             ("GET / HTTP/1.1\r\nContent-Length:\r\n", Misframed::Length),
             (&format!("GET / HTTP/1.1\r\nContent-Length: {}\r\n", u128::MAX), Misframed::Length),
-            (&format!("GET / HTTP/1.1\r\n{cut}\r\n"), Misframed::Length),
-            (&format!("GET / HTTP/1.1\r\n{zeros}\r\n"), Misframed::ChunkSize),
             (
                 "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
                 Misframed::ChunkSize,
@@ -258,7 +230,5 @@ mod tests {
                 assert_eq!(bytes[begins.len()..], whole.as_bytes()[begins.len()..]);
             }
         }
-        let (framing, _) = followed(&format!("GET / HTTP/1.1\r\n{long}\r\n\r\n"), 7);
-        assert_eq!((framing.at, framing.misframed), (At::Body { left: 1 }, None));
     }
 }
