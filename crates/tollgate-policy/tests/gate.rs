@@ -986,18 +986,35 @@ fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
     assert_eq!(*store.deadlines.lock().unwrap(), [deadline; 2]);
 }
 
+/// At once or in two steps: the observer is told the same.
 #[test]
 fn an_observer_is_told_of_every_answer() {
-    let seen = Arc::new(AtomicU64::new(0));
-    let sees = Arc::clone(&seen);
-    let policies = parse(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
-    let gate = Gate::observed(policies, MemoryStore::new(), move |_: &Event<'_>| {
-        sees.fetch_add(1, Ordering::Relaxed);
-    });
-    let (gate, fields) = (gate.unwrap(), [("ip", "10.0.0.1")]);
-    assert!(ask(&gate, &fields).is_allowed());
-    assert!(gate.judge_at_once(in_fields(&fields), told).is_none());
-    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    let observed = |store: Failing| {
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let into = Arc::clone(&told);
+        let policies = parse(&one("limits = [{ subject = \"ip\", limit = \"2/h\" }]"));
+        let gate = Gate::observed(policies, store, move |event: &Event<'_>| {
+            let Event { policy, limit, subject, outcome, authority, error, decides, .. } = *event;
+            let limit = limit.map(ToString::to_string);
+            let said = (policy, limit, subject, outcome, authority, error.is_some(), decides);
+            into.lock().unwrap().push(format!("{said:?}"));
+        });
+        (gate.unwrap(), told)
+    };
+    let stores = [(); 2].map(|()| Failing { answers_at_once: true, ..Failing::new() });
+    let [fast, general] = stores.clone().map(observed);
+    for fails in [false, false, false, true, false] {
+        for store in &stores {
+            store.fails.store(fails, Ordering::Relaxed);
+        }
+        let (fields, what) = ([("ip", "10.0.0.1")], |view: AnswerView<'_>| view.outcome());
+        let (_, said) = fast.0.judge_at_once(in_fields(&fields), what).unwrap();
+        let looked = general.0.look(&fields);
+        assert_eq!(said, general.0.judge(&looked, what).unwrap());
+    }
+    let seen = fast.1.lock().unwrap();
+    assert_eq!((seen.len(), &*seen), (5, &*general.1.lock().unwrap()));
+    assert!(seen[0].contains("ip:10.0.0.1") && seen[3].contains("FailedOpen"), "{seen:?}");
 }
 
 /// Each thread caches the policies that it saw last: never beyond their end.

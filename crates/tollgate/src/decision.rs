@@ -4,13 +4,15 @@ use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
 use crate::engine::{Carried, Fields, Outcome, Single};
 use crate::limit::{Limit, LimitSet};
 use crate::strategy::NEVER_US;
 use crate::subject::Subject;
 use crate::time::Time;
+
+mod receipt;
+
+pub use receipt::{Charges, Receipt, Refund};
 
 /// Who decided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,17 +54,54 @@ pub enum Verdict {
 pub struct Decision<'l> {
     /// The first subject, in its written form, with its limits; none where they are in `more`.
     first: Option<(&'l str, &'l LimitSet)>,
-    /// What the usual decision, over one limit, has none of. Behind one pointer, all that is owned:
-    /// with another field to drop, the compiler keeps a decision in memory and moves it there,
-    /// which takes 3 ns and more of the 35 of a check that borrows.
-    more: Option<Box<More<'l>>>,
-    remaining: u64,
-    retry_after_us: u64,
-    reset_after_us: u64,
+    /// What the usual decision has none of. Behind one pointer, all that is owned: with another
+    /// field to drop, the compiler keeps a decision in memory and moves it there, which takes 3 ns
+    /// and more of the 35 of a check that borrows.
+    more: Option<Box<More>>,
+    /// How many limits were judged.
+    limits: u32,
+    /// The numbers of the first two of them.
+    numbers: [Numbers; INLINE],
     granted: u64,
     receipt: u64,
     now: Time,
     store: u64,
+}
+
+/// A decision over so many limits of a subject that somebody lends allocates nothing.
+const INLINE: usize = 2;
+
+/// A limit's fields as they nearly always are: charged at the time of the decision, and not carried
+/// over from other numbers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Numbers {
+    remaining: u64,
+    /// `NEVER_US` for never.
+    retry_after_us: u64,
+    reset_after_us: u64,
+}
+
+impl Numbers {
+    #[inline(always)]
+    fn of(fields: &Fields) -> Self {
+        Self {
+            remaining: fields.remaining,
+            retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
+            reset_after_us: fields.reset_after_us,
+        }
+    }
+
+    #[inline]
+    fn fields(self, now: Time) -> Fields {
+        let Self { remaining, retry_after_us, reset_after_us } = self;
+        Fields {
+            remaining,
+            retry_after_us: (retry_after_us != NEVER_US).then_some(retry_after_us),
+            reset_after_us,
+            charged_at_us: now.as_micros(),
+            carried: Carried::Same,
+        }
+    }
 }
 
 /// The first subject: the text of one that somebody keeps, or one that was built for the question.
@@ -74,12 +113,12 @@ pub(crate) enum Whose<'l> {
 /// The first subject where nobody lends it, the subjects after it, the fields of all limits, the
 /// shard, and whether the store is full.
 #[derive(Clone, Debug, Default)]
-struct More<'l> {
-    first: Option<(Subject, Cow<'l, LimitSet>)>,
-    rest: Vec<(Subject, Cow<'l, LimitSet>)>,
-    /// Empty where the decision's own fields are all there is.
+struct More {
+    first: Option<(Subject, LimitSet)>,
+    rest: Vec<(Subject, LimitSet)>,
+    /// Empty where the decision's own numbers are all there is.
     fields: Vec<Fields>,
-    shard: Option<Cow<'l, str>>,
+    shard: Option<Box<str>>,
     shared: bool,
 }
 
@@ -91,40 +130,38 @@ impl<'l> Decision<'l> {
         (subject, limits): (Whose<'l>, &'l LimitSet),
         rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
         shard: Option<Cow<'l, str>>,
-        outcome: &mut Outcome,
+        outcome: &Outcome,
         store: u64,
     ) -> Self {
         let Outcome { granted, ref fields, receipt, now, shared, .. } = *outcome;
-        let single = Single { granted, fields: fields[0], changed: false, receipt, now };
+        let mut numbers = [Numbers::default(); INLINE];
+        for (numbers, fields) in numbers.iter_mut().zip(fields) {
+            *numbers = Numbers::of(fields);
+        }
+        let fits = fields.len() <= INLINE && fields.iter().all(|fields| is_plain(fields, now));
         let (first, owned) = match subject {
             Whose::Lent(text) => (Some((text, limits)), None),
-            Whose::Built(subject) => (None, Some((subject, limits))),
+            Whose::Built(subject) => (None, Some((subject, limits.clone()))),
         };
-        let mut decision = Self::build(first, single, store);
-        if fields.len() > 1 || shard.is_some() || owned.is_some() || shared {
-            let fields = core::mem::take(&mut outcome.fields);
-            // One limit's fields may have been kept already; then these are the same.
-            decision.more = Some(keep_more(owned, rest, fields, shard, shared));
-        }
-        decision
+        let rest = rest.map(|(subject, limits)| (subject, limits.clone()));
+        let more = match fits && owned.is_none() && shard.is_none() && !shared {
+            true => None,
+            false => Some(keep_more(owned, rest, if fits { &[] } else { fields }, shard, shared)),
+        };
+        // A check has at most 16 subjects of 32 limits each.
+        let limits = u32::try_from(fields.len()).unwrap_or(u32::MAX);
+        Self { first, more, limits, numbers, granted, receipt, now, store }
     }
 
     /// The answer over one limit, for a subject whose text is its own written form.
     #[inline(always)]
     pub(crate) fn single(text: &'l str, limits: &'l LimitSet, single: Single, store: u64) -> Self {
-        Self::build(Some((text, limits)), single, store)
-    }
-
-    #[inline(always)]
-    fn build(first: Option<(&'l str, &'l LimitSet)>, single: Single, store: u64) -> Self {
         let Single { granted, fields, receipt, now, .. } = single;
-        let plain = fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same;
         Self {
-            first,
-            more: if plain { None } else { Some(keep(fields)) },
-            remaining: fields.remaining,
-            retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
-            reset_after_us: fields.reset_after_us,
+            first: Some((text, limits)),
+            more: if is_plain(&fields, now) { None } else { Some(keep(fields)) },
+            limits: 1,
+            numbers: [Numbers::of(&fields), Numbers::default()],
             granted,
             receipt,
             now,
@@ -137,32 +174,21 @@ impl<'l> Decision<'l> {
         let more = self.more.as_deref().into_iter();
         let kept = more.flat_map(|more| more.first.iter().chain(&more.rest));
         let lent = self.first.into_iter();
-        lent.chain(kept.map(|(subject, limits)| (subject.as_str(), &**limits)))
-    }
-
-    /// How many limits were judged.
-    fn len(&self) -> usize {
-        self.more.as_deref().map_or(1, |more| more.fields.len().max(1))
+        lent.chain(kept.map(|(subject, limits)| (subject.as_str(), limits)))
     }
 
     /// The fields of limit `index`.
     #[inline]
     fn field(&self, index: usize) -> Fields {
-        let kept = self.more.as_deref().and_then(|more| more.fields.get(index));
-        kept.copied().unwrap_or_else(|| self.own_field())
+        if let Some(fields) = self.more.as_deref().and_then(|more| more.fields.get(index)) {
+            return *fields;
+        }
+        self.numbers[index].fields(self.now)
     }
 
-    /// The fields of the only limit, where nothing else is kept.
-    #[inline]
-    fn own_field(&self) -> Fields {
-        let retry = self.retry_after_us;
-        Fields {
-            remaining: self.remaining,
-            retry_after_us: (retry != NEVER_US).then_some(retry),
-            reset_after_us: self.reset_after_us,
-            charged_at_us: self.now.as_micros(),
-            carried: Carried::Same,
-        }
+    /// The fields of every limit.
+    fn fields(&self) -> impl Iterator<Item = Fields> {
+        (0..self.limits as usize).map(|index| self.field(index))
     }
 
     /// The answer in one word.
@@ -208,8 +234,10 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> u64 {
-        let Some(more) = self.more.as_deref() else { return self.remaining };
-        more.fields.iter().map(|fields| fields.remaining).min().unwrap_or(self.remaining)
+        if self.limits == 1 {
+            return self.numbers[0].remaining;
+        }
+        self.fields().map(|fields| fields.remaining).min().unwrap_or(0)
     }
 
     /// The capacity of the binding limit.
@@ -229,11 +257,8 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn binding(&self) -> Report<'_> {
-        // Over one limit of a subject that somebody lends, as most are.
-        if let (None, Some((subject, limits))) = (&self.more, self.first)
-            && let [limit] = limits.limits()
-        {
-            return Report { subject, limit, fields: self.own_field() };
+        if self.limits == 1 {
+            return self.report(0);
         }
         self.binding_of_all()
     }
@@ -241,8 +266,7 @@ impl<'l> Decision<'l> {
     #[inline(never)]
     fn binding_of_all(&self) -> Report<'_> {
         let mut best = (0, self.field(0));
-        for index in 1..self.len() {
-            let field = self.field(index);
+        for (index, field) in self.fields().enumerate().skip(1) {
             let better = if self.is_allowed() {
                 field.remaining < best.1.remaining
             } else {
@@ -258,21 +282,22 @@ impl<'l> Decision<'l> {
 
     /// Every limit's own fields, in the order of the subjects and of their limits.
     pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
-        (0..self.len()).map(|index| self.report(index))
+        (0..self.limits as usize).map(|index| self.report(index))
     }
 
     fn report(&self, index: usize) -> Report<'_> {
+        let fields = self.field(index);
         // Most are over one subject that somebody lends.
         if let Some((subject, limits)) = self.first
             && let Some(limit) = limits.limits().get(index)
         {
-            return Report { subject, limit, fields: self.field(index) };
+            return Report { subject, limit, part: 0, fields };
         }
         let mut first = 0;
-        for (subject, limits) in self.parts() {
+        for (part, (subject, limits)) in self.parts().enumerate() {
             let limits = limits.limits();
             if let Some(limit) = limits.get(index - first) {
-                return Report { subject, limit, fields: self.field(index) };
+                return Report { subject, limit, part, fields };
             }
             first += limits.len();
         }
@@ -285,7 +310,7 @@ impl<'l> Decision<'l> {
         if self.receipt == 0 {
             return None;
         }
-        let mut times = (0..self.len()).map(|index| self.field(index).charged_at_us);
+        let mut times = self.fields().map(|fields| fields.charged_at_us);
         let charges = self
             .parts()
             .map(|(subject, limits)| Charges {
@@ -328,50 +353,37 @@ impl<'l> Decision<'l> {
     /// The same, no longer borrowing from the limiter.
     #[inline]
     pub fn into_owned(self) -> Decision<'static> {
-        let More { first, rest, fields, shard, shared } =
-            self.more.map_or_else(More::default, |more| *more);
-        let owned = |(subject, set): (Subject, Cow<'_, LimitSet>)| -> (_, Cow<'static, LimitSet>) {
-            (subject, Cow::Owned(set.into_owned()))
-        };
-        let lent = self.first.map(|(text, set)| (Subject::known(text), Cow::Borrowed(set)));
-        let more = More {
-            first: lent.or(first).map(owned),
-            rest: rest.into_iter().map(owned).collect(),
-            fields,
-            shard: shard.map(|shard| Cow::Owned(shard.into_owned())),
-            shared,
-        };
-        Decision {
-            first: None,
-            more: Some(Box::new(more)),
-            remaining: self.remaining,
-            retry_after_us: self.retry_after_us,
-            reset_after_us: self.reset_after_us,
-            granted: self.granted,
-            receipt: self.receipt,
-            now: self.now,
-            store: self.store,
+        let Self { first, more, limits, numbers, granted, receipt, now, store } = self;
+        let mut more = more.unwrap_or_default();
+        if let Some((text, set)) = first {
+            more.first = Some((Subject::known(text), set.clone()));
         }
+        Decision { first: None, more: Some(more), limits, numbers, granted, receipt, now, store }
     }
 }
 
-/// Keeps what a decision over several limits has, or one whose subject nobody lends.
+/// True for fields that are what [`Numbers`] say.
+#[inline(always)]
+fn is_plain(fields: &Fields, now: Time) -> bool {
+    fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same
+}
+
+/// Keeps what a decision over many limits has, or one whose subject nobody lends.
 #[inline(never)]
-fn keep_more<'l>(
-    first: Option<(Subject, &'l LimitSet)>,
-    rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
-    fields: SmallVec<[Fields; 1]>,
-    shard: Option<Cow<'l, str>>,
+fn keep_more(
+    first: Option<(Subject, LimitSet)>,
+    rest: impl Iterator<Item = (Subject, LimitSet)>,
+    fields: &[Fields],
+    shard: Option<Cow<'_, str>>,
     shared: bool,
-) -> Box<More<'l>> {
-    let part = |(subject, limits)| (subject, Cow::Borrowed(limits));
-    let (first, rest) = (first.map(part), rest.map(part).collect());
-    Box::new(More { first, rest, fields: fields.into_vec(), shard, shared })
+) -> Box<More> {
+    let shard = shard.map(|shard| shard.into_owned().into());
+    Box::new(More { first, rest: rest.collect(), fields: fields.to_vec(), shard, shared })
 }
 
 /// Keeps the fields that seldom differ from what the rest says.
 #[cold]
-fn keep<'l>(fields: Fields) -> Box<More<'l>> {
+fn keep(fields: Fields) -> Box<More> {
     Box::new(More { fields: vec![fields], ..More::default() })
 }
 
@@ -380,6 +392,7 @@ fn keep<'l>(fields: Fields) -> Box<More<'l>> {
 pub struct Report<'d> {
     subject: &'d str,
     limit: &'d Limit,
+    part: usize,
     fields: Fields,
 }
 
@@ -394,6 +407,13 @@ impl<'d> Report<'d> {
     #[must_use]
     pub fn limit(&self) -> &'d Limit {
         self.limit
+    }
+
+    /// Which of the subjects that were asked for together: 0 for the first. One subject may be
+    /// asked for several times, each time under other limits.
+    #[must_use]
+    pub fn part(&self) -> usize {
+        self.part
     }
 
     /// True when this limit would admit the cost.
@@ -429,63 +449,6 @@ impl<'d> Report<'d> {
     #[inline]
     pub fn carried(&self) -> Carried {
         self.fields.carried
-    }
-}
-
-/// What was charged: a number unique in the store, the store's time, the cost, the limits and
-/// their subjects. [`crate::Limiter::refund`] takes it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Receipt {
-    /// Which store charged; a refund elsewhere is an error.
-    pub store: u64,
-    /// The charge's number in that store.
-    pub number: u64,
-    /// The units charged.
-    pub cost: u64,
-    /// The store's time of the charge.
-    pub at: Time,
-    /// What was charged to whom.
-    pub charges: SmallVec<[Charges; 1]>,
-    /// The shard that it was asked with ([`crate::Ask::shard`]): where a divided store charged.
-    pub shard: Option<String>,
-}
-
-/// One subject's part of a [`Receipt`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Charges {
-    /// Whose count.
-    pub subject: Subject,
-    /// Under which limits.
-    pub limits: LimitSet,
-    /// When each of them recorded the charge, in microseconds since the epoch.
-    pub at_us: SmallVec<[u64; 2]>,
-}
-
-/// What a refund did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Refund {
-    /// True when all of the charge had been refunded before: nothing was given.
-    pub already: bool,
-    /// By how many units `remaining` rose, per limit in the order of the receipt.
-    pub given: Vec<u64>,
-    /// How many units of the charge were never refunded, and can still be.
-    pub left: u64,
-}
-
-impl Refund {
-    /// What a store answers that gave something back.
-    #[must_use]
-    pub fn new(given: Vec<u64>, left: u64) -> Self {
-        Self { already: false, given, left }
-    }
-
-    /// What a store answers when nothing was left to give back, for so many limits.
-    #[must_use]
-    pub fn already(limits: usize) -> Self {
-        Self { already: true, given: vec![0; limits], left: 0 }
     }
 }
 

@@ -3,16 +3,20 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
-use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_parts, check_shard};
+use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_shard};
 use crate::decision::{Decision, Receipt, Refund, Whose};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
-use crate::subject::Subject;
+
+mod read;
+mod waiting;
+
+pub use waiting::Waiting;
+
+use read::Read;
 
 /// Limits over a store: the thing to ask. Share it by reference or in an `Arc`.
 ///
@@ -38,38 +42,6 @@ pub struct Limiter<S = MemoryStore> {
 
 /// The longest request id, in bytes.
 const MAX_REQUEST_BYTES: usize = 256;
-
-/// The subjects of an ask, each with its limits.
-type Parts<'l> = SmallVec<[(Subject, &'l LimitSet); 1]>;
-
-/// An ask, ready for a store.
-struct Read<'l> {
-    parts: Parts<'l>,
-    shard: Option<Cow<'l, str>>,
-    cost: u64,
-    mode: Mode,
-}
-
-impl Read<'_> {
-    #[inline]
-    fn question(&self) -> Question<'_> {
-        let mut counted = SmallVec::new();
-        for part in &self.parts {
-            counted.push(self.counted(part));
-        }
-        Question::new(counted, self.cost, self.mode)
-    }
-
-    /// The first count, of which there always is one: an ask over none is refused.
-    fn first(&self) -> Counted<'_> {
-        self.counted(&self.parts[0])
-    }
-
-    #[inline]
-    fn counted<'a>(&'a self, (subject, limits): &'a (Subject, &LimitSet)) -> Counted<'a> {
-        Counted::new(subject, limits).in_shard(self.shard.as_deref())
-    }
-}
 
 impl Limiter<MemoryStore> {
     /// Limits that are counted in this process.
@@ -122,13 +94,20 @@ impl Limiter<MemoryStore> {
         cost: u64,
         peek: bool,
     ) -> Result<Decision<'l>, Error> {
-        if let Some(step) = limits.greedy()
-            && check_cost(cost).is_ok()
-            && let Some(single) = self.store.answer_pair(text, limits, step, cost, peek)
-        {
-            return Ok(Decision::single(text, limits, single, self.store.identity()));
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
+        if check_cost(cost).is_ok() {
+            let known = self.store.answer_known::<true, _>(
+                text,
+                limits,
+                (cost, mode),
+                |single| Ok(Decision::single(text, limits, single, self.store.identity())),
+                |outcome| self.decision_of_one((Whose::Lent(text), limits), None, outcome),
+            );
+            if let Some(decision) = known {
+                return decision;
+            }
         }
-        // Not known yet, or not a greedy limit: now the text is looked at.
+        // Not known yet: now the text is looked at.
         self.answer_many(Ask::new(text).under(limits).cost(cost), peek)
     }
 
@@ -394,8 +373,8 @@ impl<S: Store> Limiter<S> {
         let Counted { subject, limits, shard } = counted;
         check_cost(cost)?;
         check_shard(shard)?;
-        let mut outcome = self.store.check_at_once(counted, cost, Mode::Whole);
-        let Some(outcome) = &mut outcome else { return Ok(None) };
+        let outcome = self.store.check_at_once(counted, cost, Mode::Whole);
+        let Some(outcome) = &outcome else { return Ok(None) };
         let (first, shard) = ((Whose::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
         self.decision_of_one(first, shard, outcome).map(Some)
     }
@@ -430,13 +409,13 @@ impl<S: Store> Limiter<S> {
         let set = limits.unwrap_or(&self.limits);
         let mode = if peek { Mode::Peek } else { Mode::Whole };
         let counted = Counted::new(&subject, set).in_shard(shard.as_deref());
-        if let Some(mut outcome) = self.store.check_at_once(counted, cost, mode) {
+        if let Some(outcome) = self.store.check_at_once(counted, cost, mode) {
             let whose = match (subject, literal) {
                 (Cow::Borrowed(subject), _) => Whose::Lent(subject.as_str()),
                 (Cow::Owned(subject), Some(text)) if subject.as_str() == text => Whose::Lent(text),
                 (Cow::Owned(subject), _) => Whose::Built(subject),
             };
-            return self.decision_of_one((whose, set), shard, &mut outcome).map(Ok);
+            return self.decision_of_one((whose, set), shard, &outcome).map(Ok);
         }
         let subject = match subject {
             Cow::Borrowed(subject) => SubjectText::Known(subject),
@@ -446,63 +425,14 @@ impl<S: Store> Limiter<S> {
     }
 
     #[inline]
-    fn read<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Read<'l>, Error> {
-        let Ask { first, more, cost, partial, shard } = ask;
-        check_cost(cost)?;
-        check_shard(shard.as_deref())?;
-        let mode = match (peek, partial) {
-            (false, false) => Mode::Whole,
-            (false, true) => Mode::Partial,
-            (true, false) => Mode::Peek,
-            (true, true) => Mode::PeekPartial,
-        };
-        let mut parts = Parts::new();
-        if let Some(AskPart { subject, limits }) = first {
-            parts.push((subject.resolve()?, limits.unwrap_or(&self.limits)));
-        }
-        if !more.is_empty() || parts.is_empty() {
-            self.read_more(&mut parts, more)?;
-        }
-        Ok(Read { parts, shard, cost, mode })
-    }
-
-    /// What only an ask that is not over one subject needs: how many there are, and that no two
-    /// are the same.
-    #[inline(never)]
-    fn read_more<'l>(&'l self, parts: &mut Parts<'l>, more: Vec<AskPart<'l>>) -> Result<(), Error> {
-        check_parts(parts.len() + more.len())?;
-        for AskPart { subject, limits } in more {
-            let (subject, limits) = (subject.resolve()?, limits.unwrap_or(&self.limits));
-            let twice =
-                |(s, l): &(Subject, &LimitSet)| *s == subject && l.identity() == limits.identity();
-            if parts.iter().any(twice) {
-                return Err(Error::Ask(format!(
-                    "`{subject}` is asked twice under the same limits: ask once, with a larger cost"
-                )));
-            }
-            parts.push((subject, limits));
-        }
-        Ok(())
-    }
-
-    /// An ask over one subject.
-    fn read_one<'l>(&'l self, ask: Ask<'l>) -> Result<Read<'l>, Error> {
-        let read = self.read(ask, true)?;
-        if read.parts.len() > 1 {
-            return Err(Error::Ask("this is done for one subject at a time".to_owned()));
-        }
-        Ok(read)
-    }
-
-    #[inline]
-    fn decision<'l>(&'l self, read: Read<'l>, mut outcome: Outcome) -> Result<Decision<'l>, Error> {
+    fn decision<'l>(&'l self, read: Read<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
         let Read { parts, shard, .. } = read;
         let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
         let mut parts = parts.into_iter();
         match parts.next() {
             Some((subject, set)) if outcome.fields.len() == limits => {
                 let (first, store) = ((Whose::Built(subject), set), self.store.identity());
-                Ok(Decision::new(first, parts, shard, &mut outcome, store))
+                Ok(Decision::new(first, parts, shard, &outcome, store))
             }
             _ => Err(of_other_limits()),
         }
@@ -514,7 +444,7 @@ impl<S: Store> Limiter<S> {
         &'l self,
         (whose, set): (Whose<'l>, &'l LimitSet),
         shard: Option<Cow<'l, str>>,
-        outcome: &mut Outcome,
+        outcome: &Outcome,
     ) -> Result<Decision<'l>, Error> {
         if outcome.fields.len() != set.limits().len() {
             return Err(of_other_limits());
@@ -527,69 +457,4 @@ impl<S: Store> Limiter<S> {
 #[cold]
 fn of_other_limits() -> Error {
     Error::Store(StoreError::permanent("the store answered for other limits than it was asked"))
-}
-
-/// How `Limiter::until_ready` (feature `tokio`) waits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Waiting {
-    /// The longest time to wait in all.
-    pub deadline: Duration,
-    /// At most this much is added to each wait, at random, so that waiters do not come back all
-    /// at once. Jitter only ever adds.
-    pub jitter: Duration,
-}
-
-impl From<Duration> for Waiting {
-    fn from(deadline: Duration) -> Self {
-        Self { deadline, jitter: Duration::ZERO }
-    }
-}
-
-impl Waiting {
-    /// Adds up to `jitter` to each wait.
-    #[must_use]
-    pub fn jitter(self, jitter: Duration) -> Self {
-        Self { jitter, ..self }
-    }
-}
-
-#[cfg(feature = "tokio")]
-impl<S: Store> Limiter<S> {
-    /// Waits until every limit admits, and charges; or answers the denial when it would take
-    /// longer than the deadline, at once. Give a [`Duration`] as the deadline, or a [`Waiting`].
-    ///
-    /// It is not fair: nothing is reserved while waiting and there is no order among waiters, so
-    /// a newcomer may go first. Cancel-safe: dropped while waiting, it has charged nothing.
-    /// Needs a tokio runtime with its timer on.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    pub async fn until_ready<'l>(
-        &'l self,
-        ask: impl Into<Ask<'l>>,
-        waiting: impl Into<Waiting>,
-    ) -> Result<Decision<'l>, Error> {
-        let (ask, waiting) = (ask.into(), waiting.into());
-        let start = tokio::time::Instant::now();
-        loop {
-            let decision = self.answer(ask.clone(), false).await?;
-            let Some(wait) = decision.retry_after() else { return Ok(decision) };
-            let left = waiting.deadline.saturating_sub(start.elapsed());
-            if wait > left {
-                return Ok(decision);
-            }
-            // Timers have a granularity of a millisecond; the store decides again anyway.
-            tokio::time::sleep((wait + spread(waiting.jitter)).min(left)).await;
-        }
-    }
-}
-
-/// A random part of `jitter`.
-#[cfg(feature = "tokio")]
-fn spread(jitter: Duration) -> Duration {
-    match u64::try_from(jitter.as_micros()) {
-        Ok(0) | Err(_) => Duration::ZERO,
-        Ok(us) => Duration::from_micros(rand::random_range(0..=us)),
-    }
 }

@@ -12,6 +12,9 @@ use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
 
 mod foreign;
+mod hints;
+
+use hints::{choices, did_you_mean, list, names_near};
 
 /// The longest name of a limit, in characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -424,28 +427,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// One line per strategy: what `quota` would mean under it.
-fn choices(quota: &Quota) -> String {
-    let lines: Vec<String> = Strategy::ALL
-        .iter()
-        .map(|strategy| match strategy.compile(quota) {
-            Ok(_) => {
-                let traits = strategy.traits(quota);
-                format!(
-                    "    via {:<15} at most {} in any {}; sustained {}; bytes per subject: {}",
-                    strategy.name(),
-                    traits.worst_window,
-                    quota.period,
-                    traits.sustained,
-                    traits.bytes
-                )
-            }
-            Err(refusal) => format!("    via {:<15} not here: {}", strategy.name(), refusal.what),
-        })
-        .collect();
-    lines.join("\n")
-}
-
 /// A name is a letter followed by letters, digits, `_`, `-` or `.`.
 pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(), ParseError> {
     let mut bytes = name.bytes();
@@ -476,55 +457,4 @@ pub(crate) fn check_policy(name: &str) -> Result<(), ParseError> {
         "this is no name of a policy",
         format!("a name is 1 to {MAX_NAME_CHARS} letters, digits, `_`, `-` or `.`"),
     ))
-}
-
-/// `did you mean `x`? ` when a name is near, else nothing.
-fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    names
-        .into_iter()
-        .map(|name| (strsim::damerau_levenshtein(word, name), name))
-        .min()
-        .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
-        .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`? "))
-}
-
-/// All strategies, after the one whose name is nearly this.
-fn names_near(word: &str) -> String {
-    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
-    let hint = did_you_mean(word, names.clone());
-    let intro = if hint.is_empty() { "the" } else { "The" };
-    format!("{hint}{intro} strategies are {}", list(names))
-}
-
-impl core::str::FromStr for Strategy {
-    type Err = ParseError;
-
-    /// The strategy of that name, as [`Strategy::named`]. The error of a name that an algorithm has
-    /// elsewhere says which strategy it is here.
-    ///
-    /// ```
-    /// use tollgate::Strategy;
-    /// assert_eq!("gcra".parse(), Ok(Strategy::Gcra));
-    /// let error = "moving_window".parse::<Strategy>().unwrap_err();
-    /// assert_eq!(error.remedy(), "write `sliding_log`");
-    /// ```
-    fn from_str(name: &str) -> Result<Self, ParseError> {
-        Self::named(name).ok_or_else(|| {
-            // No `via` stands before a name that stands for itself.
-            let remedy = foreign::strategy(name)
-                .map_or_else(|| names_near(name), |remedy| remedy.replace("`via ", "`"));
-            let what = format!("unknown strategy `{}`", name.escape_default());
-            ParseError::whole(name, what, remedy)
-        })
-    }
-}
-
-/// `a, b and c`.
-fn list<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let names: Vec<_> = names.into_iter().collect();
-    match names.split_last() {
-        Some((last, [])) => (*last).to_owned(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => String::new(),
-    }
 }

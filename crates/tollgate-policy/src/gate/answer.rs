@@ -5,167 +5,14 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{Decision, Error, Limit, Receipt, Report, Verdict};
+use tollgate::{Decision, Error, Limit, Receipt, Report};
 
 use super::Live;
+use super::outcome::{Authority, Outcome, Revision};
 use crate::field::{Field, Fields};
-use crate::model::{OnFailure, Policy};
+use crate::model::Policy;
 use crate::policies::Policies;
 use crate::resolve::{Part, Parts, Plan, Refused};
-
-/// What became of a request, or of one policy's part in it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// No policy applies: admitted, nothing counted.
-    NoPolicy,
-    /// A policy applies, and no limit does: each entry was skipped or is unlimited, or an
-    /// administrator has exempted the request.
-    Unlimited,
-    /// Every limit admitted, and was charged.
-    Allowed,
-    /// This policy would have admitted, another one denied; nothing was charged. Only of a policy
-    /// within an answer, never of an answer.
-    Withheld,
-    /// A limit denied; later it may admit.
-    Denied,
-    /// The cost is above what can ever pass.
-    Never,
-    /// An override says `banned`, or an administrator has.
-    Banned,
-    /// A dimension is absent without which there is no answer but no.
-    Missing,
-    /// The store could not answer, and the failure rule admitted; nothing was counted.
-    FailedOpen,
-    /// The store could not answer, and the failure rule denied.
-    FailedClosed,
-}
-
-impl Outcome {
-    /// Every outcome.
-    pub const ALL: [Self; 10] = [
-        Self::NoPolicy,
-        Self::Unlimited,
-        Self::Allowed,
-        Self::Withheld,
-        Self::Denied,
-        Self::Never,
-        Self::Banned,
-        Self::Missing,
-        Self::FailedOpen,
-        Self::FailedClosed,
-    ];
-
-    /// What the limits said.
-    pub(crate) fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Allow => Self::Allowed,
-            Verdict::NotYet(_) => Self::Denied,
-            Verdict::Never => Self::Never,
-        }
-    }
-
-    /// What the failure rule says in place of the store.
-    pub(crate) fn failed(rule: OnFailure) -> Self {
-        match rule {
-            OnFailure::Allow => Self::FailedOpen,
-            OnFailure::Deny => Self::FailedClosed,
-        }
-    }
-
-    /// In small letters, for labels.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoPolicy => "no_policy",
-            Self::Unlimited => "unlimited",
-            Self::Allowed => "allowed",
-            Self::Withheld => "withheld",
-            Self::Denied => "denied",
-            Self::Never => "never",
-            Self::Banned => "banned",
-            Self::Missing => "missing",
-            Self::FailedOpen => "failed_open",
-            Self::FailedClosed => "failed_closed",
-        }
-    }
-
-    /// True when the request may go on.
-    #[must_use]
-    pub fn admits(self) -> bool {
-        matches!(self, Self::NoPolicy | Self::Unlimited | Self::Allowed | Self::FailedOpen)
-    }
-}
-
-/// Who gave an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Authority {
-    /// The policies alone: nothing had to be counted.
-    Policy,
-    /// The store that keeps the counts.
-    Store,
-    /// A policy in shadow: recorded, without effect.
-    Shadow,
-    /// The failure rule, in place of the store.
-    FailureRule,
-    /// A ban or an exemption of an administrator.
-    Ruling,
-}
-
-impl Authority {
-    /// Every authority.
-    pub const ALL: [Self; 5] =
-        [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule, Self::Ruling];
-
-    /// In small letters, for labels.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::Store => "store",
-            Self::Shadow => "shadow",
-            Self::FailureRule => "failure_rule",
-            Self::Ruling => "ruling",
-        }
-    }
-}
-
-/// Which policies answered: how many times they were replaced, and what the file is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Revision {
-    /// 1 for the first policies of a gate, and one more each time they are replaced.
-    pub number: u64,
-    /// The first 12 digits of the SHA-1 of the file.
-    pub hash: String,
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.number, self.hash)
-    }
-}
-
-/// What came of reading policies again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Reread {
-    /// Others count now, of this revision.
-    Taken(Revision),
-    /// The file holds what counts already.
-    Unchanged(Revision),
-}
-
-impl Reread {
-    /// The revision that counts now.
-    #[must_use]
-    pub fn revision(&self) -> &Revision {
-        match self {
-            Self::Taken(revision) | Self::Unchanged(revision) => revision,
-        }
-    }
-}
 
 /// What there is to ask, and what is said when there is nothing.
 #[derive(Debug)]
@@ -550,22 +397,8 @@ pub(crate) fn reports<'a>(
     decision: Option<&'a Decision<'_>>,
     parts: &'a [Part],
 ) -> impl Iterator<Item = (&'a Part, Report<'a>)> {
-    let mut part = 0;
-    let mut last: Option<Report<'a>> = None;
-    decision.into_iter().flat_map(Decision::reports).filter_map(move |report| {
-        // Each part has its own copy of its subject, so that the place of the text tells parts
-        // apart, also those of two policies that count the same subject.
-        if last.is_some_and(|last| starts_anew(&last, &report)) {
-            part += 1;
-        }
-        last = Some(report);
-        Some((parts.get(part)?, report))
-    })
-}
-
-/// True when `next` is of another part of the decision than `last`.
-fn starts_anew(last: &Report<'_>, next: &Report<'_>) -> bool {
-    !core::ptr::eq(last.subject(), next.subject())
+    let all = decision.into_iter().flat_map(Decision::reports);
+    all.filter_map(|report| Some((parts.get(report.part())?, report)))
 }
 
 /// What a policy in shadow would have said.

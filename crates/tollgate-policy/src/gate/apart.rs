@@ -9,8 +9,9 @@ use tollgate::{
     Ask, Decision, Error, Inspection, LimitSet, ParseError, Receipt, Refund, Store, Subject,
 };
 
-use super::answer::{Answered, Authority, Cause, Outcome, Said};
+use super::answer::{Answered, Cause, Said};
 use super::observe::Counters;
+use super::outcome::{Authority, Outcome};
 use super::{Answer, Gate, Looked};
 use crate::field::Fields;
 use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy, Rule};

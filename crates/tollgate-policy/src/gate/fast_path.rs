@@ -1,8 +1,11 @@
 //! The fast path: asking without waiting, where every request is asked the same.
 
+use std::time::Instant;
+
 use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
-use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp, at_once, no_answer};
+use super::ask::{at_once, no_answer};
+use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp};
 use crate::field::Field;
 use crate::policies::Only;
 use crate::resolve::Plan;
@@ -15,17 +18,18 @@ impl<S: Store> Gate<S> {
     /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may make it
     /// without the field's text.
     ///
-    /// None elsewhere, for a gate that is observed, where the store has to be waited for, and where
-    /// there is no such subject: nothing was asked, and the general path is to be taken.
+    /// None elsewhere, where the store has to be waited for, and where there is no such subject:
+    /// nothing was asked, and the general path is to be taken.
     #[inline(always)]
     pub fn judge_at_once<T>(
         &self,
         subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
         view: impl FnOnce(AnswerView<'_>) -> T,
     ) -> Option<(Stamp, T)> {
-        if self.0.observer.is_some() || !self.store().answers_at_once() {
+        if !self.store().answers_at_once() {
             return None;
         }
+        let started = self.started();
         self.0.live.fast_path(|live| {
             let only = live.only()?;
             let Only { part, field, prefix, limits, cost } = only;
@@ -34,10 +38,17 @@ impl<S: Store> Gate<S> {
             // Looked at where it lies: the processor stalls on what was written just now.
             let Ok(Some(decision)) = &checked else {
                 let failed = checked.err();
-                return Some((live.stamp, self.0.judge_only(live, only, subject, failed, view)));
+                let answer = self.0.judge_only(live, only, subject, failed, started, view);
+                return Some((live.stamp, answer));
             };
             let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
             live.count(part.policy, outcome, authority);
+            self.0.loss.see(outcome, authority, None);
+            if let Some(started) = started {
+                let said = (outcome, authority, true);
+                let duration = Some(started.elapsed());
+                self.0.tell(live, Some(part.policy), said, Some(decision), None, duration);
+            }
             let answer = AnswerView {
                 live,
                 parts: core::slice::from_ref(part),
@@ -106,6 +117,7 @@ impl<S: Store> Inner<S> {
         only: &Only,
         subject: Subject,
         failed: Option<Error>,
+        started: Option<Instant>,
         view: impl FnOnce(AnswerView<'_>) -> T,
     ) -> T {
         let mut plan = Plan::new();
@@ -117,7 +129,7 @@ impl<S: Store> Inner<S> {
             plan.on_failure = ready.on_failure;
         }
         let said = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan).unwrap_or_default();
-        live.count(only.part.policy, said.outcome, said.authority);
+        self.record(live, &[only.part.policy], &plan, &said, started);
         view(AnswerView::of(live, &plan.parts, &said, &[]))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tollgate::Error;
 
-use super::answer::{Authority, Outcome};
+use super::outcome::{Authority, Outcome};
 
 /// How long it must have answered before it is back: one late answer among many would else be two
 /// lines.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::{Error, Limit};
 
-use super::answer::{Authority, Outcome};
+use super::outcome::{Authority, Outcome};
 
 /// One policy's part in one answer.
 #[derive(Clone, Copy, Debug)]

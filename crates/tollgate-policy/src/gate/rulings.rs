@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::{Error, Notice, Notices, Store};
 
-use super::answer::{Authority, Outcome, Said};
+use super::answer::Said;
 use super::extensions::Extensions;
+use super::outcome::{Authority, Outcome};
 use super::{Gate, Live, Looked};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};

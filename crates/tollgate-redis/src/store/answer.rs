@@ -48,7 +48,7 @@ pub(super) fn read_outcome(
     if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
         return Err(unread());
     }
-    let mut fields: SmallVec<[Fields; 1]> = SmallVec::new();
+    let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
     let mut has_to_wait = granted > 0;
     let all = question.parts.iter().flat_map(|part| part.limits.limits());
     for (i, limit) in all.enumerate() {

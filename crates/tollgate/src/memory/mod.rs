@@ -1,24 +1,23 @@
 //! The memory store: sharded, bounded in bytes, and without a thread of its own.
 
 use core::fmt;
-use core::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use crate::clock::{Clock, MonotonicClock};
 use crate::decision::{Charges, Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Part, Portion, Single, decide, decide_pair};
+use crate::engine::{self, Mode, Outcome, Portion};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
 use crate::store::{Counted, Inspection, Question, Store};
-use crate::strategy::Step;
 use crate::subject::Subject;
 use crate::time::Time;
 
+mod builder;
+mod check;
 mod hash;
 mod marks;
 mod sets;
@@ -28,11 +27,13 @@ mod slot;
 mod snapshot;
 mod state;
 
+pub use builder::MemoryStoreBuilder;
 pub use snapshot::{Restored, Saved, SnapshotError, SnapshotFault};
 
+use builder::StoreClock;
 use hash::KeyHash;
 use sets::Sets;
-use shard::{Room, Shard, Taken};
+use shard::Shard;
 use slot::Key;
 use state::Budget;
 
@@ -46,23 +47,6 @@ const RECLAIMED_SHARDS: usize = 8;
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
 const _: () = assert!(size_of::<Padded>() == 64, "lock and shard fit into one cache line");
-
-/// A clock that costs no indirection when it is the usual one.
-#[derive(Clone, Debug)]
-enum StoreClock {
-    Monotonic(MonotonicClock),
-    Given(Arc<dyn Clock>),
-}
-
-impl StoreClock {
-    #[inline]
-    fn now(&self) -> Time {
-        match self {
-            Self::Monotonic(clock) => clock.now(),
-            Self::Given(clock) => clock.now(),
-        }
-    }
-}
 
 /// A shard on a cache line of its own.
 #[repr(align(64))]
@@ -117,74 +101,6 @@ struct Ancestor {
     charges: u64,
 }
 
-/// What a [`MemoryStore`] is made of.
-#[derive(Clone, Debug)]
-pub struct MemoryStoreBuilder {
-    max_bytes: usize,
-    clock: StoreClock,
-    sip: bool,
-    seeds: Option<[u64; 2]>,
-}
-
-impl MemoryStoreBuilder {
-    /// The bytes the store may hold, counted as they are allocated.
-    #[must_use]
-    pub fn max_bytes(self, bytes: usize) -> Self {
-        Self { max_bytes: bytes, ..self }
-    }
-
-    /// Takes the time from `clock` instead of the monotonic one: for tests and simulations.
-    #[must_use]
-    pub fn clock(self, clock: impl Clock + 'static) -> Self {
-        Self { clock: StoreClock::Given(Arc::new(clock)), ..self }
-    }
-
-    /// Hashes subjects with SipHash: slower, for subjects that an attacker may choose freely and
-    /// probe for collisions. The usual hash is seeded per store, which makes that hard already.
-    #[must_use]
-    pub fn sip_hash(self) -> Self {
-        Self { sip: true, ..self }
-    }
-
-    /// Hashes subjects with these seeds instead of random ones: for measurements, where the same
-    /// questions are to take the same bytes each time. Whoever knows the seeds can choose subjects
-    /// that collide, so never before clients.
-    #[must_use]
-    pub fn hash_seeds(self, seeds: [u64; 2]) -> Self {
-        Self { seeds: Some(seeds), ..self }
-    }
-
-    /// The store.
-    #[must_use]
-    pub fn build(self) -> MemoryStore {
-        let hash = match self.seeds {
-            Some(seeds) => KeyHash::seeded(self.sip, seeds),
-            None => KeyHash::random(self.sip),
-        };
-        self.build_with(hash, 0, Vec::new())
-    }
-
-    /// A store whose charges are numbered after `charges`.
-    fn build_with(self, hash: KeyHash, charges: u64, ancestors: Vec<Ancestor>) -> MemoryStore {
-        let budget = Arc::new(Budget::new(self.max_bytes));
-        let sets = Arc::new(Sets::new(&budget));
-        let shard = || Padded(Mutex::new(Shard::new(&sets, &budget, charges)));
-        MemoryStore(Arc::new(Inner {
-            shards: (0..SHARDS).map(|_| shard()).collect(),
-            hash,
-            clock: self.clock,
-            budget,
-            sets,
-            shared: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            identity: std::hash::RandomState::new().hash_one(0),
-            ancestors,
-            sweep_next: AtomicUsize::new(0),
-            board: Mutex::default(),
-        }))
-    }
-}
-
 impl Default for MemoryStore {
     fn default() -> Self {
         Self::builder().build()
@@ -207,12 +123,7 @@ impl MemoryStore {
     /// A store of your own making.
     #[must_use]
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder {
-            max_bytes: DEFAULT_BYTES,
-            clock: StoreClock::Monotonic(MonotonicClock::new()),
-            sip: false,
-            seeds: None,
-        }
+        MemoryStoreBuilder::new()
     }
 
     /// The bytes held now.
@@ -306,240 +217,11 @@ impl MemoryStore {
         (number / SHARDS as u64, (number % SHARDS as u64) as usize)
     }
 
-    /// Answers for a subject that has an entry under exactly these limits, of two words; nothing
-    /// for any other. `text` is what nobody has looked at yet: only entries are found that it
-    /// certainly means.
-    #[inline]
-    pub(crate) fn answer_pair(
-        &self,
-        text: &str,
-        limits: &LimitSet,
-        step: &impl Step,
-        cost: u64,
-        peek: bool,
-    ) -> Option<Single> {
-        let key = Key::new(text.as_bytes(), self.hash(text.as_bytes(), limits));
-        let index = Self::shard_of(key.hash);
-        let mut shard = self.lock(index);
-        let now = self.0.clock.now();
-        let mut single = shard.with_pair(&key, limits, |words| {
-            let single = decide_pair(step, words, now, cost, peek);
-            (single, single.changed)
-        })?;
-        if single.granted > 0 && !peek {
-            single.receipt = Self::number(shard.next_charge(), index);
-        }
-        Some(single)
-    }
-
     /// The bytes of a subject with their hash, which is worked out once for each count.
     #[inline]
     fn key<'k>(&self, subject: &'k Subject, limits: &LimitSet) -> Key<'k> {
         let bytes = subject.as_str().as_bytes();
         Key::new(bytes, self.hash(bytes, limits))
-    }
-
-    /// Answers for a subject that has an entry under exactly these limits; nothing for any other.
-    #[inline]
-    fn answer_known(&self, part: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        let key = self.key(part.subject, part.limits);
-        let index = Self::shard_of(key.hash);
-        let mut shard = self.lock(index);
-        let now = self.0.clock.now();
-        Self::decide_known((index, &mut shard), &key, part.limits, now, cost, mode)
-    }
-
-    #[inline]
-    fn decide_known(
-        (index, shard): (usize, &mut Shard),
-        key: &Key<'_>,
-        limits: &LimitSet,
-        now: Time,
-        cost: u64,
-        mode: Mode,
-    ) -> Option<Outcome> {
-        let mut outcome = shard.decide(key, limits, now, cost, mode)?;
-        if outcome.granted > 0 && !mode.is_peek() {
-            outcome.receipt = Self::number(shard.next_charge(), index);
-        }
-        Some(outcome)
-    }
-
-    /// Answers a question, at once.
-    pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
-        let [part] = question.parts[..] else { return self.answer_several(question) };
-        let key = self.key(part.subject, part.limits);
-        let index = Self::shard_of(key.hash);
-        let mut shard = self.lock(index);
-        let now = self.0.clock.now();
-        let (cost, mode) = (question.cost, question.mode);
-        let known = Self::decide_known((index, &mut shard), &key, part.limits, now, cost, mode);
-        known.unwrap_or_else(|| self.answer_general(question, &[key], now, &mut [(index, shard)]))
-    }
-
-    fn answer_several(&self, question: &Question<'_>) -> Outcome {
-        let parts = question.parts.iter();
-        let keys: SmallVec<[Key<'_>; 2]> =
-            parts.map(|part| self.key(part.subject, part.limits)).collect();
-        let mut indices: SmallVec<[usize; 4]> =
-            keys.iter().map(|key| Self::shard_of(key.hash)).collect();
-        // Always in the same order, so that two checks never wait for each other.
-        indices.sort_unstable();
-        indices.dedup();
-        let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
-            indices.iter().map(|index| (*index, self.lock(*index))).collect();
-        let now = self.0.clock.now();
-        self.answer_general(question, &keys, now, &mut shards)
-    }
-
-    /// Removes what has expired in a part of the next few shards that nobody is using.
-    fn reclaim(&self, now: Time) {
-        for _ in 0..RECLAIMED_SHARDS {
-            let next = self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            // Never waited for: this check holds locks already.
-            if let Some(mut shard) = self.0.shards[next].0.try_lock() {
-                shard.reclaim(now);
-            }
-        }
-    }
-
-    #[inline(never)]
-    fn answer_general(
-        &self,
-        question: &Question<'_>,
-        keys: &[Key<'_>],
-        now: Time,
-        shards: &mut [(usize, MutexGuard<'_, Shard>)],
-    ) -> Outcome {
-        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let looking = question.mode.is_peek();
-        // Room first, while nothing is taken out: making it may move entries.
-        let rooms = self.rooms(question, keys, now, shards, looking);
-        let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
-        for ((part, key), room) in question.parts.iter().zip(keys).zip(&rooms) {
-            let shard = guard(shards, Self::shard_of(key.hash));
-            taken.push(shard.take(key, part.limits, now, *room));
-        }
-        let mut outcome = {
-            let mut parts: SmallVec<[Part<'_>; 2]> = question
-                .parts
-                .iter()
-                .zip(&mut taken)
-                .map(|(part, taken)| {
-                    let carried = taken.carried.clone();
-                    Part::new(part.limits, &mut taken.state).carrying(carried)
-                })
-                .collect();
-            decide(&mut parts, now, question.cost, question.mode)
-        };
-        let charged = outcome.granted > 0 && !looking;
-        outcome.shared = taken.iter().any(|taken| taken.is_shared(charged));
-        if outcome.shared && !looking {
-            self.count(&rooms);
-        }
-        // New entries last: until then every state goes back to where it was found.
-        let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
-        for ((part, key), taken) in question.parts.iter().zip(keys).zip(taken) {
-            if taken.is_new() {
-                newcomers.push((part, key, taken));
-                continue;
-            }
-            let shard = guard(shards, Self::shard_of(key.hash));
-            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
-        }
-        for (part, key, taken) in newcomers {
-            let shard = guard(shards, Self::shard_of(key.hash));
-            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
-        }
-        if charged && let Some((index, shard)) = shards.first_mut() {
-            outcome.receipt = Self::number(shard.next_charge(), *index);
-        }
-        outcome
-    }
-
-    /// What each part of a question finds: an entry or room for one, a share, or nothing.
-    fn rooms(
-        &self,
-        question: &Question<'_>,
-        keys: &[Key<'_>],
-        now: Time,
-        shards: &mut [(usize, MutexGuard<'_, Shard>)],
-        looking: bool,
-    ) -> SmallVec<[Room; 2]> {
-        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let parts = || question.parts.iter().map(|part| part.limits).zip(keys);
-        if looking {
-            let look = |(limits, key): (&LimitSet, &Key<'_>)| {
-                guard(shards, Self::shard_of(key.hash)).look(key, limits)
-            };
-            return parts().map(look).collect();
-        }
-        let mut found: SmallVec<[Option<Room>; 2]> = SmallVec::new();
-        for (before, (limits, key)) in parts().enumerate() {
-            let shard = guard(shards, Self::shard_of(key.hash));
-            let far = shard.looks_far(now);
-            let mut room = shard.prepare(key, limits, now, before, far, &rehash);
-            if room.is_none() && far {
-                // The room of one shard is every shard's: what has expired elsewhere goes first.
-                self.reclaim(now);
-                let shard = guard(shards, Self::shard_of(key.hash));
-                room = shard.prepare(key, limits, now, before, far, &rehash);
-                if room.is_none() {
-                    shard.found_nothing(now);
-                }
-            }
-            found.push(room);
-        }
-        // Shares last: what is shared and fresh still is what others would drop as expired.
-        let mut rooms: SmallVec<[Room; 2]> = SmallVec::new();
-        for (at, ((limits, key), found)) in parts().zip(found).enumerate() {
-            let room = found.unwrap_or_else(|| {
-                let index = Self::shard_of(key.hash);
-                let alike = parts().take(at).zip(&rooms).filter(|((other, key), room)| {
-                    matches!(room, Room::Shared { .. })
-                        && Self::shard_of(key.hash) == index
-                        && other.identity() == limits.identity()
-                });
-                let nth = alike.count();
-                guard(shards, index).share(limits, nth, now)
-            });
-            rooms.push(room);
-        }
-        rooms
-    }
-
-    /// Counts a check that found no room.
-    fn count(&self, rooms: &[Room]) {
-        if rooms.contains(&Room::None) {
-            self.0.refused.fetch_add(1, Ordering::Relaxed);
-        } else if rooms.iter().any(|room| matches!(room, Room::Shared { .. })) {
-            self.0.shared.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Runs `work` on a subject's state and keeps the result. Nothing when there is no room for
-    /// one, and none to share.
-    fn with_state<T>(
-        &self,
-        counted: Counted<'_>,
-        work: impl FnOnce(&mut state::State, Time) -> T,
-    ) -> Option<T> {
-        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let key = self.key(counted.subject, counted.limits);
-        let mut shard = self.lock(Self::shard_of(key.hash));
-        let now = self.0.clock.now();
-        let room = shard.prepare(&key, counted.limits, now, 0, true, &rehash);
-        let room = room.unwrap_or_else(|| shard.share(counted.limits, 0, now));
-        if room == Room::None {
-            return None;
-        }
-        let mut taken = shard.take(&key, counted.limits, now, room);
-        let answer = work(&mut taken.state, now);
-        let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
-        // The state may tell less of what was charged, and that could be given back all the same.
-        shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
-        shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
-        Some(answer)
     }
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
@@ -622,12 +304,6 @@ impl MemoryStore {
     }
 }
 
-/// The locked shard of an index; every index of a question was locked.
-fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> &'g mut Shard {
-    let found = shards.iter_mut().find(|(held, _)| *held == index);
-    found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
-}
-
 impl Store for MemoryStore {
     fn identity(&self) -> u64 {
         self.0.identity
@@ -651,7 +327,7 @@ impl Store for MemoryStore {
 
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        self.answer_known(counted, cost, mode)
+        self.answer_written(counted, cost, mode)
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

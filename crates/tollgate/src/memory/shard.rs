@@ -11,10 +11,11 @@ use super::sets::{Sets, ShardSets};
 use super::slabs::{self, to_u32};
 use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
-use crate::engine::{self, Mode, Outcome};
+use crate::engine;
 use crate::limit::LimitSet;
 use crate::time::Time;
 
+mod fast_path;
 mod room;
 mod saved;
 mod shared;
@@ -140,83 +141,6 @@ impl Shard {
             } else {
                 slot.key == key.short
             }
-    }
-
-    /// Runs `work` on the two words of a subject that has an entry under exactly this set: the
-    /// shortest path. `work` answers whether the words are to be kept. `key` is text that nobody
-    /// has looked at yet: it finds only entries that it certainly means.
-    #[inline]
-    pub(super) fn with_pair<T>(
-        &mut self,
-        key: &Key<'_>,
-        limits: &LimitSet,
-        work: impl FnOnce(&mut [u64; 2]) -> (T, bool),
-    ) -> Option<T> {
-        let set_and_flags = self.usual_set(limits)? << SET_SHIFT | PLAIN;
-        let Self { table, rest, .. } = self;
-        let slot = table.find_mut(key.hash, |slot| {
-            slot.meta & !KEY_BITS == set_and_flags && Self::is_key(slot, key, &rest.long_keys)
-        })?;
-        let mut words = slot.pair();
-        let (answer, keep) = work(&mut words);
-        if keep {
-            slot.set_pair(words);
-        }
-        Some(answer)
-    }
-
-    /// The index of a set that states are written under, looked up once for many checks.
-    #[inline]
-    #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
-    fn usual_set(&mut self, limits: &LimitSet) -> Option<u32> {
-        if self.usual >> SET_BITS != limits.serial() {
-            self.find_usual(limits.serial())?;
-        }
-        Some((self.usual & (MAX_SETS as u64 - 1)) as u32)
-    }
-
-    /// Apart: nearly every check is under the set that was used last.
-    #[cold]
-    #[inline(never)]
-    fn find_usual(&mut self, serial: u64) -> Option<()> {
-        let set = self.rest.sets.by_serial(serial)?;
-        self.usual = serial << SET_BITS | set as u64;
-        Some(())
-    }
-
-    /// Answers for a subject that has an entry under exactly this set, where its state lies;
-    /// nothing for any other. `key` is a subject's written form.
-    #[inline]
-    pub(super) fn decide(
-        &mut self,
-        key: &Key<'_>,
-        limits: &LimitSet,
-        now: Time,
-        cost: u64,
-        mode: Mode,
-    ) -> Option<Outcome> {
-        let set = self.usual_set(limits)?;
-        let Self { table, rest, .. } = self;
-        let Rest { large, long_keys, .. } = &mut **rest;
-        let slot = table.find_mut(key.hash, |slot| {
-            slot.meta >> SET_SHIFT == set && Self::is_key(slot, key, long_keys)
-        })?;
-        if slot.is_large() {
-            let large = large.get_mut(slot.index())?.as_mut()?;
-            return Some(engine::decide_set(limits, large, now, cost, mode));
-        }
-        let mut words = slot.pair();
-        let outcome = match (limits.greedy(), mode) {
-            // The usual limit: nothing is collected, and the step is called by its name.
-            (Some(step), Mode::Whole | Mode::Peek) => {
-                engine::decide_pair(step, &mut words, now, cost, mode.is_peek()).into()
-            }
-            _ => engine::decide_set(limits, &mut words, now, cost, mode),
-        };
-        if outcome.changed {
-            slot.set_pair(words);
-        }
-        Some(outcome)
     }
 
     fn find(&self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {

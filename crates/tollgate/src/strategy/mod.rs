@@ -161,16 +161,19 @@ pub(crate) trait Step {
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
     /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
-    /// The greedy recurrence, where that is what this step does: the shortest path calls it
-    /// without a dispatch.
-    fn greedy(&self) -> Option<&Greedy> {
-        None
-    }
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
     /// True for words that a count can have: every step is exact for those, and for no others.
     /// What comes from outside is asked this first.
     fn is_sound(&self, words: &[u64]) -> bool;
+}
+
+/// Work with a step that calls it more than once: which strategy it is, is asked once.
+pub(crate) trait WithStep {
+    /// What comes of it.
+    type Answer;
+    /// Does the work.
+    fn with_step(self, step: &impl Step) -> Self::Answer;
 }
 
 /// A step in Lua: the text of its functions, told apart by a name.
@@ -318,6 +321,14 @@ macro_rules! strategies {
             $($variant($folder::Step),)+
         }
 
+        impl Compiled {
+            /// Does `work` with the step of this strategy.
+            #[inline(always)]
+            pub(crate) fn with_step<W: WithStep>(&self, work: W) -> W::Answer {
+                match self { $(Self::$variant(step) => work.with_step(step),)+ }
+            }
+        }
+
         impl Step for Compiled {
             #[inline]
             fn shape(&self) -> Shape {
@@ -350,9 +361,6 @@ macro_rules! strategies {
             fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
                 match self { $(Self::$variant(step) => step.grant(cell, now, units),)+ }
             }
-            fn greedy(&self) -> Option<&Greedy> {
-                match self { $(Self::$variant(step) => step.greedy(),)+ }
-            }
             fn lua_spec(&self) -> LuaSpec {
                 match self { $(Self::$variant(step) => step.lua_spec(),)+ }
             }
@@ -377,7 +385,6 @@ mod registry;
 
 pub(crate) use registry::Compiled;
 pub use registry::Strategy;
-pub(crate) use registry::gcra::Step as Greedy;
 
 impl Strategy {
     /// The name, as written after `via`.

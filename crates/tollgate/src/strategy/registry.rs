@@ -1,6 +1,6 @@
 //! The strategies. Adding one is a folder beside this file and a line here.
 
-use super::{Cell, Charge, Charged, Descriptor, Greedy, Judgement, LuaSpec, Shape, Step};
+use super::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Step, WithStep};
 use crate::limit::{Quota, Refusal};
 use crate::time::Time;
 

@@ -75,7 +75,7 @@ impl Step {
     }
 
     /// The debt at `now`: how long until everything has come back. More than `full` never is.
-    #[inline]
+    #[inline(always)]
     fn debt(&self, cell: &mut Cell<'_>, now: Time) -> (Exact, bool) {
         let words = cell.words();
         let tat = Exact { us: words[0], num: words[1] };
@@ -87,7 +87,7 @@ impl Step {
         if debt > self.full { (self.full, true) } else { (debt, false) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn owe(&self, cell: &mut Cell<'_>, now: Time, debt: Exact) {
         let words = cell.words();
         let nothing = debt == Exact::default();
@@ -178,10 +178,6 @@ impl super::Step for Step {
 
     fn is_sound(&self, words: &[u64]) -> bool {
         matches!(words, [tat, num] if *tat < MAX_EXACT && *num < self.emission.denominator())
-    }
-
-    fn greedy(&self) -> Option<&Self> {
-        Some(self)
     }
 
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

@@ -113,13 +113,6 @@ impl super::Step for Step {
         }
     }
 
-    fn greedy(&self) -> Option<&gcra::Step> {
-        match self {
-            Self::Greedy(step) => Some(step),
-            Self::Interval(_) => None,
-        }
-    }
-
     fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         match (self, was) {
             (Self::Greedy(step), Self::Greedy(was)) => step.inherit(cell, was, old, now),

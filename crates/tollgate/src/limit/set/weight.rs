@@ -1,6 +1,7 @@
 //! What limits take in memory.
 
-use super::{Inner, Limit, LimitSet, Place};
+use super::{Inner, LimitSet, Place};
+use crate::limit::Limit;
 
 /// What an allocator takes for a block of so many bytes: 8 of its own, multiples of 16, at least
 /// 32. As glibc does; others round no coarser by much. A set is many small blocks, for which this

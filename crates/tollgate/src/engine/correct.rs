@@ -1,0 +1,201 @@
+//! What happens to a count beside checks: refunds, adjustments, other numbers.
+
+use smallvec::SmallVec;
+
+use super::{Carried, Carries, States};
+use crate::decision::{Charges, Receipt};
+use crate::limit::{Limit, LimitSet};
+use crate::strategy::{Cell, Charge, Judgement, Step};
+use crate::time::{SKEW_US, Time};
+
+/// What a refund gives back of a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Portion {
+    cost: u64,
+    left: u64,
+    units: u64,
+}
+
+impl Portion {
+    /// All of a charge of `cost`.
+    #[must_use]
+    pub const fn whole(cost: u64) -> Self {
+        Self { cost, left: cost, units: cost }
+    }
+
+    /// Of a charge of `cost`, of which `before` units were given back before, `units`, or what is
+    /// left where that is less.
+    #[must_use]
+    pub fn part(cost: u64, before: u64, units: u64) -> Self {
+        let left = cost.saturating_sub(before);
+        Self { cost, left, units: units.min(left) }
+    }
+
+    /// How many units have been given back with it.
+    #[must_use]
+    pub const fn sum(self) -> u64 {
+        self.cost - self.left + self.units
+    }
+
+    /// How many units can be given back after it.
+    #[must_use]
+    pub const fn left_after(self) -> u64 {
+        self.left - self.units
+    }
+
+    /// True when nothing was left to give back.
+    #[must_use]
+    pub const fn is_nothing(self) -> bool {
+        self.left == 0
+    }
+}
+
+/// Gives back what still counts of a portion of a charge, recorded at `charged_at_us` (one time per
+/// limit of `charged`, in declared order). The state may have been written under other numbers,
+/// `limits`, since: limits are matched by identity, and one whose strategy changed gives nothing.
+/// Nor does a charge that would no longer count under its own numbers ([`spent_until_us`]).
+///
+/// Answers by how many units `remaining` rose, per limit of `charged`.
+pub fn give_back(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    charged: &LimitSet,
+    charged_at_us: &[u64],
+    portion: Portion,
+    now: Time,
+) -> SmallVec<[u64; 2]> {
+    let Portion { cost, left, units } = portion;
+    let mut given = SmallVec::new();
+    for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
+        let found = limits.limits().iter().zip(limits.places()).find(|(held, _)| {
+            held.identity() == limit.identity() && held.strategy() == limit.strategy()
+        });
+        let Some((held, place)) = found else {
+            given.push(0);
+            continue;
+        };
+        let mut cell = states.cell(*place);
+        held.step().repair(&mut cell, now);
+        let Judgement { remaining: before, reset_after_us, .. } =
+            held.step().judge(&mut cell, now, 1);
+        // What is free by itself keeps its times: under a clock that is behind it counts again.
+        if reset_after_us == 0 {
+            given.push(0);
+            continue;
+        }
+        // As long as its mark is kept, which nobody makes longer when the numbers change: so no
+        // charge is given back twice, whatever they are later.
+        if now.as_micros() < spent_until_us(limit, *at_us, cost) {
+            held.step().give_back(&mut cell, now, Charge { at_us: *at_us, left, units });
+        }
+        let after = held.step().judge(&mut cell, now, 1).remaining;
+        forget_if_free(held.step(), &mut cell, now);
+        given.push(after.saturating_sub(before));
+    }
+    given
+}
+
+/// Until when a charge of `cost` under `limit` could still be given back, in microseconds since the
+/// epoch: how long its mark must be kept once it was. Numbers that change later do not make it
+/// longer.
+#[must_use]
+pub fn spent_until_us(limit: &Limit, charged_at_us: u64, cost: u64) -> u64 {
+    limit.step().spent_until_us(charged_at_us, cost)
+}
+
+/// The same for a whole receipt: the last of its charges.
+#[must_use]
+pub fn receipt_until_us(receipt: &Receipt) -> u64 {
+    let each = receipt.charges.iter().flat_map(|charges| {
+        let Charges { limits, at_us, .. } = charges;
+        let each = limits.limits().iter().zip(at_us);
+        each.map(|(limit, at_us)| spent_until_us(limit, *at_us, receipt.cost))
+    });
+    each.max().unwrap_or(0)
+}
+
+/// Until when anything charged up to `now` could be given back, in microseconds since the epoch:
+/// how long a store must remember that a subject was reset.
+#[must_use]
+pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
+    let at_us = now.as_micros() + SKEW_US;
+    let each = limits.limits().iter();
+    each.map(|limit| limit.step().spent_until_us(at_us, limit.capacity())).max().unwrap_or(0)
+}
+
+/// Gives `delta` units back to every limit, the oldest first, or takes them when it is negative,
+/// at most what remains. An administrator's correction.
+///
+/// Answers the change of `remaining` per limit, in declared order.
+pub fn adjust(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    delta: i64,
+    now: Time,
+) -> SmallVec<[i64; 2]> {
+    let mut changes = SmallVec::new();
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let mut cell = states.cell(*place);
+        let step = limit.step();
+        step.repair(&mut cell, now);
+        let Judgement { remaining: before, reset_after_us, .. } = step.judge(&mut cell, now, 1);
+        if delta > 0 && reset_after_us == 0 {
+            changes.push(0);
+            continue;
+        }
+        if delta > 0 {
+            step.grant(&mut cell, now, delta.unsigned_abs());
+        } else {
+            let taken = delta.unsigned_abs().min(before);
+            if taken > 0 {
+                step.charge(&mut cell, now, taken);
+            }
+        }
+        let after = step.judge(&mut cell, now, 1).remaining;
+        forget_if_free(step, &mut cell, now);
+        // Both are at most 2^40.
+        changes.push(after.cast_signed() - before.cast_signed());
+    }
+    changes
+}
+
+/// When all of a state has been given back, it is fresh.
+fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
+    if step.judge(cell, now, 1).reset_after_us == 0 {
+        match cell {
+            Cell::Words(words) => words.fill(0),
+            Cell::Log(log) => log.replace(&[]),
+        }
+    }
+}
+
+/// Carries a state `old`, counted under `was`, into the fresh `states` of `limits`. Limits are
+/// matched by identity.
+pub fn inherit(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    was: &LimitSet,
+    old: &mut dyn States,
+    now: Time,
+) -> Carries {
+    let mut carries = Carries::new();
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let before = was.limits().iter().zip(was.places());
+        let found = before.into_iter().find(|(held, _)| held.identity() == limit.identity());
+        carries.push(match found {
+            Some((held, from)) if held.strategy() == limit.strategy() => {
+                let (mut cell, mut from) = (states.cell(*place), old.cell(*from));
+                if held.step() == limit.step() {
+                    // Other words for the same numbers, as 60/1m for 1/1s under one name.
+                    cell.copy(&mut from);
+                    Carried::Same
+                } else {
+                    limit.step().inherit(&mut cell, held.step(), &mut from, now);
+                    Carried::Over
+                }
+            }
+            _ => Carried::Fresh,
+        });
+    }
+    carries
+}

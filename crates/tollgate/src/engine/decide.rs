@@ -1,0 +1,226 @@
+//! The decision: every limit is judged at one time, and all are charged or none.
+
+use smallvec::SmallVec;
+
+use super::{Carried, Fields, Mode, Outcome, Part, Single, States};
+use crate::limit::LimitSet;
+use crate::strategy::{Cell, Compiled, Step, WithStep};
+use crate::time::Time;
+
+/// Judges and charges one limit: the same meaning as [`decide`] over a set of one.
+pub(crate) struct DecideOne {
+    pub(crate) now: Time,
+    pub(crate) cost: u64,
+    pub(crate) mode: Mode,
+}
+
+impl DecideOne {
+    /// Over a state of two words. They come and go by value, so that the compiler keeps them in
+    /// registers where a step is inlined.
+    #[inline(always)]
+    pub(crate) fn over_pair(self, step: &Compiled, words: [u64; 2]) -> (Single, [u64; 2]) {
+        step.with_step(OverPair(self, words))
+    }
+
+    /// Over any state.
+    #[inline(never)]
+    pub(crate) fn over_cell(self, step: &Compiled, cell: &mut Cell<'_>) -> Single {
+        step.with_step(OverCell(self, cell))
+    }
+
+    #[inline(always)]
+    fn decide(self, step: &impl Step, cell: &mut Cell<'_>) -> Single {
+        let Self { now, mut cost, mode } = self;
+        if mode.is_partial() {
+            // Nothing left is a denial, as for cost 1.
+            cost = cost.min(step.judge(cell, now, 1).remaining).max(1);
+        }
+        let judgement = step.judge(cell, now, cost);
+        let admitted = judgement.retry_after_us == 0;
+        let mut fields = Fields::uncharged(&judgement, now);
+        let mut changed = false;
+        if admitted && !mode.is_peek() {
+            let charged = step.charge(cell, now, cost);
+            fields.remaining -= cost;
+            fields.reset_after_us = charged.reset_after_us;
+            fields.charged_at_us = charged.at_us;
+            changed = true;
+        } else if judgement.stepped_back && !mode.is_peek() {
+            step.repair(cell, now);
+            changed = true;
+        }
+        let granted = if admitted { cost } else { 0 };
+        Single { granted, fields, changed, receipt: 0, now }
+    }
+}
+
+struct OverPair(DecideOne, [u64; 2]);
+
+impl WithStep for OverPair {
+    type Answer = (Single, [u64; 2]);
+
+    #[inline(always)]
+    fn with_step(self, step: &impl Step) -> Self::Answer {
+        let Self(one, mut words) = self;
+        let single = one.decide(step, &mut Cell::Words(&mut words));
+        (single, words)
+    }
+}
+
+struct OverCell<'c, 's>(DecideOne, &'c mut Cell<'s>);
+
+impl WithStep for OverCell<'_, '_> {
+    type Answer = Single;
+
+    #[inline(always)]
+    fn with_step(self, step: &impl Step) -> Single {
+        self.0.decide(step, self.1)
+    }
+}
+
+/// Judges every limit of every part at one time, and charges all of them or none.
+///
+/// `cost` is 1 and up. After an Allow, or when [`Outcome::changed`] says so, the states have
+/// changed and must be kept; otherwise they are as they were.
+pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+    let limits = parts.iter().map(|part| part.limits.limits().len()).sum();
+    let mut judged = Judged::new(limits);
+    let cost = judged.cost(mode, cost, |judged, cost| {
+        for part in parts.iter_mut() {
+            judged.judge(part.limits, part.states, now, cost);
+        }
+    });
+    let admitted = judged.admitted;
+    // A count carried over to new numbers is kept by a denial too: carried over again later, from
+    // the old numbers, it would not come back when the denial said.
+    let carried_over = parts.iter().any(|part| part.carried.contains(&Carried::Over));
+    let mut changed = carried_over && !mode.is_peek();
+    let mut rest = &mut judged.fields[..];
+    for part in parts.iter_mut() {
+        let (fields, others) = rest.split_at_mut(part.limits.limits().len());
+        rest = others;
+        for (field, carried) in fields.iter_mut().zip(&part.carried) {
+            field.carried = *carried;
+        }
+        if mode.is_peek() {
+            continue;
+        }
+        if admitted {
+            charge(part.limits, part.states, now, cost, fields);
+            changed = true;
+        } else if judged.stepped_back {
+            mend(part.limits, part.states, now, cost);
+            changed = true;
+        }
+    }
+    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+}
+
+/// As [`decide`] over one part that carries nothing over: what nearly every check is. It sees the
+/// states as what they are, and collects nothing but the answer.
+pub(crate) fn decide_set(
+    limits: &LimitSet,
+    states: &mut impl States,
+    now: Time,
+    cost: u64,
+    mode: Mode,
+) -> Outcome {
+    if let (Some(step), [place]) = (limits.only_step(), limits.places()) {
+        let one = DecideOne { now, cost, mode };
+        return one.over_cell(step, &mut states.cell(*place)).into();
+    }
+    let mut judged = Judged::new(limits.limits().len());
+    let cost = judged.cost(mode, cost, |judged, cost| judged.judge(limits, states, now, cost));
+    let admitted = judged.admitted;
+    let mut changed = false;
+    if !mode.is_peek() {
+        if admitted {
+            charge(limits, states, now, cost, &mut judged.fields);
+            changed = true;
+        } else if judged.stepped_back {
+            mend(limits, states, now, cost);
+            changed = true;
+        }
+    }
+    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+}
+
+/// What the limits of a check say before anything is charged.
+struct Judged {
+    fields: SmallVec<[Fields; 2]>,
+    admitted: bool,
+    stepped_back: bool,
+}
+
+impl Judged {
+    #[inline]
+    fn new(limits: usize) -> Self {
+        Self { fields: SmallVec::with_capacity(limits), admitted: true, stepped_back: false }
+    }
+
+    /// Judges `cost`, or for a partial ask as much of it as remains; answers what was judged.
+    #[inline]
+    fn cost(&mut self, mode: Mode, cost: u64, mut judge: impl FnMut(&mut Self, u64)) -> u64 {
+        let mut cost = cost;
+        if mode.is_partial() {
+            judge(self, 1);
+            let least = self.fields.iter().map(|field| field.remaining).min().unwrap_or(0);
+            self.fields.clear();
+            (self.admitted, self.stepped_back) = (true, false);
+            // Nothing left is a denial, as for cost 1.
+            cost = cost.min(least).max(1);
+        }
+        judge(self, cost);
+        cost
+    }
+
+    #[inline]
+    fn judge<S: States + ?Sized>(
+        &mut self,
+        limits: &LimitSet,
+        states: &mut S,
+        now: Time,
+        cost: u64,
+    ) {
+        for (limit, place) in limits.limits().iter().zip(limits.places()) {
+            let judgement = limit.step().judge(&mut states.cell(*place), now, cost);
+            self.admitted &= judgement.retry_after_us == 0;
+            self.stepped_back |= judgement.stepped_back;
+            self.fields.push(Fields::uncharged(&judgement, now));
+        }
+    }
+
+    #[inline]
+    fn outcome(self, now: Time) -> Outcome {
+        Outcome::new(0, self.fields, 0, now)
+    }
+}
+
+/// Charges an admitted cost to every limit of a set, and says so in its fields.
+#[inline]
+fn charge<S: States + ?Sized>(
+    limits: &LimitSet,
+    states: &mut S,
+    now: Time,
+    cost: u64,
+    fields: &mut [Fields],
+) {
+    for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
+        let charged = limit.step().charge(&mut states.cell(*place), now, cost);
+        field.remaining -= cost;
+        field.reset_after_us = charged.reset_after_us;
+        field.charged_at_us = charged.at_us;
+    }
+}
+
+/// Mends the states of a set that lie in the future.
+#[cold]
+fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        let mut cell = states.cell(*place);
+        // Judged again rather than kept: clocks step back seldom, and checks are many.
+        if limit.step().judge(&mut cell, now, cost).stepped_back {
+            limit.step().repair(&mut cell, now);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A state in memory, for simple stores and tests.
+
+use std::collections::VecDeque;
+
+use super::States;
+use crate::limit::{LimitSet, Place};
+use crate::strategy::{Cell, Entry, Log};
+
+/// A log in memory: what simple stores and tests use.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct VecLog {
+    base: u64,
+    entries: VecDeque<Entry>,
+}
+
+impl VecLog {
+    /// A log of these entries, after `base`.
+    #[must_use]
+    pub fn new(base: u64, entries: impl IntoIterator<Item = Entry>) -> Self {
+        Self { base, entries: entries.into_iter().collect() }
+    }
+}
+
+impl Log for VecLog {
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn entry(&self, index: usize) -> Entry {
+        self.entries.get(index).copied().unwrap_or(Entry { at_us: 0, total: self.base })
+    }
+
+    fn base(&self) -> u64 {
+        self.base
+    }
+
+    fn drop_front(&mut self, count: usize) {
+        if let Some(last) = count.checked_sub(1).and_then(|i| self.entries.get(i)) {
+            self.base = last.total;
+            self.entries.drain(..count);
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+    }
+
+    fn amend(&mut self, entry: Entry) {
+        if let Some(last) = self.entries.back_mut() {
+            *last = entry;
+        }
+    }
+
+    fn replace(&mut self, entries: &[Entry]) {
+        self.base = 0;
+        self.entries = entries.iter().copied().collect();
+    }
+}
+
+/// The state of a set in memory: what simple stores and tests use. Fresh by default.
+///
+/// ```
+/// use tollgate::engine::{Held, Mode, Part, decide};
+/// use tollgate::{LimitSet, Time};
+///
+/// let limits: LimitSet = "2/10s, 3/1m via fixed_window".parse()?;
+/// let mut held = Held::fresh(&limits);
+/// let now = Time::from_micros(0);
+/// for granted in [1, 1, 0] {
+///     let mut parts = [Part::new(&limits, &mut held)];
+///     assert_eq!(decide(&mut parts, now, 1, Mode::Whole).granted, granted);
+/// }
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Held {
+    /// The words of all limits.
+    pub words: Vec<u64>,
+    /// The logs of all limits.
+    pub logs: Vec<VecLog>,
+}
+
+impl Held {
+    /// The state of a subject that nothing was charged to.
+    #[must_use]
+    pub fn fresh(limits: &LimitSet) -> Self {
+        Self { words: vec![0; limits.words()], logs: vec![VecLog::default(); limits.logs()] }
+    }
+}
+
+impl States for Held {
+    fn cell(&mut self, place: Place) -> Cell<'_> {
+        match place {
+            Place::Words { start, end } => Cell::Words(&mut self.words[start..end]),
+            Place::Log(index) => Cell::Log(&mut self.logs[index]),
+        }
+    }
+}

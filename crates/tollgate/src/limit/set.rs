@@ -1,0 +1,343 @@
+//! Several limits that one check is over.
+
+use core::fmt;
+use core::ops::Range;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use std::sync::Arc;
+
+use super::{Limit, MAX_LIMITS};
+use crate::error::ParseError;
+use crate::notation;
+use crate::strategy::{Compiled, Shape, Strategy};
+
+mod weight;
+
+/// Limits that count together: one check over them is all or nothing, and their state for a
+/// subject is kept in one place.
+///
+/// A count belongs to (policy or none, subject, the set's sorted identities). Cheap to clone.
+///
+/// ```
+/// use tollgate::LimitSet;
+/// let set: LimitSet = "10/s, 120/m, 240/h".parse()?;
+/// assert_eq!(set.limits().len(), 3);
+/// assert_eq!(set.identity(), "sliding_log/1h,sliding_log/1m,sliding_log/1s");
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone)]
+pub struct LimitSet(Arc<Inner>);
+
+struct Inner {
+    limits: Vec<Limit>,
+    /// For each limit in declared order, its place among the sorted identities.
+    places: Vec<Place>,
+    words: usize,
+    logs: usize,
+    identity: String,
+    full_text: String,
+    identity_hash: u64,
+    serial: u64,
+    /// The step of a set of one limit, where a check need not look for it.
+    only: Option<Compiled>,
+}
+
+/// Where a limit's state lies in the state of its set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Place {
+    /// These words.
+    Words {
+        /// The first word.
+        start: usize,
+        /// One past the last.
+        end: usize,
+    },
+    /// This log.
+    Log(usize),
+}
+
+impl Place {
+    /// The words as a range; empty for a log.
+    #[must_use]
+    pub fn words(self) -> Range<usize> {
+        match self {
+            Self::Words { start, end } => start..end,
+            Self::Log(_) => 0..0,
+        }
+    }
+}
+
+/// Tells sets apart without comparing them.
+static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
+
+impl LimitSet {
+    /// A set of `limits`, in the order in which they are reported.
+    ///
+    /// # Errors
+    /// None, more than [`MAX_LIMITS`], or two with the same identity: name them.
+    pub fn new(mut limits: Vec<Limit>) -> Result<Self, ParseError> {
+        let text = || limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        if limits.is_empty() || limits.len() > MAX_LIMITS {
+            return Err(ParseError::whole(
+                "",
+                format!("a set has 1 to {MAX_LIMITS} limits, not {}", limits.len()),
+                "write them joined by `,`, as in `10/s, 240/h`",
+            ));
+        }
+        let mut order: Vec<usize> = (0..limits.len()).collect();
+        order.sort_by(|a, b| limits[*a].identity.cmp(&limits[*b].identity));
+        if let Some(pair) =
+            order.windows(2).find(|w| limits[w[0]].identity == limits[w[1]].identity)
+        {
+            return Err(ParseError::whole(
+                &text(),
+                format!("two limits have the identity `{}`", limits[pair[0]].identity),
+                "name them, as in `short: 5/10s, long: 20/10s`",
+            ));
+        }
+        limits.shrink_to_fit();
+        let (mut words, mut logs) = (0, 0);
+        let mut places = vec![Place::Log(0); limits.len()];
+        for &i in &order {
+            places[i] = match limits[i].shape() {
+                Shape::Words(count) => {
+                    words += count;
+                    Place::Words { start: words - count, end: words }
+                }
+                Shape::Log => {
+                    logs += 1;
+                    Place::Log(logs - 1)
+                }
+            };
+        }
+        let identity = order.iter().map(|i| limits[*i].identity()).collect::<Vec<_>>().join(",");
+        let full_text = order.iter().map(|i| limits[*i].full_text()).collect::<Vec<_>>().join(", ");
+        let only = match &limits[..] {
+            [limit] => Some(limit.step().clone()),
+            _ => None,
+        };
+        Ok(Self(Arc::new(Inner {
+            limits,
+            only,
+            places,
+            words,
+            logs,
+            identity_hash: hash_of(&identity),
+            identity,
+            full_text,
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })))
+    }
+
+    /// The same limits within a policy: they count apart from those of every other policy and from
+    /// those of none. The identity begins with `NAME>`; the full form stays as it is. A set that
+    /// is in a policy already moves to this one.
+    ///
+    /// ```
+    /// use tollgate::LimitSet;
+    /// let set: LimitSet = "10/s, 240/h".parse()?;
+    /// let api = set.clone().in_policy("api")?;
+    /// assert_eq!(api.identity(), "api>sliding_log/1h,sliding_log/1s");
+    /// assert_eq!((api.full_text(), api.to_string()), (set.full_text(), set.to_string()));
+    /// assert!(!api.counts_as(&set));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
+    pub fn in_policy(self, name: &str) -> Result<Self, ParseError> {
+        notation::check_policy(name)?;
+        let Inner { limits, places, words, logs, identity, full_text, only, .. } = &*self.0;
+        // No identity of a limit has a `>`, so that the policy can be told from what follows.
+        let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
+        let mut identity = format!("{name}>{bare}");
+        identity.shrink_to_fit();
+        Ok(Self(Arc::new(Inner {
+            limits: limits.clone(),
+            only: only.clone(),
+            places: places.clone(),
+            words: *words,
+            logs: *logs,
+            identity_hash: hash_of(&identity),
+            identity,
+            full_text: full_text.clone(),
+            serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+        })))
+    }
+
+    /// The policy that they are in.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.0.identity.split_once('>').map(|(policy, _)| policy)
+    }
+
+    /// The limits, in declared order.
+    #[must_use]
+    pub fn limits(&self) -> &[Limit] {
+        &self.0.limits
+    }
+
+    /// What a count belongs to: the sorted identities of the limits, joined by `,`; within a policy
+    /// its name and `>` before them.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.0.identity
+    }
+
+    /// The full form of all limits in the order of their identities: what a state is written
+    /// under. Equal texts mean equal counting.
+    #[must_use]
+    pub fn full_text(&self) -> &str {
+        &self.0.full_text
+    }
+
+    /// Where each limit's state lies, in declared order. States are laid out by identity, so the
+    /// same set written in another order shares its counts.
+    #[must_use]
+    pub fn places(&self) -> &[Place] {
+        &self.0.places
+    }
+
+    /// How many words the state of the set has.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        self.0.words
+    }
+
+    /// How many logs the state of the set has.
+    #[must_use]
+    pub fn logs(&self) -> usize {
+        self.0.logs
+    }
+
+    /// True when both are the very same set, or count equally.
+    #[must_use]
+    #[inline]
+    pub fn counts_as(&self, other: &Self) -> bool {
+        self.0.serial == other.0.serial
+            || (self.0.full_text == other.0.full_text && self.0.identity == other.0.identity)
+    }
+
+    /// A hash of the identity, the same in every process.
+    #[inline]
+    pub(crate) fn identity_hash(&self) -> u64 {
+        self.0.identity_hash
+    }
+
+    /// A number that only this set and its clones have in this process: what was worked out for
+    /// a set can be found by it.
+    #[must_use]
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        self.0.serial
+    }
+
+    /// The step of a set of one limit.
+    #[inline]
+    pub(crate) fn only_step(&self) -> Option<&Compiled> {
+        self.0.only.as_ref()
+    }
+
+    /// The one limit of a set whose state is two words.
+    #[inline]
+    pub(crate) fn single_pair(&self) -> Option<&Limit> {
+        match (self.0.words, self.0.logs, &self.0.limits[..]) {
+            (2, 0, [limit]) => Some(limit),
+            _ => None,
+        }
+    }
+
+    /// Reads a set, with `strategy` for every limit that has no `via`.
+    ///
+    /// # Errors
+    /// As parsing does; also a limit that has a `via` already.
+    pub fn parse_with(text: &str, strategy: Strategy) -> Result<Self, ParseError> {
+        notation::parse_set(text, Some(strategy))
+    }
+}
+
+/// The same in every process.
+fn hash_of(identity: &str) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(identity)
+}
+
+impl FromStr for LimitSet {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        notation::parse_set(text, None)
+    }
+}
+
+impl From<Limit> for LimitSet {
+    fn from(limit: Limit) -> Self {
+        // A single limit has no identity to share, and one is within the bounds.
+        Self::new(vec![limit]).unwrap_or_else(|_| unreachable!("one limit is always a set"))
+    }
+}
+
+impl PartialEq for LimitSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.serial == other.0.serial
+            || (self.0.limits == other.0.limits && self.0.identity == other.0.identity)
+    }
+}
+
+impl Eq for LimitSet {}
+
+impl fmt::Display for LimitSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, limit) in self.limits().iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            write!(f, "{limit}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for LimitSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LimitSet({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_part_of_the_identity_and_of_nothing_else() {
+        let set: LimitSet = "api: 5/10s, 20/10s".parse().unwrap();
+        let one = set.clone().in_policy("a-1_b.C").unwrap();
+        let two = set.clone().in_policy("9").unwrap();
+        assert_eq!(one.identity(), "a-1_b.C>api,sliding_log/10s");
+        assert_eq!(one.clone().in_policy("9").unwrap(), two);
+        assert_ne!(one, two);
+        assert!(!one.counts_as(&two) && !one.counts_as(&set));
+        assert_eq!((one.places(), one.full_text()), (set.places(), set.full_text()));
+        for name in ["", "a>b", "a b", "ä", &"x".repeat(65)] {
+            let error = set.clone().in_policy(name).unwrap_err().to_string();
+            assert!(error.contains("no name of a policy"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn policies_do_not_share_counts_in_memory() {
+        let limiter = crate::Limiter::memory("1/h via gcra".parse().unwrap());
+        let one = limiter.limits().clone().in_policy("one").unwrap();
+        let two = limiter.limits().clone().in_policy("two").unwrap();
+        for set in [limiter.limits(), &one, &two] {
+            let ask = || crate::Ask::new("bob").under(set);
+            assert!(limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
+            assert!(!limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
+        }
+        // Parsed anew, as a reload does, it is the same count.
+        let again: LimitSet = "1/h via gcra".parse().unwrap();
+        let again = again.in_policy("two").unwrap();
+        assert!(!limiter.check_now(crate::Ask::new("bob").under(&again)).unwrap().is_allowed());
+    }
+}

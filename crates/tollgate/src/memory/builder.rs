@@ -1,0 +1,110 @@
+//! What a memory store is made of.
+
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+use parking_lot::Mutex;
+
+use super::hash::KeyHash;
+use super::sets::Sets;
+use super::shard::Shard;
+use super::state::Budget;
+use super::{Ancestor, DEFAULT_BYTES, Inner, MemoryStore, Padded, SHARDS};
+use crate::clock::{Clock, MonotonicClock};
+use crate::time::Time;
+
+/// A clock that costs no indirection when it is the usual one.
+#[derive(Clone, Debug)]
+pub(super) enum StoreClock {
+    Monotonic(MonotonicClock),
+    Given(Arc<dyn Clock>),
+}
+
+impl StoreClock {
+    #[inline]
+    pub(super) fn now(&self) -> Time {
+        match self {
+            Self::Monotonic(clock) => clock.now(),
+            Self::Given(clock) => clock.now(),
+        }
+    }
+}
+
+/// What a [`MemoryStore`] is made of.
+#[derive(Clone, Debug)]
+pub struct MemoryStoreBuilder {
+    pub(super) max_bytes: usize,
+    clock: StoreClock,
+    pub(super) sip: bool,
+    seeds: Option<[u64; 2]>,
+}
+
+impl MemoryStoreBuilder {
+    pub(super) fn new() -> Self {
+        let clock = StoreClock::Monotonic(MonotonicClock::new());
+        Self { max_bytes: DEFAULT_BYTES, clock, sip: false, seeds: None }
+    }
+
+    /// The bytes the store may hold, counted as they are allocated.
+    #[must_use]
+    pub fn max_bytes(self, bytes: usize) -> Self {
+        Self { max_bytes: bytes, ..self }
+    }
+
+    /// Takes the time from `clock` instead of the monotonic one: for tests and simulations.
+    #[must_use]
+    pub fn clock(self, clock: impl Clock + 'static) -> Self {
+        Self { clock: StoreClock::Given(Arc::new(clock)), ..self }
+    }
+
+    /// Hashes subjects with SipHash: slower, for subjects that an attacker may choose freely and
+    /// probe for collisions. The usual hash is seeded per store, which makes that hard already.
+    #[must_use]
+    pub fn sip_hash(self) -> Self {
+        Self { sip: true, ..self }
+    }
+
+    /// Hashes subjects with these seeds instead of random ones: for measurements, where the same
+    /// questions are to take the same bytes each time. Whoever knows the seeds can choose subjects
+    /// that collide, so never before clients.
+    #[must_use]
+    pub fn hash_seeds(self, seeds: [u64; 2]) -> Self {
+        Self { seeds: Some(seeds), ..self }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn build(self) -> MemoryStore {
+        let hash = match self.seeds {
+            Some(seeds) => KeyHash::seeded(self.sip, seeds),
+            None => KeyHash::random(self.sip),
+        };
+        self.build_with(hash, 0, Vec::new())
+    }
+
+    /// A store whose charges are numbered after `charges`.
+    pub(super) fn build_with(
+        self,
+        hash: KeyHash,
+        charges: u64,
+        ancestors: Vec<Ancestor>,
+    ) -> MemoryStore {
+        let budget = Arc::new(Budget::new(self.max_bytes));
+        let sets = Arc::new(Sets::new(&budget));
+        let shard = || Padded(Mutex::new(Shard::new(&sets, &budget, charges)));
+        MemoryStore(Arc::new(Inner {
+            shards: (0..SHARDS).map(|_| shard()).collect(),
+            hash,
+            clock: self.clock,
+            budget,
+            sets,
+            shared: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            identity: std::hash::RandomState::new().hash_one(0),
+            ancestors,
+            sweep_next: AtomicUsize::new(0),
+            board: Mutex::default(),
+        }))
+    }
+}

@@ -1,0 +1,201 @@
+//! A check over any subjects, under any limits, with room or without.
+
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+
+use super::shard::{Room, Shard, Taken};
+use super::slot::Key;
+use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
+use crate::engine::{self, Mode, Outcome, Part, decide};
+use crate::limit::LimitSet;
+use crate::store::{Counted, Question};
+use crate::time::Time;
+
+impl MemoryStore {
+    /// Answers a question, at once.
+    pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
+        let known = match question.parts[..] {
+            [part] => self.answer_written(part, question.cost, question.mode),
+            _ => None,
+        };
+        known.unwrap_or_else(|| self.answer_general(question))
+    }
+
+    /// Answers for a subject that has an entry under exactly these limits; nothing for any other.
+    #[inline(never)]
+    pub(super) fn answer_written(
+        &self,
+        part: Counted<'_>,
+        cost: u64,
+        mode: Mode,
+    ) -> Option<Outcome> {
+        let (subject, ask) = (part.subject.as_str(), (cost, mode));
+        self.answer_known::<false, _>(subject, part.limits, ask, Outcome::from, |outcome| {
+            core::mem::replace(outcome, Outcome::new(0, SmallVec::new(), 0, outcome.now))
+        })
+    }
+
+    /// Removes what has expired in a part of the next few shards that nobody is using.
+    fn reclaim(&self, now: Time) {
+        for _ in 0..RECLAIMED_SHARDS {
+            let next = self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            // Never waited for: this check holds locks already.
+            if let Some(mut shard) = self.0.shards[next].0.try_lock() {
+                shard.reclaim(now);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn answer_general(&self, question: &Question<'_>) -> Outcome {
+        let parts = question.parts.iter();
+        let keys: SmallVec<[Key<'_>; 2]> =
+            parts.map(|part| self.key(part.subject, part.limits)).collect();
+        let mut indices: SmallVec<[usize; 4]> =
+            keys.iter().map(|key| Self::shard_of(key.hash)).collect();
+        // Always in the same order, so that two checks never wait for each other.
+        indices.sort_unstable();
+        indices.dedup();
+        let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
+            indices.iter().map(|index| (*index, self.lock(*index))).collect();
+        let (keys, shards) = (&keys[..], &mut shards[..]);
+        let now = self.0.clock.now();
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let looking = question.mode.is_peek();
+        // Room first, while nothing is taken out: making it may move entries.
+        let rooms = self.rooms(question, keys, now, shards, looking);
+        let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
+        for ((part, key), room) in question.parts.iter().zip(keys).zip(&rooms) {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            taken.push(shard.take(key, part.limits, now, *room));
+        }
+        let mut outcome = {
+            let mut parts: SmallVec<[Part<'_>; 2]> = question
+                .parts
+                .iter()
+                .zip(&mut taken)
+                .map(|(part, taken)| {
+                    let carried = taken.carried.clone();
+                    Part::new(part.limits, &mut taken.state).carrying(carried)
+                })
+                .collect();
+            decide(&mut parts, now, question.cost, question.mode)
+        };
+        let charged = outcome.granted > 0 && !looking;
+        outcome.shared = taken.iter().any(|taken| taken.is_shared(charged));
+        if outcome.shared && !looking {
+            self.count(&rooms);
+        }
+        // New entries last: until then every state goes back to where it was found.
+        let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
+        for ((part, key), taken) in question.parts.iter().zip(keys).zip(taken) {
+            if taken.is_new() {
+                newcomers.push((part, key, taken));
+                continue;
+            }
+            let shard = guard(shards, Self::shard_of(key.hash));
+            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
+        }
+        for (part, key, taken) in newcomers {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
+        }
+        if charged && let Some((index, shard)) = shards.first_mut() {
+            outcome.receipt = Self::number(shard.next_charge(), *index);
+        }
+        outcome
+    }
+
+    /// What each part of a question finds: an entry or room for one, a share, or nothing.
+    fn rooms(
+        &self,
+        question: &Question<'_>,
+        keys: &[Key<'_>],
+        now: Time,
+        shards: &mut [(usize, MutexGuard<'_, Shard>)],
+        looking: bool,
+    ) -> SmallVec<[Room; 2]> {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let parts = || question.parts.iter().map(|part| part.limits).zip(keys);
+        if looking {
+            let look = |(limits, key): (&LimitSet, &Key<'_>)| {
+                guard(shards, Self::shard_of(key.hash)).look(key, limits)
+            };
+            return parts().map(look).collect();
+        }
+        let mut found: SmallVec<[Option<Room>; 2]> = SmallVec::new();
+        for (before, (limits, key)) in parts().enumerate() {
+            let shard = guard(shards, Self::shard_of(key.hash));
+            let far = shard.looks_far(now);
+            let mut room = shard.prepare(key, limits, now, before, far, &rehash);
+            if room.is_none() && far {
+                // The room of one shard is every shard's: what has expired elsewhere goes first.
+                self.reclaim(now);
+                let shard = guard(shards, Self::shard_of(key.hash));
+                room = shard.prepare(key, limits, now, before, far, &rehash);
+                if room.is_none() {
+                    shard.found_nothing(now);
+                }
+            }
+            found.push(room);
+        }
+        // Shares last: what is shared and fresh still is what others would drop as expired.
+        let mut rooms: SmallVec<[Room; 2]> = SmallVec::new();
+        for (at, ((limits, key), found)) in parts().zip(found).enumerate() {
+            let room = found.unwrap_or_else(|| {
+                let index = Self::shard_of(key.hash);
+                let alike = parts().take(at).zip(&rooms).filter(|((other, key), room)| {
+                    matches!(room, Room::Shared { .. })
+                        && Self::shard_of(key.hash) == index
+                        && other.identity() == limits.identity()
+                });
+                let nth = alike.count();
+                guard(shards, index).share(limits, nth, now)
+            });
+            rooms.push(room);
+        }
+        rooms
+    }
+
+    /// Counts a check that found no room.
+    fn count(&self, rooms: &[Room]) {
+        if rooms.contains(&Room::None) {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+        } else if rooms.iter().any(|room| matches!(room, Room::Shared { .. })) {
+            self.0.shared.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs `work` on a subject's state and keeps the result. Nothing when there is no room for
+    /// one, and none to share.
+    pub(super) fn with_state<T>(
+        &self,
+        counted: Counted<'_>,
+        work: impl FnOnce(&mut state::State, Time) -> T,
+    ) -> Option<T> {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let key = self.key(counted.subject, counted.limits);
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        let room = shard.prepare(&key, counted.limits, now, 0, true, &rehash);
+        let room = room.unwrap_or_else(|| shard.share(counted.limits, 0, now));
+        if room == Room::None {
+            return None;
+        }
+        let mut taken = shard.take(&key, counted.limits, now, room);
+        let answer = work(&mut taken.state, now);
+        let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
+        // The state may tell less of what was charged, and that could be given back all the same.
+        shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
+        shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
+        Some(answer)
+    }
+}
+
+/// The locked shard of an index; every index of a question was locked.
+fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> &'g mut Shard {
+    let found = shards.iter_mut().find(|(held, _)| *held == index);
+    found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
+}
