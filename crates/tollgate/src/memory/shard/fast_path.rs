@@ -11,8 +11,9 @@ use crate::memory::MemoryStore;
 
 impl MemoryStore {
     /// Answers for a subject that has an entry under exactly these limits, with what `one` makes of
-    /// the answer of one limit, or `set` of several; nothing for any other subject. `LITERAL` says that the subject is text that nobody has looked at yet, and not a
-    /// written form: it finds only entries that it certainly means.
+    /// the answer of one limit, or `set` of several; nothing for any other subject. `LITERAL` says
+    /// that the subject is text that nobody has looked at yet, and not a written form: it finds
+    /// only entries that it certainly means.
     ///
     /// An answer is never moved: the processor stalls on a move of what was written just now.
     #[inline(always)]
