@@ -13,6 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use tollgate::{StoreError, Strategy};
 use tollgate_queue::{Form, Job, MAX_BOUND, Offering, RedisQueues};
 use tollgate_redis::Options;
+use tollgate_stores::{Kind, scheme};
 
 use crate::args::BenchRedis;
 use crate::redis_server::Server;
@@ -95,13 +96,13 @@ struct ClientJson {
 pub(crate) fn redis(args: &BenchRedis) -> Result<u8> {
     show::warn_of_debug();
     let stop = Stop::listen()?;
-    match args.store.as_deref().map(|url| url.split_once("://")) {
-        None | Some(Some(("redis" | "rediss" | "unix" | "redis+unix", _))) => {}
+    match args.store.as_deref().map(|url| (Kind::of(url), scheme(url))) {
+        None | Some((Ok(Kind::Redis), _)) => {}
         // The scheme alone: what follows may hold a password.
-        Some(Some((scheme, _))) => {
+        Some((_, Some(scheme))) => {
             bail!("`{}://` is no Redis: {STORES}", scheme.escape_debug())
         }
-        Some(None) => bail!("the store has no scheme: {STORES}"),
+        Some((_, None)) => bail!("the store has no scheme: {STORES}"),
     }
     let started = if args.store.is_none() { Some(Server::start()?) } else { None };
     let own = started.as_ref().map(Server::url);
