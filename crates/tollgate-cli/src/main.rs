@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-#[cfg(not(feature = "count-allocations"))]
 mod allocator;
 mod args;
 mod client;

@@ -13,6 +13,7 @@ use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
 use tollgate_lab::decide::ask;
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
 use tollgate_redis::{Builder, Options, RedisStore};
+use tollgate_stores::{Kind, StoreUrl, scheme};
 
 use crate::input::shown;
 use crate::stop::Stop;
@@ -26,14 +27,12 @@ const WINDOW: usize = 256;
 
 /// The Redis that decides `what`; none to decide in memory.
 pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
-    match url.split_once("://") {
-        Some(("memory", "")) => Ok(None),
-        Some((scheme, _)) if store::is_redis(scheme) => {
-            Ok(Some(store::redis_options(url, PATIENCE)?))
-        }
+    match (Kind::of(url), scheme(url)) {
+        (Ok(Kind::Memory), _) if StoreUrl::read(url).is_ok() => Ok(None),
+        (Ok(Kind::Redis), _) => Ok(Some(Options::from_url(url)?.deadline_or(PATIENCE))),
         // The scheme alone: what follows may hold a password.
-        Some((scheme, _)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
-        None => bail!("the store has no scheme: {STORES}"),
+        (_, Some(scheme)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
+        (_, None) => bail!("the store has no scheme: {STORES}"),
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Limiter, MemoryStore};
+use tollgate::{Limiter, MemoryStore, MemoryStoreBuilder};
 use tollgate_queue::{AnyQueues, Form, Offering, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
-use tollgate_server::{AnyStore, Queues};
-use tollgate_sqlite::SqliteStore;
+use tollgate_server::Queues;
+use tollgate_stores::{AnyStore, Kind, StoreUrl, scheme};
 
 use crate::args::{Place, Which};
 use crate::counts::Counts;
@@ -33,9 +33,8 @@ impl Counter {
     /// Opens the store that the arguments, the environment or the default name. A busy database
     /// is waited for as long as its own default says: 5 s.
     pub(crate) fn open(place: &Place, which: &Which, counts: &Counts) -> Result<Self> {
-        let (store, runtime) = match Named::read(place.store.as_deref())? {
-            Named::Sqlite(options) => (AnyStore::Sqlite(SqliteStore::open_with(options)?), None),
-            Named::Redis(options) => {
+        let (store, runtime) = match named(place.store.as_deref())? {
+            StoreUrl::Redis(options) => {
                 let runtime = runtime()?;
                 let mut builder = RedisStore::builder(options);
                 if let Some(shard) = &which.shard {
@@ -43,6 +42,7 @@ impl Counter {
                 }
                 (AnyStore::Redis(runtime.block_on(builder.connect())?), Some(runtime))
             }
+            file => (pollster::block_on(file.open())?, None),
         };
         let limiter = Limiter::new(counts.first_limits().clone(), store);
         Ok(Self { limiter, runtime })
@@ -74,9 +74,10 @@ pub(crate) async fn of_service(
     snapshot: Option<&Path>,
 ) -> Result<AnyStore> {
     let url = url.filter(|url| !url.is_empty());
+    let is_memory = url.is_none_or(|url| Kind::of(url) == Ok(Kind::Memory));
     let mut builder = MemoryStore::builder();
     if let Some(size) = memory {
-        if url.is_some_and(|url| !url.starts_with("memory://")) {
+        if !is_memory {
             bail!(
                 "`--memory` is for the memory store: SQLite and Redis are as large as their file \
                  and their `maxmemory`"
@@ -84,43 +85,47 @@ pub(crate) async fn of_service(
         }
         builder = builder.max_bytes(bytes(size).map_err(|error| anyhow!("`--memory`: {error}"))?);
     }
-    if url.is_some_and(|url| url.starts_with("memory://") && url != "memory://") {
-        // What follows is not shown: it may be a password.
-        bail!("the memory has no host and no path: write `memory://` with nothing behind it");
-    }
-    let url = match (url, snapshot) {
-        (None | Some("memory://"), None) => return Ok(AnyStore::Memory(builder.build())),
-        (None | Some("memory://"), Some(path)) => {
-            let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
-            if let Some(restored) = restored {
-                tracing::info!(
-                    target: "tollgate",
-                    "{} counts of {}, saved at {}",
-                    restored.subjects,
-                    path.display(),
-                    crate::show::time(restored.saved_at.as_micros())
-                );
-            }
-            return Ok(AnyStore::Memory(store));
-        }
-        (Some(_), Some(_)) => bail!(
+    if snapshot.is_some() && !is_memory {
+        bail!(
             "`--snapshot` is for the memory store: SQLite and Redis keep their counts by themselves"
-        ),
-        (Some(url), None) => url,
-    };
-    match Named::read(Some(url))? {
-        Named::Sqlite(options) => Ok(AnyStore::Sqlite(SqliteStore::open_with(options)?)),
-        // A service gives up as fast as the store itself says, unless the URL does.
-        Named::Redis(_) => Ok(AnyStore::Redis(RedisStore::connect(url).await?)),
+        );
     }
+    match url.map_or(Ok(StoreUrl::Memory), read)? {
+        StoreUrl::Memory => Ok(AnyStore::Memory(of_memory(builder, snapshot)?)),
+        // A service gives up as fast as the store itself says, unless the URL does.
+        other => Ok(other.open().await?),
+    }
+}
+
+/// The memory of a service, with the counts of `snapshot` where it is there.
+fn of_memory(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<MemoryStore> {
+    let Some(path) = snapshot else { return Ok(builder.build()) };
+    let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
+    if let Some(restored) = restored {
+        tracing::info!(
+            target: "tollgate",
+            "{} counts of {}, saved at {}",
+            restored.subjects,
+            path.display(),
+            crate::show::time(restored.saved_at.as_micros())
+        );
+    }
+    Ok(store)
 }
 
 /// The queues of the place that the arguments, the environment or the default name.
 pub(crate) async fn queues(place: &Place, form: Form) -> Result<AnyQueues> {
-    Ok(match Named::read(place.store.as_deref())? {
-        Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
-        Named::Redis(options) => AnyQueues::Redis(RedisQueues::connect_as(options, form).await?),
-    })
+    queues_at(named(place.store.as_deref())?, form).await
+}
+
+async fn queues_at(url: StoreUrl, form: Form) -> Result<AnyQueues> {
+    match url {
+        StoreUrl::Sqlite(options) => Ok(AnyQueues::Sqlite(SqliteQueues::open_with(options)?)),
+        StoreUrl::Redis(options) => {
+            Ok(AnyQueues::Redis(RedisQueues::connect_as(options, form).await?))
+        }
+        other => bail!("`{}://` keeps no queues: {KINDS}", other.kind().name()),
+    }
 }
 
 /// The queues of a service, as `NAME=BOUND`, in the place where its counts are.
@@ -145,14 +150,8 @@ pub(crate) async fn queues_of_service(
              `--store redis://HOST:PORT`"
         )
     })?;
-    let queues = match Named::read(Some(url))? {
-        Named::Sqlite(options) => AnyQueues::Sqlite(SqliteQueues::open_with(options)?),
-        // As fast to give up as a service's store is.
-        Named::Redis(_) => {
-            let options = tollgate_redis::Options::from_url(url)?;
-            AnyQueues::Redis(RedisQueues::connect_as(options, form).await?)
-        }
-    };
+    // As fast to give up as a service's store is.
+    let queues = queues_at(read(url)?, form).await?;
     if let Some(warning) = crate::command::queue::eviction(&queues).await {
         tracing::warn!(target: "tollgate", "{warning}");
     }
@@ -186,11 +185,11 @@ fn bound(text: &str) -> Result<(&str, Option<Offering>)> {
 
 /// The server that time series are written to.
 pub(crate) fn of_time_series(url: &str) -> Result<tollgate_redis::Options> {
-    match url.split_once("://") {
-        Some((scheme, _)) if is_redis(scheme) => redis_options(url, PATIENCE),
+    match (Kind::of(url), scheme(url)) {
+        (Ok(Kind::Redis), _) => Ok(tollgate_redis::Options::from_url(url)?.deadline_or(PATIENCE)),
         // The scheme alone: what follows may hold a password.
-        Some((scheme, _)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
-        None => bail!("this is no URL of a server with time series: {TIME_SERIES}"),
+        (_, Some(scheme)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
+        (_, None) => bail!("this is no URL of a server with time series: {TIME_SERIES}"),
     }
 }
 
@@ -203,51 +202,33 @@ pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("no runtime can be started")
 }
 
-/// A store as a URL names it.
-#[derive(Debug)]
-enum Named {
-    Sqlite(tollgate_sqlite::Options),
-    Redis(tollgate_redis::Options),
+/// What a command keeps its counts in: what a URL says, without one the file in the user's state
+/// folder.
+fn named(url: Option<&str>) -> Result<StoreUrl> {
+    let Some(url) = url.filter(|url| !url.is_empty()) else {
+        return Ok(StoreUrl::Sqlite(tollgate_sqlite::Options::new(default_path()?)));
+    };
+    if Kind::of(url) == Ok(Kind::Memory) {
+        bail!(
+            "`memory://` would forget everything when this command ends, and so admit always: use \
+             `sqlite://PATH` or `redis://HOST:PORT`, or leave `--store` out"
+        );
+    }
+    Ok(read(url)?.deadline_or(PATIENCE))
 }
 
-impl Named {
-    /// What a URL says; without one it is the file in the user's state folder.
-    fn read(url: Option<&str>) -> Result<Self> {
-        let Some(url) = url.filter(|url| !url.is_empty()) else {
-            return Ok(Self::Sqlite(tollgate_sqlite::Options::new(default_path()?)));
-        };
-        let Some((scheme, _)) = url.split_once("://") else {
-            return Ok(Self::Sqlite(tollgate_sqlite::Options::from_url(url)?));
-        };
-        match scheme {
-            "sqlite" => Ok(Self::Sqlite(tollgate_sqlite::Options::from_url(url)?)),
-            _ if is_redis(scheme) => Ok(Self::Redis(redis_options(url, PATIENCE)?)),
-            "memory" => bail!(
-                "`memory://` would forget everything when this command ends, and so admit always: \
-                 use `sqlite://PATH` or `redis://HOST:PORT`, or leave `--store` out"
-            ),
-            "redis+sentinel" | "redis+cluster" => bail!("`{scheme}://` is not built yet: {KINDS}"),
-            _ => bail!("unknown kind of store `{}://`: {KINDS}", shown(scheme)),
-        }
+/// What a URL says.
+fn read(url: &str) -> Result<StoreUrl> {
+    match Kind::of(url) {
+        Ok(_) => Ok(StoreUrl::read(url)?),
+        // In the words of this command line, whose commands take different kinds.
+        Err(unknown) => bail!("{unknown}: {KINDS}"),
     }
 }
 
 /// What may be written instead.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
                      `unix:///PATH`) and, for `serve` and `replay`, `memory://`";
-
-/// Whether URLs with this scheme name a Redis.
-pub(crate) fn is_redis(scheme: &str) -> bool {
-    matches!(scheme, "redis" | "rediss" | "unix" | "redis+unix")
-}
-
-/// What a URL of Redis says, with this deadline when it says none.
-pub(crate) fn redis_options(url: &str, deadline: Duration) -> Result<tollgate_redis::Options> {
-    let options = tollgate_redis::Options::from_url(url)?;
-    let query = url.split_once('?').map_or("", |(_, query)| query);
-    let said = query.split('&').any(|pair| pair.starts_with("deadline="));
-    Ok(if said { options } else { options.deadline(deadline) })
-}
 
 /// The file in the user's state folder, which is made when it is not there.
 fn default_path() -> Result<PathBuf> {
@@ -303,14 +284,14 @@ mod tests {
             ("user:secret@redis", "as `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
         ] {
-            let error = Named::read(Some(url)).unwrap_err().to_string();
+            let error = named(Some(url)).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
         for url in ["sqlite:///tmp/x.db?sync=full", "sqlite://x.db", "/tmp/x.db", "./a:1", "../x"] {
-            assert!(matches!(Named::read(Some(url)), Ok(Named::Sqlite(_))), "{url}");
+            assert!(matches!(named(Some(url)), Ok(StoreUrl::Sqlite(_))), "{url}");
         }
         for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
-            assert!(matches!(Named::read(Some(url)), Ok(Named::Redis(_))), "{url}");
+            assert!(matches!(named(Some(url)), Ok(StoreUrl::Redis(_))), "{url}");
         }
     }
 
@@ -332,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_deadline_in_the_url_counts() {
-        let with = |url| format!("{:?}", redis_options(url, PATIENCE).unwrap());
+        let with = |url| format!("{:?}", named(Some(url)).unwrap());
         assert!(with("redis://x").contains("deadline: 5s"), "{}", with("redis://x"));
         assert!(with("redis://x?connections=1&deadline=70ms").contains("deadline: 70ms"));
     }

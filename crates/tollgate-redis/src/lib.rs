@@ -1,8 +1,6 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
 mod bell;
-#[doc(hidden)]
-pub mod bench;
 mod caller;
 pub(crate) mod client;
 pub mod compose;
@@ -11,6 +9,8 @@ pub mod fault;
 mod key;
 mod notices;
 pub mod options;
+#[doc(hidden)]
+pub mod race;
 mod script;
 mod state;
 mod store;
@@ -19,7 +19,7 @@ pub mod usage;
 
 pub use bell::Bell;
 pub use caller::{Caller, Word};
-pub use client::BreakerState;
+pub use client::{BreakerState, MOST as MOST_IN_A_CALL};
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};
 pub use options::Options;

@@ -69,6 +69,8 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
     pub(crate) deadline: Duration,
+    /// Whether that was said.
+    has_deadline: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
@@ -87,6 +89,7 @@ impl Options {
             password: None,
             database: 0,
             deadline: DEFAULT_DEADLINE,
+            has_deadline: false,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             connections: 1,
             in_flight: DEFAULT_IN_FLIGHT,
@@ -136,7 +139,13 @@ impl Options {
     /// How long a question may take, 50 ms unless set. After it the question fails.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+        Self { deadline, has_deadline: true, ..self }
+    }
+
+    /// The same deadline where one was said, by a URL or by [`Options::deadline`]; else this one.
+    #[must_use]
+    pub fn deadline_or(self, deadline: Duration) -> Self {
+        if self.has_deadline { self } else { self.deadline(deadline) }
     }
 
     /// How long one attempt to connect may take, with TLS and password; 1 s unless set.
@@ -274,7 +283,7 @@ fn read(text: &str) -> Result<Options, String> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         match (key, &options.address) {
-            ("deadline", _) => options.deadline = time(key, value)?,
+            ("deadline", _) => options = options.deadline(time(key, value)?),
             ("breaker_timeout", _) => options.breaker_timeout = Some(time(key, value)?),
             ("connections", _) => {
                 options.connections =
@@ -444,6 +453,16 @@ mod tests {
         ] {
             assert_eq!(Options::from_url(url).unwrap(), options, "{url}");
         }
+    }
+
+    #[test]
+    fn a_deadline_that_was_said_stays() {
+        let second = Duration::from_secs(1);
+        let of = |url| Options::from_url(url).unwrap().deadline_or(second).deadline;
+        assert_eq!(of("redis://h"), second);
+        assert_eq!(of("redis://h?connections=2&deadline=50ms"), DEFAULT_DEADLINE);
+        let said = Options::tcp("h", 1).deadline(DEFAULT_DEADLINE).deadline_or(second);
+        assert_eq!(said.deadline, DEFAULT_DEADLINE);
     }
 
     #[test]

@@ -136,8 +136,10 @@ fn silent(what: &str) -> StoreError {
     StoreError::permanent(format!("the server does not say {what}"))
 }
 
-/// The seconds of the processor in `INFO cpu`.
-pub(crate) fn cpu_s(info: &str) -> Option<f64> {
+/// The seconds of the processor in the text of `INFO cpu`: of the thread that runs commands, where
+/// the server tells it apart. None where the text does not say it.
+#[must_use]
+pub fn cpu_s(info: &str) -> Option<f64> {
     let of = |name: &str| {
         let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().parse::<f64>().ok()

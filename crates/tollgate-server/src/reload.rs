@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use tollgate_policy::{Gate, Policies, Problems, Reload, Reread, Watcher};
+use tollgate_stores::AnyStore;
 
 use crate::metrics::{Metrics, Reloaded};
-use crate::store::AnyStore;
 
 /// Why policies were not read again.
 #[derive(thiserror::Error)]

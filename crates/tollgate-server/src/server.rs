@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate::ParseError;
 use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
+use tollgate_stores::AnyStore;
 use tollgate_tower::Mistake;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
@@ -23,7 +24,6 @@ use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
-use crate::store::AnyStore;
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 

@@ -8,7 +8,6 @@
 //! count under a number that means nothing. Everything else goes when it has expired, but for the
 //! events of a damaged state that was reset: nobody knows which they were.
 
-pub mod bench;
 mod codec;
 mod context;
 mod fault;

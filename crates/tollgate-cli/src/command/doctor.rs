@@ -5,9 +5,9 @@ use anyhow::{Result, bail};
 use pollster::block_on;
 use serde::Serialize;
 use tollgate_redis::doctor::{ConnectError, Connection, Facts, Finding, Level, diagnose, gather};
+use tollgate_stores::{Kind, scheme};
 
 use crate::args::Doctor;
-use crate::input::shown;
 use crate::show::{Output, count, wrapped};
 
 /// The exit code when something must be changed.
@@ -30,8 +30,10 @@ struct FindingJson<'f> {
 }
 
 pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
-    if let Some((scheme @ ("sqlite" | "memory"), _)) = args.store.split_once("://") {
-        bail!("`{}://` needs no doctor: it is for redis://, rediss:// and unix://", shown(scheme));
+    if let (Ok(Kind::Sqlite | Kind::Memory), Some(scheme)) =
+        (Kind::of(&args.store), scheme(&args.store))
+    {
+        bail!("`{scheme}://` needs no doctor: it is for redis://, rediss:// and unix://");
     }
     let (address, facts) = match Connection::open(&args.store) {
         Ok(mut connection) => {

@@ -3,11 +3,10 @@
 use anyhow::Result;
 use clap::CommandFactory as _;
 
-use crate::args::{Bench, Cli, Command, Config};
+use crate::args::{Cli, Command, Config};
 use crate::show::Output;
 
 mod admin;
-mod bench;
 mod check;
 mod config;
 mod count;
@@ -42,11 +41,6 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Config(Config::Check(args)) => config::check(&args, out),
         Command::Config(Config::Schema) => config::print_schema(out),
-        Command::Bench(Bench::Sqlite(args)) => bench::sqlite(&args, out),
-        Command::Bench(Bench::Memory(args)) => bench::memory(&args, out),
-        Command::Bench(Bench::Redis(args)) => bench::redis(&args, out),
-        Command::Bench(Bench::Server(args)) => bench::server(&args, out),
-        Command::Bench(Bench::MemoryBytes { side, keys }) => bench::bytes(&side, keys, out),
         Command::Man(args) => help::man(&args, out),
         Command::Help(args) => help::help(&args, out),
         Command::Completions { shell } => {

@@ -122,7 +122,6 @@ fn unknown_words_are_met_with_a_suggestion() {
     refused(&place, &["check", "zoo", "--limt", "5/s"], &["--limit"]);
     refused(&place, &["adjust", "zoo", "--limit", "5/s"], &["--by"]);
     refused(&place, &["run", "zoo", "--limit", "5/s"], &["COMMAND"]);
-    refused(&place, &["bench", "memory", "--keys", "0"], &["1..=10000000"]);
     refused(&place, &["queues", "push"], &["unrecognized subcommand 'queues'", "'queue'"]);
 }
 
@@ -143,7 +142,6 @@ fn an_address_without_a_scheme_is_no_file() {
             &["inspect", "a", "--limit", "1/h"],
             &["queue", "list"],
             &["doctor"],
-            &["bench", "redis"],
             &["replay", log, "--limit", "1/h"],
             &["lab", "run", experiment],
             &["serve", "--listen", "127.0.0.1:0"],

@@ -4,7 +4,6 @@
 
 mod admin;
 mod bad_input;
-mod benching;
 mod config;
 mod counting;
 mod crowd;

@@ -1,10 +1,10 @@
-//! Help, `explain`, completions, `bench`, and readers that go away.
+//! Help, `explain`, completions, and readers that go away.
 
 use std::process::Stdio;
 
 use crate::Place;
 
-const COMMANDS: [&[&str]; 18] = [
+const COMMANDS: [&[&str]; 16] = [
     &["check"],
     &["peek"],
     &["run"],
@@ -20,8 +20,6 @@ const COMMANDS: [&[&str]; 18] = [
     &["lab", "queue"],
     &["lab", "race"],
     &["doctor"],
-    &["bench", "memory"],
-    &["bench", "sqlite"],
     &["completions"],
 ];
 
@@ -94,40 +92,4 @@ fn a_reader_that_went_away_is_no_error() {
         assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
-}
-
-#[test]
-fn the_bench_compares_two_sides() {
-    let place = Place::new();
-    let args = ["bench", "memory", "--keys", "1,2000", "--threads", "1,2", "--calls", "10000"];
-    let json = place.json(&[&args[..], &["--runs", "3", "--json"]].concat());
-    let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 4);
-    for row in rows {
-        for side in ["tollgate", "governor"] {
-            assert!(row[format!("{side}_ns")].as_f64().unwrap() > 0.0, "{row}");
-            let admitted = row[format!("{side}_admitted")].as_f64().unwrap();
-            assert!((admitted - 0.9).abs() < 0.02, "{row}");
-        }
-    }
-    for row in json["owned"].as_array().unwrap() {
-        for way in ["check_now_ns", "check_within_ns"] {
-            assert!(row[way].as_f64().unwrap() > 0.0, "{row}");
-        }
-    }
-    assert_eq!(json["owned"].as_array().unwrap().len(), 4);
-    assert_eq!(json["bytes"][0]["side"], "tollgate");
-    assert_eq!(json["bytes"][1]["keys"], 2000);
-}
-
-#[test]
-fn the_bench_of_the_file_compares_with_a_bare_loop() {
-    let place = Place::new();
-    let dir = place.path().to_str().unwrap();
-    let json = place.json(&["bench", "sqlite", "--checks", "100", "--dir", dir, "--json"]);
-    for figure in ["decisions_per_second", "bare_per_second", "denials_per_second", "ratio"] {
-        assert!(json[figure].as_f64().unwrap() > 0.0, "{json}");
-    }
-    // Its files are gone.
-    assert_eq!(place.path().read_dir().unwrap().count(), 0);
 }

@@ -25,7 +25,7 @@ use crate::script::Script;
 
 /// The most questions in one call: nobody else is answered while the server runs it, and beyond
 /// this there is little left to save.
-pub(crate) const MOST: usize = 16;
+pub const MOST: usize = 16;
 
 /// So many questions are looked through for those of one script.
 const AT_ONCE: usize = 256;

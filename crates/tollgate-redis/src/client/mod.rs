@@ -22,7 +22,8 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-pub(crate) use self::batch::{Counts, MOST, Many};
+pub use self::batch::MOST;
+pub(crate) use self::batch::{Counts, Many};
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
 pub(crate) use self::door::Door;

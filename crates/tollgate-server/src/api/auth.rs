@@ -11,6 +11,7 @@ use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use tollgate::ParseError;
 use tollgate_policy::Gate;
+use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
     AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
 };
@@ -21,7 +22,6 @@ use tower_service::Service;
 use super::problem::Problem;
 use super::query::Query;
 use crate::listen::Whole;
-use crate::store::AnyStore;
 
 /// Which headers of a proxy tell the request that it asks about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tollgate::{Ask, Error, LimitSet, MAX_COST, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Terms};
+use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
 use super::caller_limits::{CallerLimits, Gatekeeper};
@@ -22,7 +23,6 @@ use super::question::{Body, Limits, On, Question, Text, Told, read, read_one};
 use super::receipts::{MAX_RECEIPT_BYTES, Receipts};
 use super::whose::subject_of;
 use crate::json::AnswerJson;
-use crate::store::AnyStore;
 
 /// What an answer over one limit has, and more: it is written without growing.
 const USUAL_BYTES: usize = 768;

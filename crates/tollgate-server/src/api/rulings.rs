@@ -6,13 +6,13 @@ use core::time::Duration;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
 use tollgate_policy::{Condition, Effect, Gate, Pattern, Ruling};
+use tollgate_stores::AnyStore;
 
 use super::Reply;
 use super::check::{json, no_policy, of_ask};
 use super::problem::Problem;
 use super::question::{Text, said};
 use super::queues::duration;
-use crate::store::AnyStore;
 
 /// About which requests, and for how long.
 #[derive(Read)]

@@ -16,9 +16,9 @@ use std::time::SystemTime;
 
 use tollgate::{ParseError, Subject};
 use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Policies};
+use tollgate_stores::AnyStore;
 
 use crate::denials::Denials;
-use crate::store::AnyStore;
 use crate::traces::Traces;
 use by_limit::ByLimit;
 use latency::Latency;

@@ -17,13 +17,13 @@ use prometheus_client::registry::{Registry, Unit};
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
 use tollgate_redis::BreakerState;
+use tollgate_stores::AnyStore;
 
 use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
 use crate::api::BroughtLimits;
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
-use crate::store::AnyStore;
 use crate::timeseries::{Lost, Tally};
 
 /// How many policies have series of their own; the others are one. A file has 20,000 at most.
@@ -305,7 +305,7 @@ impl Numbers {
                 let help = "Scripts that were loaded into the server.";
                 counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())
             }
-            AnyStore::Sqlite(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -144,7 +144,7 @@ mod tests {
     use tollgate_policy::{Format, Gate, OnFailure, Policies, Terms};
 
     use super::*;
-    use crate::store::AnyStore;
+    use tollgate_stores::AnyStore;
 
     fn gate(metrics: &Metrics) -> Gate<AnyStore> {
         let policies = "version = 1\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\n\

@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate_lab::experiment::{Race, RaceResults};
 use tollgate_redis::Options;
-use tollgate_redis::bench::Bench;
+use tollgate_redis::race::Races;
 
 use crate::args::LabRace;
 use crate::on_redis::{redis, run_name};
@@ -67,9 +67,9 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
 /// Both forms on a real server, under keys that are removed.
 fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
     let clients = usize::try_from(race.clients)?;
-    let mut bench = Bench::open(url, &run_name("race"))?;
-    let naive = bench.check_then_increment(race.limit, clients)?;
+    let mut races = Races::open(url, &run_name("race"))?;
+    let naive = races.check_then_increment(race.limit, clients)?;
     let limits = race.limits()?;
-    let atomic = runtime()?.block_on(bench.one_question(options, limits, clients))?;
+    let atomic = runtime()?.block_on(races.one_question(options, limits, clients))?;
     Ok(RaceResults::new(race, naive, atomic))
 }

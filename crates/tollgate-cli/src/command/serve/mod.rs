@@ -10,9 +10,10 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
-    Address, AnyStore, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics,
-    Options, ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
+    Address, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics, Options,
+    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
+use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };

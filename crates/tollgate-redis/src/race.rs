@@ -1,29 +1,58 @@
-//! Many who look at a counter and then add to it, on a real server.
+//! Many who look at a counter and then add to it, beside many who ask one question, on a real
+//! server: `tollgate lab race`.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use redis::ConnectionLike as _;
 use tokio::task::JoinSet;
 use tollgate::{LimitSet, Limiter, StoreError, Subject};
 
-use super::Bench;
-use super::server::failed;
+use crate::key::Keys;
 use crate::options::Options;
 use crate::store::RedisStore;
 
-impl Bench {
+/// Races on one server, under keys of their own, which are removed when this is dropped.
+#[allow(missing_debug_implementations)] // a connection inside, and nobody prints it
+pub struct Races {
+    client: redis::Client,
+    connection: redis::Connection,
+    keys: Keys,
+    /// What was written.
+    written: Vec<String>,
+}
+
+fn failed(error: redis::RedisError) -> StoreError {
+    StoreError::permanent(format!("the server that is measured: {error}")).because(error)
+}
+
+impl Races {
+    /// Connects. `run` names the keys.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn open(url: &str, run: &str) -> Result<Self, StoreError> {
+        let client = redis::Client::open(url).map_err(failed)?;
+        let connection = client.get_connection().map_err(failed)?;
+        Ok(Self { client, connection, keys: Keys::of_run(run), written: Vec::new() })
+    }
+
+    /// A key that nobody has, to be removed at the end.
+    fn fresh(&mut self, key: String) -> Result<String, StoreError> {
+        self.connection.req_command(redis::cmd("DEL").arg(&key)).map_err(failed)?;
+        self.written.push(key.clone());
+        Ok(key)
+    }
+
     /// How many of these clients get through who read a counter, and add one when it is below the
     /// limit: each over a connection of its own, and all at once.
     ///
     /// # Errors
     /// The server cannot be reached, or not by so many.
     pub fn check_then_increment(&mut self, limit: u64, clients: usize) -> Result<u64, StoreError> {
-        let key = format!("{}:race", self.server.keys.prefix());
-        self.server.ask(redis::cmd("DEL").arg(&key))?;
-        self.server.owns([&key]);
-        let client = redis::Client::open(self.url.as_str()).map_err(failed)?;
+        let key = self.fresh(format!("{}:race", self.keys.prefix()))?;
         let connections: Result<Vec<_>, _> =
-            (0..clients).map(|_| client.get_connection()).collect();
+            (0..clients).map(|_| self.client.get_connection()).collect();
         let barrier = Arc::new(Barrier::new(clients));
         let threads: Vec<_> = connections
             .map_err(failed)?
@@ -69,12 +98,10 @@ impl Bench {
         limits: LimitSet,
         clients: usize,
     ) -> Result<u64, StoreError> {
-        let keys = self.server.keys.clone();
-        let subject = Subject::of("race", "atomic").map_err(super::ours)?;
-        let state = keys.state(&subject, &limits);
-        self.server.ask(redis::cmd("DEL").arg(&state))?;
-        self.server.owns([&state]);
-        let store = RedisStore::builder(options).keys(keys).connect().await?;
+        let ours = |error| StoreError::permanent("the subject of the race").because(error);
+        let subject = Subject::of("race", "atomic").map_err(ours)?;
+        self.fresh(self.keys.state(&subject, &limits))?;
+        let store = RedisStore::builder(options).keys(self.keys.clone()).connect().await?;
         let limiter = Limiter::new(limits, store);
         let mut all = JoinSet::new();
         for _ in 0..clients {
@@ -87,5 +114,12 @@ impl Bench {
             through += u64::from(answer.map_err(|error| StoreError::permanent(error.to_string()))?);
         }
         Ok(through)
+    }
+}
+
+impl Drop for Races {
+    fn drop(&mut self) {
+        // Nobody can be told, and all of them expire by themselves.
+        let _ = self.connection.req_command(redis::cmd("UNLINK").arg(&self.written));
     }
 }

@@ -1,4 +1,4 @@
-//! The stores that a service can count in, as one.
+//! The stores there are, as one.
 
 use core::time::Duration;
 
@@ -6,19 +6,28 @@ use tollgate::engine::{Mode, Outcome};
 use tollgate::{
     Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
-use tollgate_redis::RedisStore;
-use tollgate_sqlite::SqliteStore;
 
-/// Where counts live.
+use crate::kind::Kind;
+use crate::url::StoreUrl;
+
+/// Where counts live: a store of one of the kinds there are.
+///
+/// It does what the store in it does: it counts the same, answers at once where that one does, and
+/// takes the receipts of that one. A store that a program opened by itself is put into it as it is,
+/// as in `AnyStore::Memory(MemoryStore::builder().max_bytes(64 << 20).build())`.
+///
+/// A clone is the same store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AnyStore {
     /// In this process.
     Memory(MemoryStore),
     /// In a file.
-    Sqlite(SqliteStore),
-    /// In Redis or Valkey.
-    Redis(RedisStore),
+    #[cfg(feature = "sqlite")]
+    Sqlite(tollgate_sqlite::SqliteStore),
+    /// On Redis or Valkey.
+    #[cfg(feature = "redis")]
+    Redis(tollgate_redis::RedisStore),
 }
 
 /// The same for whichever it is.
@@ -26,21 +35,52 @@ macro_rules! each {
     ($store:expr, $inner:ident => $what:expr) => {
         match $store {
             AnyStore::Memory($inner) => $what,
+            #[cfg(feature = "sqlite")]
             AnyStore::Sqlite($inner) => $what,
+            #[cfg(feature = "redis")]
             AnyStore::Redis($inner) => $what,
         }
     };
 }
 
 impl AnyStore {
+    /// Opens the store that a URL means: `memory://`, `sqlite://PATH` or `redis://HOST`, as the
+    /// page of this crate lists them.
+    ///
+    /// Redis needs a runtime of tokio, and answers within 50 ms unless the URL says otherwise
+    /// (`?deadline=200ms`). The others need none.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use tollgate_stores::AnyStore;
+    ///
+    /// let store = AnyStore::open("memory://").await?;
+    /// assert_eq!(store.kind(), "memory");
+    ///
+    /// let wrong = AnyStore::open("postgres://db.internal").await.unwrap_err();
+    /// assert!(wrong.to_string().starts_with("unknown kind of store `postgres://`: write"));
+    /// # Ok::<(), tollgate::StoreError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`StoreUrl::read`] and [`StoreUrl::open`].
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        StoreUrl::read(url)?.open().await
+    }
+
     /// `memory`, `sqlite` or `redis`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Memory(_) => "memory",
-            Self::Sqlite(_) => "sqlite",
-            Self::Redis(_) => "redis",
-        }
+        let kind = match self {
+            Self::Memory(_) => Kind::Memory,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Kind::Sqlite,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Kind::Redis,
+        };
+        kind.name()
     }
 }
 

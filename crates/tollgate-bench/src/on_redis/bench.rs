@@ -1,28 +1,18 @@
-//! What a check costs the server beside scripts that do less, and the client beside a bare one:
-//! `tollgate bench redis`.
+//! What a check costs the server beside scripts that do less.
 
 use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
 use tollgate::{Limit, LimitSet, ParseError, StoreError, Strategy, Subject};
+use tollgate_redis::compose::{Check, Parts};
+use tollgate_redis::{Keys, MOST_IN_A_CALL as SHARED, Script, log_entries};
 
-use crate::client::MOST as SHARED;
-use crate::compose::{Check, Parts};
-use crate::key::Keys;
-use crate::script::Script;
-use crate::state::log_entries;
-
-mod client;
-mod race;
-mod server;
-
-pub use client::Clients;
-use server::{Answers, Probe, Questions, Server};
+use super::server::{Answers, Probe, Questions, Server};
 
 /// How many subjects take turns.
 const SUBJECTS: usize = 1_000;
 
 /// The units of the limits that admit everything: far more than a run asks for.
-const WIDE: &str = "1000000/s";
+pub(super) const WIDE: &str = "1000000/s";
 
 /// The limit that denies everything but the first.
 const NARROW: &str = "1/30d";
@@ -43,119 +33,107 @@ const STRINGS: &str = "two strings";
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs)] // made by the one command that measures
-pub struct Plan {
+pub(super) struct Plan {
     /// Checks of a probe in one run.
-    pub checks: usize,
+    pub(super) checks: usize,
     /// Runs of every probe, in turns; the medians count.
-    pub runs: usize,
+    pub(super) runs: usize,
     /// How many checks are sent before an answer is read.
-    pub depth: usize,
+    pub(super) depth: usize,
     /// How many events the long log has.
-    pub entries: usize,
+    pub(super) entries: usize,
 }
 
 /// Offers to queues, measured beside checks: made elsewhere, asked here.
 #[derive(Clone, Debug)]
-#[allow(clippy::exhaustive_structs)] // made by the one command that measures
-pub struct Offers {
+pub(super) struct Offers {
     /// What they are called.
-    pub name: String,
+    pub(super) name: String,
     /// Whether they are accepted.
-    pub accepted: bool,
+    pub(super) accepted: bool,
     /// The strategy whose check they are beside.
-    pub beside: Strategy,
+    pub(super) beside: Strategy,
     /// The text of their script.
-    pub script: String,
+    pub(super) script: String,
     /// The keys of each, without what all keys of the measurement begin with.
-    pub keys: Vec<Vec<String>>,
+    pub(super) keys: Vec<Vec<String>>,
     /// The arguments of all.
-    pub args: Vec<String>,
+    pub(super) args: Vec<String>,
 }
 
 /// One figure beside another: microseconds of the server's processor for each check.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Row {
+pub(super) struct Row {
     /// What was measured.
-    pub what: String,
+    pub(super) what: String,
     /// What it took.
-    pub us: f64,
+    pub(super) us: f64,
     /// What it is beside.
-    pub beside: String,
+    pub(super) beside: String,
     /// What that took.
-    pub beside_us: f64,
+    pub(super) beside_us: f64,
     /// What the ratio may be at most.
-    pub at_most: Option<f64>,
+    pub(super) at_most: Option<f64>,
 }
 
 impl Row {
     /// The first over the second.
-    #[must_use]
-    pub fn ratio(&self) -> f64 {
+    pub(super) fn ratio(&self) -> f64 {
         self.us / self.beside_us
     }
 }
 
 /// What an admitted and a denied check of a strategy cost.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Cost {
+pub(super) struct Cost {
     /// The strategy, or a peer.
-    pub what: String,
+    pub(super) what: String,
     /// Microseconds of an admitted check.
-    pub admitted_us: f64,
+    pub(super) admitted_us: f64,
     /// Microseconds of a denied one.
-    pub denied_us: f64,
+    pub(super) denied_us: f64,
 }
 
 /// What was measured on the server.
 #[derive(Clone, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Figures {
+pub(super) struct Figures {
     /// What the server calls itself.
-    pub server: String,
+    pub(super) server: String,
     /// Figures beside others.
-    pub rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// What each strategy costs.
-    pub costs: Vec<Cost>,
+    pub(super) costs: Vec<Cost>,
     /// Bytes for each event of a log, and how many events it had.
-    pub bytes_per_event: (f64, usize),
+    pub(super) bytes_per_event: (f64, usize),
 }
 
 /// A measurement on one server, under keys of its own, which are removed when this is dropped.
-#[allow(missing_debug_implementations)] // a connection inside, and nobody prints it
-pub struct Bench {
-    server: Server,
-    url: String,
+pub(super) struct Bench {
+    pub(super) server: Server,
+    pub(super) url: String,
+    /// What names the keys.
+    pub(super) run: String,
 }
 
 /// Text of ours that is no limit is a mistake in this file.
-fn ours(error: ParseError) -> StoreError {
+pub(super) fn ours(error: ParseError) -> StoreError {
     StoreError::permanent(format!("a limit of the measurement: {error}")).because(error)
 }
 
 impl Bench {
     /// Connects. `run` names the keys.
-    ///
-    /// # Errors
-    /// The server cannot be reached.
-    pub fn open(url: &str, run: &str) -> Result<Self, StoreError> {
+    pub(super) fn open(url: &str, run: &str) -> Result<Self, StoreError> {
         let server = Server::connect(url, Keys::of_run(run))?;
-        Ok(Self { server, url: url.to_owned() })
+        Ok(Self { server, url: url.to_owned(), run: run.to_owned() })
     }
 
     /// What all keys begin with.
-    #[must_use]
-    pub fn prefix(&self) -> &str {
+    pub(super) fn prefix(&self) -> &str {
         self.server.keys.prefix()
     }
 
     /// Measures on the server. `step` is told what comes, and says whether to go on.
-    ///
-    /// # Errors
-    /// The server fails, or `step` says no.
-    pub fn server(
+    pub(super) fn server(
         &mut self,
         plan: &Plan,
         offers: &[Offers],
@@ -393,11 +371,11 @@ impl Bench {
     }
 }
 
-fn subjects() -> Result<Vec<Subject>, StoreError> {
+pub(super) fn subjects() -> Result<Vec<Subject>, StoreError> {
     (0..SUBJECTS).map(|i| Subject::literal(&format!("user:{i:06}")).map_err(ours)).collect()
 }
 
-fn script(limits: &LimitSet) -> Result<Script, StoreError> {
+pub(super) fn script(limits: &LimitSet) -> Result<Script, StoreError> {
     Check::new(Mode::Whole)
         .compose(&[limits], &Parts::default())
         .ok_or_else(|| StoreError::permanent("a strategy has no step in Lua"))

@@ -10,19 +10,16 @@ use redis::{IntoConnectionInfo as _, Value};
 use tokio::task::JoinSet;
 use tollgate::Limiter;
 use tollgate::StoreError;
+use tollgate_redis::{Options, RedisStore, Script};
 
+use super::bench::{Bench, WIDE, ours, script, subjects};
 use super::server::failed;
-use super::{Bench, WIDE, ours, script, subjects};
-use crate::options::Options;
-use crate::script::Script;
-use crate::store::RedisStore;
 
 /// Long enough for the last of many that were sent at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two connections to one server, asked the same.
-#[allow(missing_debug_implementations)] // nobody prints it
-pub struct Clients {
+pub(super) struct Clients {
     limiter: Arc<Limiter<RedisStore>>,
     bare: MultiplexedConnection,
     script: Arc<Script>,
@@ -32,10 +29,7 @@ pub struct Clients {
 
 impl Bench {
     /// Connects both clients, in the runtime that drives them.
-    ///
-    /// # Errors
-    /// The server cannot be reached.
-    pub async fn clients(&mut self) -> Result<Clients, StoreError> {
+    pub(super) async fn clients(&mut self) -> Result<Clients, StoreError> {
         let limits: tollgate::LimitSet = format!("{WIDE} via gcra").parse().map_err(ours)?;
         let keys = &self.server.keys;
         let subjects: Vec<(String, String)> = subjects()?
@@ -44,7 +38,7 @@ impl Bench {
             .collect();
         let script = script(&limits)?;
         let options = Options::from_url(&self.url)?.deadline(PATIENCE);
-        let store = RedisStore::builder(options).keys(keys.clone()).connect().await?;
+        let store = RedisStore::builder(options).run_now(&self.run).connect().await?;
         let info = self.url.as_str().into_connection_info().map_err(failed)?;
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
         let client = redis::Client::open(info).map_err(failed)?;
@@ -63,10 +57,7 @@ impl Bench {
 
 impl Clients {
     /// So many checks by so many tasks, through [`Limiter::check`].
-    ///
-    /// # Errors
-    /// One of them failed, or was denied.
-    pub async fn ours(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
+    pub(super) async fn ours(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
         let next = Arc::new(AtomicUsize::new(0));
         let mut all = JoinSet::new();
         for _ in 0..tasks {
@@ -87,10 +78,7 @@ impl Clients {
 
     /// The same script for the same keys, by redis-rs alone: a command is packed, and the answer
     /// looked at.
-    ///
-    /// # Errors
-    /// One of them failed, or was denied.
-    pub async fn bare(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
+    pub(super) async fn bare(&self, tasks: usize, checks: usize) -> Result<(), StoreError> {
         let next = Arc::new(AtomicUsize::new(0));
         let mut all = JoinSet::new();
         for _ in 0..tasks {

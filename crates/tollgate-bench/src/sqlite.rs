@@ -1,15 +1,19 @@
-//! Decisions per second beside the least that SQLite can do for them, in one run.
+//! `sqlite`: decisions per second beside the least that SQLite can do for them.
 
 use core::fmt;
 use std::path::Path;
 use std::time::Instant;
 
-use rusqlite::Connection;
+use anyhow::{Context as _, Result};
+use serde::Serialize;
 use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
+use tollgate_sqlite::rusqlite::{self, Connection};
+use tollgate_sqlite::{Options, SqliteStore};
 
-use crate::SqliteStore;
+use crate::args::BenchSqlite;
+use crate::show;
 
 /// How many subjects take turns.
 const SUBJECTS: usize = 1_000;
@@ -17,23 +21,52 @@ const SUBJECTS: usize = 1_000;
 /// How often each of the two is measured; the medians count.
 const ROUNDS: usize = 5;
 
+/// The store in a file, beside the bare loop.
+pub(crate) fn sqlite(args: &BenchSqlite) -> Result<u8> {
+    #[derive(Serialize)]
+    struct Json {
+        checks: u32,
+        decisions_per_second: f64,
+        bare_per_second: f64,
+        denials_per_second: f64,
+        ratio: f64,
+    }
+    show::warn_of_debug();
+    let temporary = tempfile::tempdir().context("no temporary directory: give one with `--dir`")?;
+    // Always new files, also in a directory of the reader's choice.
+    let chosen = args.dir.as_ref().map(tempfile::tempdir_in).transpose();
+    let chosen = chosen.context("the directory cannot be written: give another with `--dir`")?;
+    let dir = chosen.as_ref().unwrap_or(&temporary).path();
+    let figures = run(dir, args.checks as usize)?;
+    if args.json {
+        show::json(&Json {
+            checks: args.checks,
+            decisions_per_second: figures.decisions,
+            bare_per_second: figures.bare,
+            denials_per_second: figures.denials,
+            ratio: figures.ratio(),
+        })?;
+    } else {
+        show::text(&format!("{figures}\n"))?;
+    }
+    Ok(0)
+}
+
 /// What was measured, in operations per second.
 #[derive(Clone, Copy, PartialEq, Debug)]
-#[non_exhaustive]
-pub struct Figures {
+struct Figures {
     /// Admitted `gcra` checks through [`SqliteStore::check_now`].
-    pub decisions: f64,
+    decisions: f64,
     /// The bare loop `BEGIN IMMEDIATE; UPDATE t SET v = ? WHERE k = ?; COMMIT` over as many rows,
     /// with statements prepared once and the same pragmas.
-    pub bare: f64,
+    bare: f64,
     /// Denied checks, which write nothing.
-    pub denials: f64,
+    denials: f64,
 }
 
 impl Figures {
     /// Decisions for each bare update.
-    #[must_use]
-    pub fn ratio(&self) -> f64 {
+    fn ratio(&self) -> f64 {
         self.decisions / self.bare
     }
 }
@@ -49,15 +82,12 @@ impl fmt::Display for Figures {
 
 /// Measures in two new files in the directory `dir`: `checks` operations of each kind, five times
 /// in turns. Uses the wall clock.
-///
-/// # Errors
-/// The files could not be written.
-pub fn run(dir: &Path, checks: usize) -> Result<Figures, StoreError> {
+fn run(dir: &Path, checks: usize) -> Result<Figures, StoreError> {
     let failed = |error: rusqlite::Error| {
         StoreError::permanent(format!("the bare loop failed: {error}")).because(error)
     };
     let names: Vec<String> = (0..SUBJECTS).map(|i| format!("user:{i:011}")).collect();
-    let store = SqliteStore::open_with(crate::Options::new(dir.join("bench-tollgate.db")))?;
+    let store = SqliteStore::open_with(Options::new(dir.join("bench-tollgate.db")))?;
     let ask = Asking::new(&names)?;
     ask.run(&store, &ask.wide, SUBJECTS)?;
     ask.run(&store, &ask.narrow, SUBJECTS)?;

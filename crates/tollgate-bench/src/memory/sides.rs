@@ -1,4 +1,4 @@
-//! The two sides of `bench memory`, behind one face.
+//! The two sides of `memory`, behind one face.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;

@@ -1,4 +1,4 @@
-//! `bench memory`: the memory store beside governor, in one process, as a table.
+//! `memory`: the memory store beside governor, in one process, as a table.
 
 use std::process::Command;
 use std::sync::Barrier;
@@ -8,20 +8,14 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{BenchMemory, BenchSqlite};
-use crate::show::{self, Output};
+use crate::args::BenchMemory;
+use crate::show;
 
 mod allocated;
 mod owned;
-mod redis;
-mod redis_server;
-mod service;
 mod sides;
-mod stolen;
 
 use owned::Owned;
-pub(crate) use redis::redis;
-pub(crate) use service::server;
 use sides::{Governor, Side, Tollgate};
 
 /// Up to so many keys each run starts with fresh counts; above, the counts are built once.
@@ -60,8 +54,8 @@ struct BenchJson {
     bytes: Vec<Bytes>,
 }
 
-pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
-    warn_of_debug();
+pub(crate) fn memory(args: &BenchMemory) -> Result<u8> {
+    show::warn_of_debug();
     let steps = args.keys.len() * args.threads.len() * args.runs as usize;
     let progress =
         ProgressBar::new(steps as u64).with_style(show::bar("{bar:30} {pos}/{len} runs, {msg}"));
@@ -83,9 +77,9 @@ pub(crate) fn memory(args: &BenchMemory, out: &mut Output) -> Result<u8> {
     progress.finish_and_clear();
     let (calls, runs) = (args.calls, args.runs);
     if args.json {
-        out.json(&BenchJson { calls, runs, rows, owned, bytes })?;
+        show::json(&BenchJson { calls, runs, rows, owned, bytes })?;
     } else {
-        out.text(&tables(calls, runs, &rows, &owned, &bytes))?;
+        show::text(&tables(calls, runs, &rows, &owned, &bytes))?;
     }
     Ok(0)
 }
@@ -238,7 +232,7 @@ fn median(times: &mut [Duration]) -> Duration {
 /// Measures the bytes of a side in a fresh process, where nothing else was allocated before.
 fn in_a_child(side: &str, keys: u32) -> Result<Bytes> {
     let done = Command::new(std::env::current_exe()?)
-        .args(["bench", "memory-bytes", side, &keys.to_string()])
+        .args(["memory-bytes", side, &keys.to_string()])
         .output()
         .context("the process that measures bytes cannot be started")?;
     if !done.status.success() {
@@ -248,7 +242,7 @@ fn in_a_child(side: &str, keys: u32) -> Result<Bytes> {
 }
 
 /// What the fresh process does.
-pub(crate) fn bytes(side: &str, keys: u32, out: &mut Output) -> Result<u8> {
+pub(crate) fn bytes(side: &str, keys: u32) -> Result<u8> {
     let bytes = match side {
         "tollgate" => held::<Tollgate>(keys)?,
         "governor" => held::<Governor>(keys)?,
@@ -256,7 +250,7 @@ pub(crate) fn bytes(side: &str, keys: u32, out: &mut Output) -> Result<u8> {
     };
     let bytes_per_key = bytes as f64 / f64::from(keys);
     let measured = allocated::HOW.to_owned();
-    out.json(&Bytes { side: side.to_owned(), keys, bytes_per_key, measured })?;
+    show::json(&Bytes { side: side.to_owned(), keys, bytes_per_key, measured })?;
     Ok(0)
 }
 
@@ -270,43 +264,6 @@ fn held<T: Side>(keys: u32) -> Result<usize> {
     let after = allocated::bytes()?;
     drop(side);
     Ok(after.saturating_sub(before))
-}
-
-/// The store in a file, beside the bare loop.
-pub(crate) fn sqlite(args: &BenchSqlite, out: &mut Output) -> Result<u8> {
-    #[derive(Serialize)]
-    struct Json {
-        checks: u32,
-        decisions_per_second: f64,
-        bare_per_second: f64,
-        denials_per_second: f64,
-        ratio: f64,
-    }
-    warn_of_debug();
-    let temporary = tempfile::tempdir().context("no temporary directory: give one with `--dir`")?;
-    // Always new files, also in a directory of the reader's choice.
-    let chosen = args.dir.as_ref().map(tempfile::tempdir_in).transpose();
-    let chosen = chosen.context("the directory cannot be written: give another with `--dir`")?;
-    let dir = chosen.as_ref().unwrap_or(&temporary).path();
-    let figures = tollgate_sqlite::bench::run(dir, args.checks as usize)?;
-    if args.json {
-        out.json(&Json {
-            checks: args.checks,
-            decisions_per_second: figures.decisions,
-            bare_per_second: figures.bare,
-            denials_per_second: figures.denials,
-            ratio: figures.ratio(),
-        })?;
-    } else {
-        out.line(figures.to_string())?;
-    }
-    Ok(0)
-}
-
-fn warn_of_debug() {
-    if cfg!(debug_assertions) {
-        show::note("this build is not optimised: figures need `cargo run --release`");
-    }
 }
 
 fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes]) -> String {

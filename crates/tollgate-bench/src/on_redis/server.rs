@@ -2,11 +2,9 @@
 
 use redis::{ConnectionLike as _, Value};
 use tollgate::StoreError;
-
-use crate::compose::unpacked;
-use crate::key::Keys;
-use crate::script::Script;
-use crate::usage::cpu_s;
+use tollgate_redis::compose::unpacked;
+use tollgate_redis::usage::cpu_s;
+use tollgate_redis::{Keys, Script};
 
 /// What answers a question wrongly measures nothing: so much of the answers must be as expected.
 /// Not all, for a window may end while a run lasts.

@@ -1,4 +1,4 @@
-//! `bench redis`: what a check costs a Redis, and the client beside a bare one.
+//! `redis`: what a check costs a Redis, and the client beside a bare one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,13 +12,19 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{StoreError, Strategy};
 use tollgate_queue::{Form, Job, MAX_BOUND, Offering, RedisQueues};
-use tollgate_redis::bench::{Bench, Clients, Figures, Offers, Plan, Row};
+use tollgate_redis::Options;
+use tollgate_stores::{Kind, scheme};
 
-use super::redis_server::Server;
 use crate::args::BenchRedis;
-use crate::input::shown;
-use crate::show::{self, Output};
-use crate::store::{is_redis, redis_options, runtime};
+use crate::redis_server::Server;
+use crate::show;
+
+mod bench;
+mod client;
+mod server;
+
+use bench::{Bench, Figures, Offers, Plan, Row};
+use client::Clients;
 
 /// What the store's throughput is of the bare client's, at least.
 const CLIENT_AT_LEAST: f64 = 0.9;
@@ -87,22 +93,23 @@ struct ClientJson {
     bare_client_us: f64,
 }
 
-pub(crate) fn redis(args: &BenchRedis, out: &mut Output) -> Result<u8> {
-    super::warn_of_debug();
+pub(crate) fn redis(args: &BenchRedis) -> Result<u8> {
+    show::warn_of_debug();
     let stop = Stop::listen()?;
-    match args.store.as_deref().map(|url| url.split_once("://")) {
-        None => {}
-        Some(Some((scheme, _))) if is_redis(scheme) => {}
+    match args.store.as_deref().map(|url| (Kind::of(url), scheme(url))) {
+        None | Some((Ok(Kind::Redis), _)) => {}
         // The scheme alone: what follows may hold a password.
-        Some(Some((scheme, _))) => bail!("`{}://` is no Redis: {STORES}", shown(scheme)),
-        Some(None) => bail!("the store has no scheme: {STORES}"),
+        Some((_, Some(scheme))) => {
+            bail!("`{}://` is no Redis: {STORES}", scheme.escape_debug())
+        }
+        Some((_, None)) => bail!("the store has no scheme: {STORES}"),
     }
     let started = if args.store.is_none() { Some(Server::start()?) } else { None };
     let own = started.as_ref().map(Server::url);
     let url = args.store.clone().or(own).unwrap_or_default();
     match measure(args, &url, &stop) {
-        Ok(json) if args.json => out.json(&json)?,
-        Ok(json) => out.text(&text(&json))?,
+        Ok(json) if args.json => show::json(&json)?,
+        Ok(json) => show::text(&text(&json))?,
         // Everything of ours has been removed.
         Err(_) if stop.signal().is_some() => {
             let code = stop.signal().map_or(KILLED, |signal| KILLED + signal);
@@ -168,10 +175,12 @@ fn measure(args: &BenchRedis, url: &str, stop: &Stop) -> Result<RedisJson> {
 /// Offers to queues, as streams and as lists, that are accepted and that are refused.
 fn offers(url: &str) -> Result<Vec<Offers>> {
     let job = Job::new().field("to", "ann@example.com");
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.context("no runtime can be started")?;
     let mut all = Vec::new();
     for (form, name) in [(Form::Stream, "stream"), (Form::List, "list")] {
-        let options = redis_options(url, PATIENCE)?;
-        let queues = runtime()?.block_on(RedisQueues::connect_as(options, form))?;
+        let options = Options::from_url(url)?.deadline(PATIENCE);
+        let queues = runtime.block_on(RedisQueues::connect_as(options, form))?;
         for (bound, what, accepted) in [(MAX_BOUND, "offer", true), (1, "refused", false)] {
             let offering = Offering::new(bound);
             let (mut keys, mut rest) = (Vec::new(), (String::new(), Vec::new()));

@@ -1,0 +1,9 @@
+//! The allocator of the program `tollgate`, so that what is measured is what is shipped.
+
+use core::time::Duration;
+
+use commonware_allocator::mimalloc::{Config, MiMalloc, Purge};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc =
+    MiMalloc::new(Config { purge: Purge::After(Duration::ZERO), ..Config::DEFAULT });

@@ -1,0 +1,167 @@
+//! The words of the command line, as clap reads them; their help is the documentation here.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Measure Tollgate, side by side with others
+///
+/// Figures need an optimised build: `cargo run --release -p tollgate-bench`.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate-bench", max_term_width = 100)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "Example: cargo run --release -p tollgate-bench -- memory --keys 1,10000")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    /// The memory store beside governor, the usual crate for this
+    ///
+    /// Keyed GCRA with 16-byte string keys, 90 % of the calls admitted, both clocks read, both
+    /// answering what remains. Runs are interleaved in one process; each figure is the median.
+    #[command(
+        after_help = "Example: cargo run --release -p tollgate-bench -- memory --keys 10000 --threads 1"
+    )]
+    Memory(BenchMemory),
+    /// The SQLite store beside the least that SQLite can do for a decision
+    ///
+    /// Checks of `gcra` in a new file, in turns with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT`
+    /// under the same pragmas; each figure is the median of five.
+    #[command(
+        after_help = "Example: cargo run --release -p tollgate-bench -- sqlite --checks 5000"
+    )]
+    Sqlite(BenchSqlite),
+    /// The scripts beside others on one Redis, and the client beside a bare one
+    ///
+    /// What a check costs the server, in microseconds of its processor: beside the smallest GCRA
+    /// script by hand, two published patterns, and among themselves; each figure is the median of
+    /// runs in turns. Without --store it starts a redis-server for itself and stops it again.
+    /// Counts lie under a prefix of their own and are removed at the end.
+    ///
+    /// Exits with 0 also where a figure misses its bar: a busy machine is no error.
+    #[command(
+        after_help = "Example: cargo run --release -p tollgate-bench -- redis --store redis://127.0.0.1:6379"
+    )]
+    Redis(BenchRedis),
+    /// The service beside a peer, beside bare scripts on Redis, and behind nginx
+    ///
+    /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
+    /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
+    /// and left out. Each figure is the median of runs in turns, a ratio the median of those within
+    /// a turn. A run in which a hypervisor gave more than 1 % of the processors to others is taken
+    /// again, of each side as many as count.
+    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- server --runs 31")]
+    Server(BenchServer),
+    /// Measure the bytes of one side in a process of its own
+    #[command(hide = true)]
+    MemoryBytes {
+        /// `tollgate` or `governor`
+        side: String,
+        /// How many keys
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        keys: u32,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchMemory {
+    /// How many keys, one row each
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000],
+          value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) keys: Vec<u32>,
+
+    /// How many threads, one row each
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2],
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Vec<u32>,
+
+    /// Calls per run
+    #[arg(long, default_value_t = 2_000_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
+    pub(crate) calls: u32,
+
+    /// Runs per row, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchSqlite {
+    /// Operations of each kind per round
+    #[arg(long, default_value_t = 5_000,
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub(crate) checks: u32,
+
+    /// The directory of the two new files [default: a temporary one]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchServer {
+    /// How many subjects
+    #[arg(long, default_value_t = 100_000,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) subjects: u32,
+
+    /// How long a run takes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// The program that serves [default: the `tollgate` beside this program]
+    #[arg(long, value_name = "PATH", env = "TOLLGATE_PROGRAM")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchRedis {
+    /// The server, with nothing else to do: `redis://HOST:PORT` or `unix:///PATH` [default: one
+    /// that is started and stopped; TOLLGATE_REDIS_SERVER names the program]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Checks of each kind per run; the client asks five times as many
+    #[arg(long, default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub(crate) checks: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// How many checks are sent before an answer is read
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) depth: u32,
+
+    /// Events of the long log
+    #[arg(long, default_value_t = 1_000_000,
+          value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) entries: u32,
+
+    /// How many tasks share one connection
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) tasks: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,149 @@
+//! What sends the requests: wrk, and redis-benchmark for bare scripts.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tollgate::engine::Mode;
+use tollgate::{LimitSet, Subject};
+use tollgate_redis::Keys;
+use tollgate_redis::compose::{Answer, Check, Parts};
+
+use super::turns::{Run, Side};
+use super::{CONNECTIONS, LIMIT};
+use crate::args::BenchServer;
+use crate::redis_server::Server;
+
+/// The loader of HTTP.
+pub(super) struct Wrk {
+    seconds: u32,
+}
+
+impl Wrk {
+    pub(super) fn find(args: &BenchServer) -> Result<Self> {
+        let found = Command::new("wrk").arg("-v").output();
+        found.context("wrk sends the requests: install it (apt-get install wrk)")?;
+        Ok(Self { seconds: args.seconds })
+    }
+
+    pub(super) fn side<'s>(&'s self, what: &str, url: &str, script: Option<&'s Path>) -> Side<'s> {
+        let url = url.to_owned();
+        let load = Box::new(move |_: Option<&Run>| self.load(&url, script));
+        Side { what: what.to_owned(), load, runs: Vec::new() }
+    }
+
+    pub(super) fn load(&self, url: &str, script: Option<&Path>) -> Result<Run> {
+        let dir = tempfile::tempdir()?;
+        let script = match script {
+            Some(script) => script.to_owned(),
+            None => {
+                let plain = dir.path().join("plain.lua");
+                std::fs::write(&plain, DONE)?;
+                plain
+            }
+        };
+        let output = Command::new("wrk")
+            .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", self.seconds), "-s"])
+            .arg(&script)
+            .arg(url)
+            .output()
+            .context("wrk cannot be started")?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = said.lines().rev().find(|line| line.starts_with('{'));
+        let line = line.ok_or_else(|| {
+            anyhow!("wrk says nothing of {url}: {}", String::from_utf8_lossy(&output.stderr))
+        })?;
+        Ok(serde_json::from_str(line)?)
+    }
+}
+
+/// What wrk prints at the end of a run.
+const DONE: &str = r#"
+done = function(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format(
+    '{"per_second": %f, "p50_ms": %f, "p99_ms": %f, "errors": %d}\n',
+    summary.requests / (summary.duration / 1e6),
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    e.connect + e.read + e.write + e.timeout + e.status))
+end
+"#;
+
+/// Requests that are made before they are sent, so that the loader is not what is measured.
+fn requests(path: &str, subjects: u32, body: &str) -> String {
+    format!(
+        r#"{DONE}
+local made = {{}}
+init = function(args)
+  wrk.method = "POST"
+  wrk.headers["Content-Type"] = "application/json"
+  for i = 1, {subjects} do
+    made[i] = wrk.format("POST", "{path}", nil, string.format('{body}', i))
+  end
+end
+request = function()
+  return made[math.random({subjects})]
+end
+"#
+    )
+}
+
+pub(super) fn check_script(subjects: u32) -> String {
+    let body = format!(r#"{{"subject": "user:%d", "limit": "{LIMIT}"}}"#);
+    requests("/v1/check", subjects, &body)
+}
+
+pub(super) fn throttle_script(subjects: u32) -> String {
+    // The same limit in its words: the burst is what is beyond the first.
+    let body = r#"{"key": "user:%d", "max_burst": 1000, "count_per_period": 1000, "period": 1}"#;
+    requests("/throttle", subjects, body)
+}
+
+/// What redis-benchmark reaches with the script that the service sends. It is told how many calls
+/// to make: as many as take the time of a run at this rate, so that as many keys expire meanwhile
+/// as in the others.
+pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
+    let limits: LimitSet = LIMIT.parse()?;
+    let mut check = Check::new(Mode::Whole);
+    check.answer = Answer::Verbose;
+    let script = check
+        .compose(&[&limits], &Parts::default())
+        .ok_or_else(|| anyhow!("a strategy of {LIMIT} has no script"))?;
+    // redis-benchmark puts twelve digits in place of this word, for each call others.
+    let subject = Subject::of("user", "__rand_int__")?;
+    let names = Keys::new();
+    let keys = Keys::of_check(&names.state(&subject, &limits), &limits);
+    let (host, port) = redis.host_and_port();
+    let port = port.to_string();
+    let at = ["-h", &host, "-p", &port];
+    let loaded = Command::new("redis-cli")
+        .args(at)
+        .args(["script", "load", script.text()])
+        .output()
+        .context("redis-cli loads the script: install it with redis-server")?;
+    if !loaded.status.success() {
+        bail!("the script cannot be loaded: {}", String::from_utf8_lossy(&loaded.stdout));
+    }
+    let calls = f64::from(args.seconds) * rate;
+    let output = Command::new("redis-benchmark")
+        .args(at)
+        .args(["-c", &CONNECTIONS.to_string(), "-n", &format!("{calls:.0}")])
+        .args(["-r", &args.subjects.to_string(), "--csv", "evalsha", script.sha()])
+        .arg(keys.len().to_string())
+        .args(&keys)
+        .args(["1", "0"])
+        .output()
+        .context("redis-benchmark sends the scripts: install it with redis-server")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_...
+    let figures = said.lines().last().map(|line| {
+        let cells = line.rsplit(',').map(|cell| cell.trim_matches('"').parse().unwrap_or(f64::NAN));
+        cells.take(7).collect::<Vec<f64>>()
+    });
+    match figures.as_deref() {
+        Some([_, p99, _, p50, _, _, per_second]) if per_second.is_finite() => {
+            Ok(Run { per_second: *per_second, p50_ms: *p50, p99_ms: *p99, errors: 0 })
+        }
+        _ => bail!("redis-benchmark says something else: {said}"),
+    }
+}

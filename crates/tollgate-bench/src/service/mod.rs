@@ -1,0 +1,174 @@
+//! `server`: the service beside a peer, beside bare scripts, and behind nginx.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::args::BenchServer;
+use crate::redis_server::Server;
+use crate::show::{self, note};
+
+mod loaders;
+mod nginx;
+mod program;
+mod turns;
+
+use loaders::{Wrk, bare_script, check_script, throttle_script};
+use nginx::behind_nginx;
+use program::{PEER, Program, Tollgate};
+use turns::{RowJson, Run, Side, Turns};
+
+/// The service over the peer, at least.
+const PEER_AT_LEAST: f64 = 1.0;
+
+/// The service over a loader of bare scripts, at least.
+const SCRIPT_AT_LEAST: f64 = 0.8;
+
+/// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
+/// each subject, and 1,000 a second.
+const LIMIT: &str = "1000/s via gcra";
+
+/// Calls a second that redis-benchmark is thought to make, until it has made some.
+const FIRST_RATE: f64 = 40_000.0;
+
+/// How many connections ask at once.
+const CONNECTIONS: u32 = 50;
+
+#[derive(Debug, Serialize)]
+struct ServerJson {
+    subjects: u32,
+    connections: u32,
+    seconds: u32,
+    runs: u32,
+    peer: Option<String>,
+    rows: Vec<RowJson>,
+}
+
+pub(crate) fn server(args: &BenchServer) -> Result<u8> {
+    show::warn_of_debug();
+    let json = measure(args)?;
+    if args.json {
+        show::json(&json)?;
+    } else {
+        show::text(&text(&json))?;
+    }
+    Ok(0)
+}
+
+fn measure(args: &BenchServer) -> Result<ServerJson> {
+    let tollgate = Tollgate::find(args.program.as_deref())?;
+    let dir = tempfile::tempdir().context("no temporary directory")?;
+    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
+    let wrk = Wrk::find(args)?;
+    let turns = Turns { runs: args.runs, progress: &progress };
+    let mut rows = Vec::new();
+
+    // Against the peer, both in memory.
+    let ours = tollgate.serve(&[])?;
+    let (script, peer_script) = (dir.path().join("check.lua"), dir.path().join("throttle.lua"));
+    std::fs::write(&script, check_script(args.subjects))?;
+    std::fs::write(&peer_script, throttle_script(args.subjects))?;
+    let mut sides = vec![wrk.side("tollgate, memory", &ours.url("/v1/check"), Some(&script))];
+    let peer = Program::peer()?;
+    if let Some(peer) = &peer {
+        let url = peer.url("/throttle");
+        sides.push(wrk.side("throttlecrab-server, memory", &url, Some(&peer_script)));
+    } else {
+        note(&format!(
+            "SKIPPED: {PEER} names no throttlecrab-server (cargo install throttlecrab-server \
+             --version 0.4.40), so there is nothing to compare with"
+        ));
+    }
+    rows.extend(turns.take(sides, Some(PEER_AT_LEAST))?);
+    drop((ours, peer));
+
+    // On Redis, beside the bare script.
+    match Server::start() {
+        Ok(redis) => {
+            let ours = tollgate.serve(&["--store", &redis.url()])?;
+            let url = ours.url("/v1/check");
+            // Each run has the keys that expire to itself: removing those of another takes 4 to
+            // 19 ms at a time, ten times a second, in which nobody is answered.
+            let sides = vec![
+                Side {
+                    what: "tollgate, Redis".to_owned(),
+                    load: Box::new(|_: Option<&Run>| {
+                        redis.empty()?;
+                        wrk.load(&url, Some(&script))
+                    }),
+                    runs: Vec::new(),
+                },
+                Side {
+                    what: "redis-benchmark, the bare script".to_owned(),
+                    load: Box::new(|before: Option<&Run>| {
+                        redis.empty()?;
+                        bare_script(&redis, args, before.map_or(FIRST_RATE, |run| run.per_second))
+                    }),
+                    runs: Vec::new(),
+                },
+            ];
+            rows.extend(turns.take(sides, Some(SCRIPT_AT_LEAST))?);
+        }
+        Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
+    }
+
+    // Behind nginx.
+    match behind_nginx(&tollgate, &turns, &wrk, dir.path()) {
+        Ok(more) => rows.extend(more),
+        Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
+    }
+    progress.finish_and_clear();
+    Ok(ServerJson {
+        subjects: args.subjects,
+        connections: CONNECTIONS,
+        seconds: args.seconds,
+        runs: args.runs,
+        peer: std::env::var(PEER).ok(),
+        rows,
+    })
+}
+
+fn text(json: &ServerJson) -> String {
+    let mut rows =
+        show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "middle half", "bar"]);
+    for row in &json.rows {
+        let [ratio, half, bar] = row.beside.as_ref().map_or_else(Default::default, |beside| {
+            let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
+            [
+                format!("{:.2}", beside.ratio),
+                format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
+                format!(">= {}{missed}", beside.at_least),
+            ]
+        });
+        rows.add_row([
+            row.what.clone(),
+            format!("{:.0}", row.per_second),
+            format!("{:.3}", row.p50_ms),
+            format!("{:.3}", row.p99_ms),
+            ratio,
+            half,
+            bar,
+        ]);
+    }
+    let mut text = format!("{rows}\n");
+    let _ = writeln!(
+        text,
+        "\n{} connections, {} subjects, {LIMIT}; medians of {} runs of {} s, in turns; \
+         ratio: over the next row in the same turn",
+        json.connections, json.subjects, json.runs, json.seconds
+    );
+    for (said, of) in [
+        ("did not count: others had the processors", |row: &RowJson| row.taken_again),
+        ("count though others had the processors", |row: &RowJson| row.disturbed),
+    ] as [(&str, fn(&RowJson) -> u32); 2]
+    {
+        let rows = json.rows.iter().filter(|row| of(row) > 0);
+        let rows: Vec<String> = rows.map(|row| format!("{} of {}", of(row), row.what)).collect();
+        if !rows.is_empty() {
+            let _ = writeln!(text, "runs that {said}: {}", rows.join("; "));
+        }
+    }
+    text
+}

@@ -1,0 +1,145 @@
+//! The programs that are measured, each started for it and ended with it.
+
+use std::env::consts::EXE_SUFFIX;
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+/// The peer: throttlecrab-server, a GCRA over HTTP.
+pub(super) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
+
+/// How long a program may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The program `tollgate`, as users have it.
+pub(super) struct Tollgate(PathBuf);
+
+impl Tollgate {
+    /// The program that was named, else the one beside this program.
+    pub(super) fn find(named: Option<&Path>) -> Result<Self> {
+        match named {
+            Some(named) => Ok(Self(named.to_owned())),
+            None => Self::beside(&std::env::current_exe()?),
+        }
+    }
+
+    /// The program that cargo puts beside `this` one.
+    fn beside(this: &Path) -> Result<Self> {
+        let program = this.with_file_name(format!("tollgate{EXE_SUFFIX}"));
+        if !program.is_file() {
+            bail!(
+                "the program to measure is missing ({}): build it with `cargo build --release -p \
+                 tollgate-cli`, or name another with `--program PATH`",
+                program.display()
+            );
+        }
+        Ok(Self(program))
+    }
+
+    /// Starts it as a service.
+    pub(super) fn serve(&self, args: &[&str]) -> Result<Program> {
+        let mut child = Command::new(&self.0)
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off"])
+            .args(args)
+            .env_remove("TOLLGATE_STORE")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{} cannot be started", self.0.display()))?;
+        let mut line = String::new();
+        if let Some(out) = child.stdout.take() {
+            let mut out = BufReader::new(out);
+            out.read_line(&mut line)?;
+            // What it prints later is read, so that it is never held up.
+            std::thread::spawn(move || out.read_to_string(&mut String::new()));
+        }
+        let address = line.trim_end().strip_prefix("listening  http://").map(str::to_owned);
+        let Some(address) = address else {
+            let _ = child.kill();
+            bail!("the service did not start: {line}");
+        };
+        Ok(Program { child, address })
+    }
+}
+
+/// A program that serves, ended with this.
+pub(super) struct Program {
+    child: Child,
+    pub(super) address: String,
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Program {
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The peer, when it is named.
+    pub(super) fn peer() -> Result<Option<Self>> {
+        let Some(path) = std::env::var_os(PEER) else { return Ok(None) };
+        let port = free_port()?;
+        let (text, host) = (port.to_string(), Ipv4Addr::LOCALHOST.to_string());
+        let args = ["--http", "--http-host", &host, "--http-port", &text, "--log-level", "error"];
+        Self::start(path, &args, port).map(Some)
+    }
+
+    pub(super) fn start(program: OsString, args: &[&str], port: u16) -> Result<Self> {
+        let child = Command::new(&program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("{} cannot be started", program.display()))?;
+        let mut started = Self { child, address: format!("127.0.0.1:{port}") };
+        let deadline = Instant::now() + PATIENCE;
+        while TcpStream::connect(&started.address).is_err() {
+            if let Some(status) = started.child.try_wait()? {
+                bail!("{} ended at once: {status}", program.display());
+            }
+            if Instant::now() > deadline {
+                bail!("{} does not answer", program.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(started)
+    }
+}
+
+/// A port that is free now.
+pub(super) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_lies_beside_this_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let this = dir.path().join("tollgate-bench");
+        let error = Tollgate::beside(&this).err().unwrap().to_string();
+        assert!(error.contains("`cargo build --release -p tollgate-cli`"), "{error}");
+        let program = dir.path().join(format!("tollgate{EXE_SUFFIX}"));
+        std::fs::write(&program, "").unwrap();
+        assert_eq!(Tollgate::beside(&this).unwrap().0, program);
+        let named = Path::new("elsewhere/tollgate");
+        assert_eq!(Tollgate::find(Some(named)).unwrap().0, named);
+    }
+}

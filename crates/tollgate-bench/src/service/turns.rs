@@ -1,0 +1,162 @@
+//! Runs of several sides in turns, and what is said of them.
+
+use anyhow::{Result, bail};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+
+use crate::stolen::{Taken, undisturbed};
+
+/// One way to ask, with the medians of its runs.
+#[derive(Debug, Serialize)]
+pub(super) struct RowJson {
+    pub(super) what: String,
+    pub(super) per_second: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    /// Beside the next row.
+    #[serde(flatten)]
+    pub(super) beside: Option<BesideJson>,
+    /// Runs that did not count, since others had the processors.
+    pub(super) taken_again: u32,
+    /// Runs that count though others had the processors.
+    pub(super) disturbed: u32,
+}
+
+/// One side over the other in each turn, since a processor that is shared can be half as fast a
+/// second later.
+#[derive(Debug, Serialize)]
+pub(super) struct BesideJson {
+    /// The median of the turns.
+    pub(super) ratio: f64,
+    /// A quarter of the turns are below.
+    pub(super) ratio_low: f64,
+    /// A quarter of the turns are above.
+    pub(super) ratio_high: f64,
+    pub(super) at_least: f64,
+}
+
+/// What a loader says of one run.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(super) struct Run {
+    pub(super) per_second: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    #[serde(default)]
+    pub(super) errors: u64,
+}
+
+/// Loads something once, knowing its run before.
+pub(super) type Load<'s> = Box<dyn Fn(Option<&Run>) -> Result<Run> + 's>;
+
+/// Something that is measured.
+pub(super) struct Side<'s> {
+    pub(super) what: String,
+    pub(super) load: Load<'s>,
+    pub(super) runs: Vec<Taken<Run>>,
+}
+
+/// Runs of all sides, one after the other, in turns.
+pub(super) struct Turns<'t> {
+    pub(super) runs: u32,
+    pub(super) progress: &'t ProgressBar,
+}
+
+impl Turns<'_> {
+    /// The medians of each side; with a bar, the first is compared with the second.
+    pub(super) fn take(
+        &self,
+        mut sides: Vec<Side<'_>>,
+        at_least: Option<f64>,
+    ) -> Result<Vec<RowJson>> {
+        // How many of each may be taken again.
+        let mut spare = vec![self.runs; sides.len()];
+        for turn in 0..=self.runs {
+            for (side, spare) in sides.iter_mut().zip(&mut spare) {
+                self.progress.set_message(format!("{} ({turn} of {})", side.what, self.runs));
+                let before = side.runs.last().map(|taken| &taken.run);
+                let taken = undisturbed(spare, || {
+                    self.progress.tick();
+                    let run = (side.load)(before)?;
+                    if run.errors > 0 {
+                        bail!("{}: {} requests were not answered with 200", side.what, run.errors);
+                    }
+                    Ok(run)
+                })?;
+                // The first of each fills caches, and does not count.
+                if turn == 1 {
+                    side.runs.clear();
+                }
+                side.runs.push(taken);
+            }
+        }
+        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
+        if let (Some(at_least), [row, ..], [first, second, ..]) =
+            (at_least, &mut rows[..], &sides[..])
+        {
+            row.beside = Some(BesideJson::of(&first.runs, &second.runs, at_least));
+        }
+        Ok(rows)
+    }
+}
+
+impl BesideJson {
+    fn of(ours: &[Taken<Run>], others: &[Taken<Run>], at_least: f64) -> Self {
+        let turns = ours.iter().zip(others);
+        let ratios = turns.map(|(ours, other)| ours.run.per_second / other.run.per_second);
+        let [ratio_low, ratio, ratio_high] = quartiles(ratios.collect());
+        Self { ratio, ratio_low, ratio_high, at_least }
+    }
+}
+
+/// The figures of which a quarter, a half and three quarters are less: each one of those given.
+fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
+    figures.sort_unstable_by(f64::total_cmp);
+    [1, 2, 3].map(|quarter| figures.get(figures.len() * quarter / 4).copied().unwrap_or(f64::NAN))
+}
+
+impl RowJson {
+    fn of(side: &Side<'_>) -> Self {
+        let median = |of: fn(&Run) -> f64| {
+            let [_, median, _] = quartiles(side.runs.iter().map(|taken| of(&taken.run)).collect());
+            median
+        };
+        Self {
+            what: side.what.clone(),
+            per_second: median(|run| run.per_second),
+            p50_ms: median(|run| run.p50_ms),
+            p99_ms: median(|run| run.p99_ms),
+            beside: None,
+            taken_again: side.runs.iter().map(|taken| taken.again).sum(),
+            disturbed: side.runs.iter().map(|taken| u32::from(taken.disturbed)).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_are_figures_that_were_seen() {
+        assert_eq!(quartiles((0..15).rev().map(f64::from).collect()), [3.0, 7.0, 11.0]);
+        assert_eq!(quartiles(vec![2.0]), [2.0; 3]);
+        assert!(quartiles(Vec::new()).iter().all(|figure| figure.is_nan()));
+    }
+
+    #[test]
+    fn sides_are_compared_turn_by_turn() {
+        let runs = |speeds: [f64; 5]| {
+            speeds.map(|per_second| {
+                let run = Run { per_second, p50_ms: 1.0, p99_ms: 2.0, errors: 0 };
+                Taken { run, again: 0, disturbed: false }
+            })
+        };
+        // A machine that is half as fast for two turns. The medians, 90 and 110, say 0.82.
+        let ours = runs([100.0, 50.0, 60.0, 90.0, 120.0]);
+        let other = runs([110.0, 40.0, 60.0, 120.0, 120.0]);
+        let beside = BesideJson::of(&ours, &other, 0.8);
+        assert!((beside.ratio - 1.0).abs() < 1e-9, "{beside:?}");
+        assert!((beside.ratio_low - 100.0 / 110.0).abs() < 1e-9, "{beside:?}");
+        assert!((beside.ratio_high - 1.0).abs() < 1e-9, "{beside:?}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Which kind of store a URL means. Its scheme decides.
+
+use core::fmt;
+
+/// The longest scheme that an error repeats, in characters.
+const SHOWN_CHARS: usize = 60;
+
+/// Schemes of stores that are known and not built.
+const PLANNED: [&str; 2] = ["redis+cluster", "redis+sentinel"];
+
+/// A kind of store.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// In this process: `memory://`.
+    Memory,
+    /// In a file: `sqlite://`, or a path.
+    Sqlite,
+    /// On Redis or Valkey: `redis://`, `rediss://`, `unix://` or `redis+unix://`.
+    Redis,
+}
+
+impl Kind {
+    /// The kind that a URL means. Nothing but the scheme is looked at, so the rest may be wrong.
+    ///
+    /// A text without a scheme is a path, which means a file. Only one that begins with `/`, `./`
+    /// or `../` can be opened.
+    ///
+    /// ```
+    /// use tollgate_stores::Kind;
+    ///
+    /// assert_eq!(Kind::of("rediss://redis.internal"), Ok(Kind::Redis));
+    /// assert_eq!(Kind::of("./counts.db"), Ok(Kind::Sqlite));
+    /// assert!(Kind::of("postgres://db.internal").is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// The scheme is of no store, or of one that is not built yet.
+    pub fn of(url: &str) -> Result<Self, UnknownKind> {
+        match scheme(url) {
+            None | Some("sqlite") => Ok(Self::Sqlite),
+            Some("memory") => Ok(Self::Memory),
+            Some("redis" | "rediss" | "unix" | "redis+unix") => Ok(Self::Redis),
+            Some(other) => Err(UnknownKind::new(other)),
+        }
+    }
+
+    /// `memory`, `sqlite` or `redis`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Sqlite => "sqlite",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+/// The scheme of a URL, before `://`. None where there is none.
+///
+/// What follows may hold a password, so errors should repeat the scheme alone.
+#[must_use]
+pub fn scheme(url: &str) -> Option<&str> {
+    url.split_once("://").map(|(scheme, _)| scheme)
+}
+
+/// A URL means none of the stores there are. It reads as what is wrong; what would be right is up
+/// to the program, which may take fewer kinds.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UnknownKind {
+    /// The scheme as it can be shown.
+    scheme: String,
+    is_planned: bool,
+}
+
+impl UnknownKind {
+    fn new(scheme: &str) -> Self {
+        let mut chars = scheme.chars();
+        let shown = chars.by_ref().take(SHOWN_CHARS);
+        let mut shown: String = shown.map(|c| if c.is_control() { '?' } else { c }).collect();
+        if chars.next().is_some() {
+            shown.push_str("...");
+        }
+        Self { scheme: shown, is_planned: PLANNED.contains(&scheme) }
+    }
+}
+
+impl fmt::Display for UnknownKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { scheme, is_planned } = self;
+        if *is_planned {
+            write!(f, "`{scheme}://` is not built yet")
+        } else {
+            write!(f, "unknown kind of store `{scheme}://`")
+        }
+    }
+}
+
+impl std::error::Error for UnknownKind {}
+
+tollgate::debug_as_display!(UnknownKind);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scheme_says_the_kind() {
+        for (url, kind) in [
+            ("memory://", Kind::Memory),
+            ("sqlite://x.db?sync=full", Kind::Sqlite),
+            ("/tmp/x.db", Kind::Sqlite),
+            ("", Kind::Sqlite),
+            ("redis://x", Kind::Redis),
+            ("rediss://x", Kind::Redis),
+            ("unix:///x", Kind::Redis),
+            ("redis+unix:///x", Kind::Redis),
+        ] {
+            assert_eq!(Kind::of(url), Ok(kind), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_scheme_of_no_store_is_named_and_nothing_else() {
+        for (url, said) in [
+            ("postgres://ann:secret@x", "unknown kind of store `postgres://`"),
+            ("Redis://x", "unknown kind of store `Redis://`"),
+            ("redis+cluster://a,b", "`redis+cluster://` is not built yet"),
+            ("redis+sentinel://a", "`redis+sentinel://` is not built yet"),
+            ("a\nb://", "unknown kind of store `a?b://`"),
+        ] {
+            assert_eq!(Kind::of(url).unwrap_err().to_string(), said);
+        }
+        let long = format!("{}://", "x".repeat(SHOWN_CHARS + 1));
+        assert!(Kind::of(&long).unwrap_err().to_string().ends_with("x...://`"));
+    }
+}

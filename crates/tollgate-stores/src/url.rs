@@ -1,0 +1,238 @@
+//! What a URL says of a store, before the store is opened.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use tollgate::{MemoryStore, StoreError};
+
+use crate::any::AnyStore;
+use crate::kind::Kind;
+
+/// What may be written instead of a scheme that is unknown.
+const KINDS: &str = "write `memory://`, `sqlite://PATH` or `redis://HOST:PORT` (`rediss://` for TLS, \
+                     `unix:///PATH` for a socket)";
+
+/// A URL of a store that was read and not opened. It is what a program changes before it opens.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// use std::time::Duration;
+/// use tollgate_stores::StoreUrl;
+///
+/// let url = std::env::var("COUNTS").unwrap_or_else(|_| "memory://".to_owned());
+/// // A person waits longer than a service may.
+/// let url = StoreUrl::read(&url)?.deadline_or(Duration::from_secs(5));
+/// let store = url.open().await?;
+/// # let _ = store;
+/// # Ok::<(), tollgate::StoreError>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "a program has one, for as long as it opens a store")]
+pub enum StoreUrl {
+    /// In this process.
+    Memory,
+    /// In a file.
+    #[cfg(feature = "sqlite")]
+    Sqlite(tollgate_sqlite::Options),
+    /// On Redis or Valkey.
+    #[cfg(feature = "redis")]
+    Redis(tollgate_redis::Options),
+}
+
+impl StoreUrl {
+    /// Reads a URL. Nothing is opened and nobody is asked.
+    ///
+    /// # Errors
+    /// A scheme of no store, or of one whose feature is off; a part that is missing, unknown or
+    /// cannot be read. The error names the part and what would be right, and shows no password.
+    pub fn read(url: &str) -> Result<Self, StoreError> {
+        let kind = Kind::of(url)
+            .map_err(|unknown| StoreError::permanent(format!("{unknown}: {KINDS}")))?;
+        match kind {
+            Kind::Memory if url == "memory://" => Ok(Self::Memory),
+            // What follows is not shown: it may be a password.
+            Kind::Memory => Err(StoreError::permanent(
+                "the memory has no host and no path: write `memory://` with nothing behind it",
+            )),
+            Kind::Sqlite => sqlite(url),
+            Kind::Redis => redis(url),
+        }
+    }
+
+    /// Which kind of store it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Memory => Kind::Memory,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Kind::Sqlite,
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Kind::Redis,
+        }
+    }
+
+    /// The same, where a Redis may take this long for an answer unless the URL said how long. The
+    /// other kinds are as they were: memory answers at once, and a file waits 5 s by itself.
+    #[must_use]
+    pub fn deadline_or(self, deadline: Duration) -> Self {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => Self::Redis(options.deadline_or(deadline)),
+            other => {
+                let _ = deadline;
+                other
+            }
+        }
+    }
+
+    /// Opens the store: makes one in memory, opens or creates the file, or connects.
+    ///
+    /// Redis needs a runtime of tokio, in which the store then works. The others need none, and
+    /// their future is ready when it is first polled.
+    ///
+    /// # Errors
+    /// A file that cannot be opened; a server that cannot be reached, or refuses. Transient where
+    /// it may pass by itself.
+    pub async fn open(self) -> Result<AnyStore, StoreError> {
+        match self {
+            Self::Memory => Ok(AnyStore::Memory(MemoryStore::new())),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(options) => {
+                Ok(AnyStore::Sqlite(tollgate_sqlite::SqliteStore::open_with(options)?))
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(options) => {
+                let builder = tollgate_redis::RedisStore::builder(options);
+                Ok(AnyStore::Redis(builder.connect().await?))
+            }
+        }
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = StoreError;
+
+    fn from_str(url: &str) -> Result<Self, StoreError> {
+        Self::read(url)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+fn sqlite(url: &str) -> Result<StoreUrl, StoreError> {
+    Ok(StoreUrl::Sqlite(tollgate_sqlite::Options::from_url(url)?))
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite(_url: &str) -> Result<StoreUrl, StoreError> {
+    Err(left_out("a file", "sqlite"))
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str) -> Result<StoreUrl, StoreError> {
+    Ok(StoreUrl::Redis(tollgate_redis::Options::from_url(url)?))
+}
+
+#[cfg(not(feature = "redis"))]
+fn redis(_url: &str) -> Result<StoreUrl, StoreError> {
+    Err(left_out("Redis", "redis"))
+}
+
+/// What a program says that was built without a feature. Nothing of the URL: it may be a secret.
+#[cfg(not(all(feature = "redis", feature = "sqlite")))]
+fn left_out(place: &str, feature: &str) -> StoreError {
+    StoreError::permanent(format!(
+        "this program was built without counts in {place}: build it with the feature `{feature}` of \
+         tollgate-stores, or {KINDS}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn said(url: &str) -> String {
+        StoreUrl::read(url).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        for (url, says) in [
+            (
+                "postgres://x",
+                "unknown kind of store `postgres://`: write `memory://`, `sqlite://PATH`",
+            ),
+            ("redis+cluster://a,b", "`redis+cluster://` is not built yet: write"),
+            ("memory://secret", "write `memory://` with nothing behind it"),
+        ] {
+            assert!(said(url).contains(says), "{url}: {}", said(url));
+        }
+        assert!(!said("memory://secret").contains("secret"));
+        assert!(matches!(StoreUrl::read("memory://"), Ok(StoreUrl::Memory)));
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn files_are_read_by_their_store() {
+        for url in ["sqlite:///tmp/x.db?sync=full", "sqlite://x.db", "/tmp/x.db", "./a:1", "../x"] {
+            assert_eq!(StoreUrl::read(url).unwrap().kind(), Kind::Sqlite, "{url}");
+        }
+        for (url, says) in [
+            ("sqlite://", "the path is missing: write `sqlite://PATH`"),
+            ("sqlite://x?mode=ro", "unknown option `mode`: known are"),
+            ("localhost:6379", "a server is named with its scheme, as `redis://HOST:PORT`"),
+            ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
+        ] {
+            assert!(said(url).contains(says), "{url}: {}", said(url));
+        }
+        assert!(!said("user:secret@redis").contains("secret"));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn servers_are_read_by_their_store() {
+        for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
+            assert_eq!(StoreUrl::read(url).unwrap().kind(), Kind::Redis, "{url}");
+        }
+        for (url, says) in [
+            ("redis://", "the host is missing: write `redis://HOST`"),
+            ("redis://h:0", "the port is a number from 1 to 65535"),
+            ("redis://h?retries=3", "unknown option `retries`: known are"),
+            ("unix://run/r.sock", "there are three slashes"),
+        ] {
+            assert!(said(url).contains(says), "{url}: {}", said(url));
+        }
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_deadline_in_the_url_stays() {
+        let with = |url| {
+            let url = StoreUrl::read(url).unwrap().deadline_or(Duration::from_secs(5));
+            format!("{url:?}")
+        };
+        assert!(with("redis://x").contains("deadline: 5s"), "{}", with("redis://x"));
+        assert!(with("redis://x?connections=1&deadline=70ms").contains("deadline: 70ms"));
+    }
+
+    #[cfg(not(all(feature = "redis", feature = "sqlite")))]
+    #[test]
+    fn a_feature_that_is_off_is_named() {
+        #[cfg(not(feature = "redis"))]
+        assert!(said("redis://:secret@x").contains("the feature `redis`"));
+        #[cfg(not(feature = "sqlite"))]
+        assert!(said("sqlite://x.db").contains("the feature `sqlite`"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_url_panics(text in ".*", scheme in "memory|sqlite|redis|unix|[a-z+]{1,9}") {
+            let _ = StoreUrl::read(&text);
+            let _ = StoreUrl::read(&format!("{scheme}://{text}"));
+        }
+    }
+}
