@@ -1,6 +1,11 @@
 //! Policies of Tollgate: which requests are limited, whose counts are kept, by which limits; read
 //! from TOML or YAML or made by a program; and the [`Gate`] that every front asks.
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod check;
 mod field;
 mod form;
