@@ -6,16 +6,18 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
+use crate::publish::{self, Oldest};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
 use crate::{docs, fuzz, process, programs, python, tidy, tools};
 
-/// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
+/// Runs the steps; `quick` leaves out the slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let mut steps = Steps::default();
     let mut counts = Counts::default();
+    let mut absent = None;
     looks(tree, &mut steps);
     steps.step("tests", || {
         programs::provide(may_install);
@@ -29,10 +31,24 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
             let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
             process::show(cargo(tree).args(arguments).env("RUSTDOCFLAGS", flags))
         });
+        steps.step("features", || publish::features(tree));
+        steps.step("packages", || publish::packages(tree));
+        steps.step("oldest rust", || {
+            Ok(match publish::oldest(tree, may_install)? {
+                Oldest::Asked(holds) => holds,
+                Oldest::Absent(why) => {
+                    absent = Some(why);
+                    true
+                }
+            })
+        });
         steps.step("deny", || tools::deny(tree, false, may_install));
     }
 
     counts.say_skips(in_ci);
+    if let Some(why) = absent {
+        println!("skipped: {why}");
+    }
     for name in steps.failed() {
         println!("step failed: {name}");
     }
