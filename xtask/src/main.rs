@@ -6,6 +6,7 @@ mod fuzz;
 mod mutate;
 mod process;
 mod programs;
+mod publish;
 mod python;
 mod report;
 mod source;
@@ -20,6 +21,7 @@ use anyhow::{Result, bail};
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 
 use crate::mutate::{Options, Shard};
+use crate::publish::Oldest;
 use crate::tree::Tree;
 
 const HELP: &str = "\
@@ -28,16 +30,19 @@ The project's own tasks.
 Usage: cargo xtask <TASK> [OPTIONS]
 
 Tasks:
-  test [--quick] [--no-install]   format, clippy, tidy, generated parts, tests, docs, deny; ends
-                                  `N passed, N failed`
-                                  --quick leaves out docs and deny
-                                  --no-install never installs cargo-deny or redis-server, only
-                                  says how
+  test [--quick] [--no-install]   format, clippy, tidy, generated parts, tests, docs, packages,
+                                  deny; ends `N passed, N failed`
+                                  --quick ends with the tests
+                                  --no-install never installs cargo-deny or redis-server, only says
+                                  how
   check [--since REV]             between two commits: format, clippy, tidy, generated parts, and the
                                   tests of the packages that differ from REV (default HEAD)
   tidy                            the project's own rules (STYLE.md), a second or so
   docs [--check]                  write the tables and pictures that come from the engine
                                   --check only says which of them are stale
+  features                        each feature of each crate alone
+  packages [--no-install]         what is to be published, packed, unpacked and built, by this
+                                  Rust and by the oldest, which --no-install does not install
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
@@ -107,6 +112,21 @@ fn run() -> Result<bool> {
             words.only("docs", &["check"])?;
             docs::run(&tree, words.check)
         }
+        ["features"] => {
+            words.only("features", &[])?;
+            publish::features(&tree)
+        }
+        ["packages"] => {
+            words.only("packages", &["no-install"])?;
+            let holds = publish::packages(&tree)?;
+            match publish::oldest(&tree, words.install)? {
+                Oldest::Asked(builds) => Ok(holds && builds),
+                Oldest::Absent(why) => {
+                    println!("skipped: {why}");
+                    Ok(holds)
+                }
+            }
+        }
         [task @ ("deny" | "advisories")] => {
             words.only(task, &["no-install"])?;
             tools::deny(&tree, *task == "advisories", words.install)
@@ -130,8 +150,8 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
-            "no task `{}`; there are: test, check, tidy, docs, deny, advisories, fuzz, \
-             mutate literals, mutate operators, mutate-lua",
+            "no task `{}`; there are: test, check, tidy, docs, features, packages, deny, \
+             advisories, fuzz, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }

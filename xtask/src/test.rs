@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use crate::report::Steps;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, fuzz, process, programs, python, tidy, tools};
+use crate::{docs, fuzz, process, programs, publish, python, tidy, tools};
 
-/// Runs the steps; `quick` leaves out the two slow ones that seldom fail.
+/// Runs the steps; `quick` leaves out the slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
     let mut steps = Steps::default();
@@ -29,6 +29,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
             let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
             process::show(cargo(tree).args(arguments).env("RUSTDOCFLAGS", flags))
         });
+        steps.step("packages", || publish::packages(tree));
         steps.step("deny", || tools::deny(tree, false, may_install));
     }
 

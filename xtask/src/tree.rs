@@ -43,6 +43,21 @@ impl Tree {
     /// The paths of every file of the project, sorted: those that git tracks or would track.
     /// Without git (a source archive) it is every file outside of the build's folders.
     pub(crate) fn paths(&self) -> Result<Vec<String>> {
+        // A file can be in git's list and deleted on disk; what a link leads to has its own path.
+        let paths = self.named(|at| at.is_file() && !at.is_symlink())?;
+        if paths.is_empty() {
+            bail!("found no files under {}", self.root.display());
+        }
+        Ok(paths)
+    }
+
+    /// The paths of every symbolic link: crates have some to what their packages must hold, and
+    /// others read too.
+    pub(crate) fn links(&self) -> Result<Vec<String>> {
+        self.named(Path::is_symlink)
+    }
+
+    fn named(&self, wanted: impl Fn(&Path) -> bool) -> Result<Vec<String>> {
         let mut paths = match self.paths_from_git() {
             Some(paths) => paths,
             None => {
@@ -51,13 +66,9 @@ impl Tree {
                 found
             }
         };
-        // A file can be in git's list and deleted on disk.
-        paths.retain(|path| self.root.join(path).is_file());
+        paths.retain(|path| wanted(&self.root.join(path)));
         paths.sort();
         paths.dedup();
-        if paths.is_empty() {
-            bail!("found no files under {}", self.root.display());
-        }
         Ok(paths)
     }
 
@@ -131,7 +142,7 @@ fn walk(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<()> {
         let kind = entry.file_type()?;
         if kind.is_dir() && !NOT_OURS.contains(&name.as_str()) {
             walk(&entry.path(), &path, found)?;
-        } else if kind.is_file() {
+        } else if kind.is_file() || kind.is_symlink() {
             found.push(path);
         }
     }

@@ -1,12 +1,18 @@
 //! Policies of Tollgate: which requests are limited, whose counts are kept, by which limits; read
 //! from TOML or YAML or made by a program; and the [`Gate`] that every front asks.
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod check;
 mod field;
 mod form;
 mod gate;
 mod index;
 mod list;
+mod load;
 mod model;
 mod network;
 mod pattern;
@@ -16,8 +22,10 @@ mod problem;
 mod read;
 mod resolve;
 mod ruling;
+#[cfg(feature = "schema")]
 mod schema;
 mod source;
+#[cfg(feature = "watch")]
 mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
@@ -37,6 +45,8 @@ pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};
 pub use resolve::Part;
 pub use ruling::{Effect, MAX_REASON_BYTES, Ruling};
+#[cfg(feature = "schema")]
 pub use schema::schema;
 pub use source::{Format, MAX_FILE_BYTES};
+#[cfg(feature = "watch")]
 pub use watch::{DEFAULT_DEBOUNCE, DEFAULT_POLL, Reload, Watch, Watcher};

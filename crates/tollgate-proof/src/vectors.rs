@@ -19,7 +19,7 @@ use crate::oracle::{Answer, Fields, Oracle, Rounding, Rule};
 /// Embeds a file of `vectors/`, with its path there.
 macro_rules! embed {
     ($path:literal) => {
-        ($path, include_str!(concat!("../../../vectors/", $path)))
+        ($path, include_str!(concat!("../vectors/", $path)))
     };
 }
 

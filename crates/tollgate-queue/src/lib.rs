@@ -27,8 +27,13 @@
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
-// How settings are written down is for places outside of the process.
-#![cfg_attr(not(any(feature = "redis", feature = "sqlite")), allow(dead_code))]
+// How settings and jobs are written down is for places outside of the process, and not all alike.
+#![cfg_attr(not(all(feature = "redis", feature = "sqlite")), allow(dead_code))]
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod any;
 mod backend;

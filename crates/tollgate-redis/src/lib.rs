@@ -1,5 +1,10 @@
 //! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod bell;
 mod caller;
 pub(crate) mod client;

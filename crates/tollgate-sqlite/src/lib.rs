@@ -8,6 +8,11 @@
 //! count under a number that means nothing. Everything else goes when it has expired, but for the
 //! events of a damaged state that was reset: nobody knows which they were.
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod codec;
 mod context;
 mod fault;

@@ -50,6 +50,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+/// The example of the README compiles.
+#[cfg(all(doctest, feature = "redis", feature = "sqlite"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod any;
 mod kind;
 mod url;

@@ -9,8 +9,13 @@
 
 /// The examples of the README compile.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The examples of the README of the whole compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeOfAll;
 
 /// The examples of the page on limits in code compile.
 #[cfg(doctest)]

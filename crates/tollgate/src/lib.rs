@@ -15,6 +15,11 @@
 //! No runtime and no network: [`Limiter::check`] is async for the sake of other stores, and
 //! [`Limiter::check_now`] is not. What every number means is in `docs/definitions.md`.
 
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod ask;
 mod clock;
 mod decision;

@@ -26,6 +26,11 @@ impl Scratch {
         let home = tree.root.join("target/mutants-literals").join(job.to_string());
         let scratch = Self { copy: home.join("tree"), build: home.join("build") };
         std::fs::create_dir_all(&scratch.copy).context("cannot make the scratch copy")?;
+        let copied = Tree { root: scratch.copy.clone() };
+        // First: nothing is written through a link that the tree has no longer.
+        for path in copied.links()? {
+            std::fs::remove_file(scratch.copy.join(path))?;
+        }
         let wanted = tree.paths()?;
         for path in &wanted {
             let (from, to) = (tree.root.join(path), scratch.copy.join(path));
@@ -38,9 +43,12 @@ impl Scratch {
             }
             std::fs::copy(&from, &to).with_context(|| format!("cannot copy {path}"))?;
         }
-        let copied = Tree { root: scratch.copy.clone() };
         for path in copied.paths()?.iter().filter(|path| wanted.binary_search(path).is_err()) {
             std::fs::remove_file(scratch.copy.join(path))?;
+        }
+        for path in tree.links()? {
+            let to = std::fs::read_link(tree.root.join(&path))?;
+            link(&to, &scratch.copy.join(&path)).with_context(|| format!("cannot link {path}"))?;
         }
         Ok(scratch)
     }
@@ -67,6 +75,16 @@ impl Scratch {
     }
 }
 
+#[cfg(unix)]
+fn link(to: &Path, at: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(to, at)
+}
+
+#[cfg(not(unix))]
+fn link(_: &Path, _: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +109,13 @@ mod tests {
         let scratch = Scratch::sync(&tree, 0).unwrap();
         assert_eq!(read(&scratch, "a/one").as_deref(), Some("1"));
         assert_eq!(read(&scratch, "two"), None);
+
+        std::os::unix::fs::symlink("../a", root.join("a/link")).unwrap();
+        let scratch = Scratch::sync(&tree, 0).unwrap();
+        assert_eq!(read(&scratch, "a/link/one").as_deref(), Some("1"));
+        std::fs::remove_file(root.join("a/link")).unwrap();
+        let scratch = Scratch::sync(&tree, 0).unwrap();
+        assert_eq!(read(&scratch, "a/link/one"), None);
 
         let ended = scratch.test("cat a/one", Duration::from_secs(60)).unwrap();
         assert_eq!(ended.output, "1");

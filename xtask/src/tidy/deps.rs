@@ -85,15 +85,20 @@ pub(crate) struct Package {
     pub(crate) dependencies: Vec<(String, bool)>,
 }
 
-/// Asks cargo for the workspace's crates. It needs neither a network nor a build.
-pub(crate) fn packages(tree: &Tree) -> Result<Vec<Package>> {
+/// What cargo says of the workspace's crates. It needs neither a network nor a build.
+pub(crate) fn metadata(tree: &Tree) -> Result<Value> {
     let mut command = cargo(tree);
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
     let output = command.output().context("cannot start cargo metadata")?;
     if !output.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
     }
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+    serde_json::from_slice(&output.stdout).context("cargo metadata")
+}
+
+/// The workspace's crates.
+pub(crate) fn packages(tree: &Tree) -> Result<Vec<Package>> {
+    let metadata = metadata(tree)?;
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let packages = list(&metadata, "packages");

@@ -11,7 +11,7 @@ use crate::show::Output;
 /// The pages, by name, with what each is about.
 macro_rules! pages {
     ($($name:literal: $about:literal,)*) => {
-        &[$(($name, $about, include_str!(concat!("../../../../docs/", $name, ".md"))),)*]
+        &[$(($name, $about, include_str!(concat!("../../docs/", $name, ".md"))),)*]
     };
 }
 

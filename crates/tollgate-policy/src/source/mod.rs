@@ -5,6 +5,10 @@ use tollgate::ParseError;
 use crate::problem::{Problem, Span};
 
 mod toml;
+#[cfg(feature = "yaml")]
+mod yaml;
+#[cfg(not(feature = "yaml"))]
+#[path = "no_yaml.rs"]
 mod yaml;
 
 /// The largest file, in bytes: 4 MiB.
@@ -16,7 +20,7 @@ pub const MAX_FILE_BYTES: usize = 4 << 20;
 pub enum Format {
     /// TOML 1.0.
     Toml,
-    /// YAML 1.2.
+    /// YAML 1.2, read with the feature `yaml`. Without it every such text is an error that says so.
     Yaml,
 }
 

@@ -24,7 +24,7 @@ use crate::show::{Output, duration};
 use crate::store::{of_service, of_time_series, queues_of_service};
 
 /// What is counted by when no file is given.
-const DEMO: &str = include_str!("../../../../../examples/policies/demo.toml");
+const DEMO: &str = include_str!("../../../demo.toml");
 
 /// How often what is fresh in memory is looked for, in pieces.
 const SWEEP: Duration = Duration::from_millis(100);
