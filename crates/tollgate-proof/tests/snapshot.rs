@@ -249,8 +249,13 @@ impl Beside {
             14 => {
                 let (a, b) = (block_on(on.reset(peek())), block_on(cut.reset(peek())));
                 assert_eq!(a.unwrap(), b.unwrap());
-                self.reset_at = self.reset_at.max(self.on.store().now());
-                self.receipts.retain(|(receipt, _)| receipt.charges.len() == 1);
+                let now = self.on.store().now();
+                self.reset_at = self.reset_at.max(now);
+                // A reset under a clock that stepped back is forgotten before a charge from ahead of
+                // it is; how soon depends on who shares the subject's shard. Where it is forgotten
+                // the refund gives nothing either, but mends a state that lies in the future.
+                self.receipts
+                    .retain(|(receipt, _)| receipt.charges.len() == 1 && receipt.at <= now);
             }
             _ => {
                 let (a, b) = (block_on(on.inspect(peek())), block_on(cut.inspect(peek())));
