@@ -251,9 +251,9 @@ impl Beside {
                 assert_eq!(a.unwrap(), b.unwrap());
                 let now = self.on.store().now();
                 self.reset_at = self.reset_at.max(now);
-                // A reset under a clock that stepped back is forgotten before a charge from ahead of
-                // it is; how soon depends on who shares the subject's shard. Where it is forgotten
-                // the refund gives nothing either, but mends a state that lies in the future.
+                // A reset under a clock that stepped back is forgotten before a charge from ahead
+                // of it is; how soon depends on who shares the subject's shard. Where it is
+                // forgotten the refund gives nothing either, but mends a state in the future.
                 self.receipts
                     .retain(|(receipt, _)| receipt.charges.len() == 1 && receipt.at <= now);
             }
