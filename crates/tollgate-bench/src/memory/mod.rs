@@ -283,12 +283,14 @@ fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes])
             ),
         ]);
     }
-    let mut lasting = show::table(["limits", "check_now ns", "check_within ns"]);
+    let mut lasting = show::table(["limits", "check_now ns", "ratio", "check_within ns", "ratio"]);
     for row in owned {
         lasting.add_row([
             row.limits.clone(),
             format!("{:.1}", row.check_now_ns),
+            format!("{:.2}x", row.check_now_ratio),
             format!("{:.1}", row.check_within_ns),
+            format!("{:.2}x", row.check_within_ratio),
         ]);
     }
     let mut memory = show::table(["side", "keys", "bytes per key"]);
@@ -306,7 +308,8 @@ fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes])
          ratio: governor's time over tollgate's; above 1 tollgate is faster.\n\
          {times}\n\
          One key on one thread: a literal text and `check_now`, beside a subject of its own,\n\
-         `check_within` and `into_owned`, which is what a server does for a request:\n\
+         `check_within` and `into_owned`, which is what a server does for a request.\n\
+         ratio: over check_now under the first limits.\n\
          {lasting}\n\
          Each in a process of its own, {how}:\n\
          {memory}\n"

@@ -12,12 +12,20 @@ use tollgate::{Ask, LimitSet, Limiter, Subject};
 
 use super::{median, sides};
 
-/// The sets that are measured. Their rates are such that nothing is denied while a run lasts.
-const SETS: [&str; 4] = [
+/// The sets that are measured, beside the first. Their rates are such that nothing is denied while
+/// a run lasts; `sliding_log` remembers each event of a microsecond.
+const SETS: [&str; 11] = [
     "1000000000/h burst 1000000 via gcra",
+    "100000000/s via uniform",
+    "1000000000/h burst 1000000 via token_bucket",
+    "1000000000/s refill interval via token_bucket",
     "1000000000/h via fixed_window",
+    "1000000000/h via sliding_window",
+    "1000/us via sliding_log",
     "1000000000/h burst 1000000 via gcra, 100000000000/d burst 1000000 via gcra",
+    "100000000/m via fixed_window, 1000000000/h via fixed_window",
     "100000000/m via fixed_window, 1000000000/h via fixed_window, 100000000000/d via fixed_window",
+    "1000000000/h burst 1000000 via gcra, 1000000000/h via sliding_window",
 ];
 
 /// One row: the same limits asked both ways.
@@ -26,40 +34,67 @@ pub(super) struct Owned {
     pub(super) limits: String,
     /// `check_now` with a literal text.
     pub(super) check_now_ns: f64,
+    /// The same, over what it takes under the first set.
+    pub(super) check_now_ratio: f64,
     /// `check_within` with a subject of its own, and `into_owned`.
     pub(super) check_within_ns: f64,
+    /// The same, over what `check_now` takes under the first set.
+    pub(super) check_within_ratio: f64,
 }
 
-/// Both ways over one key, in turns.
+/// Both ways over one key, all sets in turns.
 pub(super) fn measure(calls: u32, runs: u32) -> Result<Vec<Owned>> {
-    SETS.into_iter().map(|limits| row(limits, calls, runs)).collect()
-}
-
-fn row(text: &str, calls: u32, runs: u32) -> Result<Owned> {
-    let limits: LimitSet = text.parse()?;
-    let limiter = Limiter::memory(limits.clone());
-    let key = sides::key(1);
-    let subject = Subject::literal(&key)?;
-    let (mut literal, mut owned) = (Vec::new(), Vec::new());
+    let sides = SETS.iter().map(|text| Case::new(text)).collect::<Result<Vec<_>>>()?;
+    let mut times = vec![(Vec::new(), Vec::new()); sides.len()];
     for _ in 0..runs {
-        literal.push(timed(calls, || {
-            let decision = limiter.check_now(Ask::new(black_box(&*key)).under(&limits));
-            decision.is_ok_and(|decision| {
-                black_box(decision.remaining());
-                decision.is_allowed()
-            })
-        }));
-        owned.push(timed(calls, || {
-            let ask = Ask::new(black_box(&subject).clone()).under(black_box(&limits));
-            let decision = limiter.check_within(Duration::from_millis(50), ask);
-            ready(decision).is_some_and(|decision| {
-                decision.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
-            })
-        }));
+        for (case, (now, within)) in sides.iter().zip(&mut times) {
+            now.push(timed(calls, || case.check_now()));
+            within.push(timed(calls, || case.check_within()));
+        }
     }
     let ns = |times: &mut Vec<Duration>| median(times).as_secs_f64() * 1e9 / f64::from(calls);
-    let (check_now_ns, check_within_ns) = (ns(&mut literal), ns(&mut owned));
-    Ok(Owned { limits: text.to_owned(), check_now_ns, check_within_ns })
+    let times: Vec<_> = times.iter_mut().map(|(now, within)| (ns(now), ns(within))).collect();
+    let first = times.first().map_or(f64::NAN, |(now, _)| *now);
+    let rows = SETS.iter().zip(times).map(|(limits, (check_now_ns, check_within_ns))| Owned {
+        limits: (*limits).to_owned(),
+        check_now_ns,
+        check_now_ratio: check_now_ns / first,
+        check_within_ns,
+        check_within_ratio: check_within_ns / first,
+    });
+    Ok(rows.collect())
+}
+
+struct Case {
+    limits: LimitSet,
+    limiter: Limiter,
+    key: String,
+    subject: Subject,
+}
+
+impl Case {
+    fn new(text: &str) -> Result<Self> {
+        let limits: LimitSet = text.parse()?;
+        let (limiter, key) = (Limiter::memory(limits.clone()), sides::key(1));
+        let subject = Subject::literal(&key)?;
+        Ok(Self { limits, limiter, key, subject })
+    }
+
+    fn check_now(&self) -> bool {
+        let ask = Ask::new(black_box(&*self.key)).under(&self.limits);
+        self.limiter.check_now(ask).is_ok_and(|decision| {
+            black_box(decision.remaining());
+            decision.is_allowed()
+        })
+    }
+
+    fn check_within(&self) -> bool {
+        let ask = Ask::new(black_box(&self.subject).clone()).under(black_box(&self.limits));
+        let decision = self.limiter.check_within(Duration::from_millis(50), ask);
+        ready(decision).is_some_and(|decision| {
+            decision.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
+        })
+    }
 }
 
 fn timed(calls: u32, call: impl Fn() -> bool) -> Duration {
