@@ -30,8 +30,8 @@ mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Answer, AnswerView, Authority, Counters, Event, Gate, Looked, Loss, Observer, Outcome, Reread,
-    Revision, Shadow, Stamp, Standing, SubjectCounts, Terms,
+    Answer, AnswerView, Authority, Counters, DecisionMark, Event, Gate, Looked, Loss, Observer,
+    Outcome, Reread, Revision, Shadow, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{

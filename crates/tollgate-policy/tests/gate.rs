@@ -923,10 +923,10 @@ fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
     for (lines, fields) in ALIKE {
         let ((short, near), (long, far)) = (gate(&one(lines)), gate(&one(lines)));
         for _ in 0..6 {
-            let (stamp, said) = short.judge_at_once(in_fields(&fields), told).unwrap();
+            let (mark, said) = short.judge_at_once(in_fields(&fields), told).unwrap();
             let looked = long.look(&fields);
             assert_eq!(said, long.judge(&looked, told).unwrap(), "{lines}");
-            assert_eq!(stamp, short.look(&fields).stamp());
+            assert_eq!(mark, short.look(&fields).mark());
             near.advance(Duration::from_millis(400));
             far.advance(Duration::from_millis(400));
         }

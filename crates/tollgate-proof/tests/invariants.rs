@@ -477,7 +477,7 @@ proptest! {
         let change_us = START_US + before.iter().map(|(gap, _)| gap).sum::<u64>();
         let mut next = Engine::new(&format!("x: {n2}/{d}us burst {burst2} via gcra"));
         let now = Time::from_micros(change_us);
-        engine::inherit(&next.limits, &mut next.held, &engine.limits, &mut engine.held, now);
+        engine::migrate(&next.limits, &mut next.held, &engine.limits, &mut engine.held, now);
         events.extend(next.run(change_us, &after));
         for (i, &(from, _)) in events.iter().enumerate() {
             let mut sum = 0;
@@ -509,7 +509,7 @@ proptest! {
         let (quota, rest) = limit.split_once('/').unwrap();
         prop_assert!(quota.parse::<u64>().is_ok());
         let mut next = Engine::new(&format!("x: {n2}/{rest}"));
-        engine::inherit(&next.limits, &mut next.held, &engine.limits, &mut engine.held, now);
+        engine::migrate(&next.limits, &mut next.held, &engine.limits, &mut engine.held, now);
         let capacity2 = next.limits.limits()[0].capacity();
         let remaining = next.ask(now_us, 1, Mode::Peek).fields[0].remaining;
         prop_assert!(remaining <= capacity2.saturating_sub(consumed), "{consumed} were consumed");
@@ -581,7 +581,7 @@ proptest! {
             let now = Time::from_micros(now_us);
             let (limits, held) = (engine.limits.clone(), engine.held.clone());
             let whole = engine::Portion::whole(cost);
-            let given = engine::give_back(&limits, &mut engine.held, &limits, &[at], whole, now)[0];
+            let given = engine::refund(&limits, &mut engine.held, &limits, &[at], whole, now)[0];
             let after = engine.ask(now_us, 1, Mode::Peek).fields[0].remaining;
             prop_assert!(after <= capacity && after - before == given);
             prop_assert!(given <= cost);

@@ -106,7 +106,7 @@ fn each_kind_of_question_has_its_own_calls() {
             let peeks = join_all((0..8).map(|_| limiter.peek(&bob)));
             let others = join_all((0..8).map(|_| limiter.check([(&bob, &other)])));
             let id = format!("id {round}");
-            let repeats = join_all((0..8).map(|_| limiter.check_once(&id, &bob)));
+            let repeats = join_all((0..8).map(|_| limiter.check_idempotent(&id, &bob)));
             let (checks, peeks, others, repeats) = tokio::join!(checks, peeks, others, repeats);
             let used = 9 * round;
             let left: Vec<u64> = checks.into_iter().map(|it| it.unwrap().remaining()).collect();

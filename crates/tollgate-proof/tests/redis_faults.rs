@@ -150,7 +150,7 @@ fn a_request_id_is_charged_once_however_often_it_is_asked() {
     runtime().block_on(async {
         let store = connect(&proxy.url(), Duration::from_millis(500)).await;
         let limiter = Limiter::new(limits.clone(), store);
-        let _ = limiter.check_once("first", "bob").await.unwrap();
+        let _ = limiter.check_idempotent("first", "bob").await.unwrap();
         proxy.only(&["EVALSHA"]);
         proxy.sometimes(200, &[Trick::LoseRequest, Trick::LoseReply, Trick::HalfReply]);
         let mut again = 0;
@@ -158,7 +158,7 @@ fn a_request_id_is_charged_once_however_often_it_is_asked() {
             let id = format!("request {request}");
             let begin = Instant::now();
             loop {
-                match limiter.check_once(&id, "bob").await {
+                match limiter.check_idempotent(&id, "bob").await {
                     Ok(decision) => {
                         // The first decision, whenever it is heard: one more consumed each time.
                         assert_eq!(decision.remaining(), 1_000_000 - 2 - request);
@@ -184,8 +184,8 @@ fn a_request_id_belongs_to_one_question() {
     let server = redis_or_skip!();
     runtime().block_on(async {
         let limiter = Limiter::new(limits("3/h via gcra"), connect(&server.url(), SECOND).await);
-        let first = limiter.check_once("id 1", "bob").await.unwrap().into_owned();
-        let again = limiter.check_once("id 1", "bob").await.unwrap();
+        let first = limiter.check_idempotent("id 1", "bob").await.unwrap().into_owned();
+        let again = limiter.check_idempotent("id 1", "bob").await.unwrap();
         assert_eq!(first.remaining(), again.remaining());
         assert_eq!(first.at(), again.at());
         assert_eq!(first.receipt(), again.receipt());
@@ -193,16 +193,16 @@ fn a_request_id_belongs_to_one_question() {
         assert_eq!(limiter.refund(&first.receipt().unwrap()).await.unwrap().given, [1]);
         assert!(limiter.refund(&again.receipt().unwrap()).await.unwrap().already);
         let other = tollgate::Ask::new("bob").cost(2);
-        let error = limiter.check_once("id 1", other).await.unwrap_err().to_string();
+        let error = limiter.check_idempotent("id 1", other).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
         assert!(!error.contains("bob") && !error.contains("id 1"));
         // A denial charged nothing: it is judged anew.
         let _ = limiter.check(tollgate::Ask::new("bob").cost(3)).await.unwrap();
-        assert!(!limiter.check_once("id 2", "bob").await.unwrap().is_allowed());
+        assert!(!limiter.check_idempotent("id 2", "bob").await.unwrap().is_allowed());
         assert!(limiter.reset("bob").await.unwrap());
-        assert!(limiter.check_once("id 2", "bob").await.unwrap().is_allowed());
+        assert!(limiter.check_idempotent("id 2", "bob").await.unwrap().is_allowed());
         for id in ["", &"x".repeat(257)] {
-            let error = limiter.check_once(id, "bob").await.unwrap_err().to_string();
+            let error = limiter.check_idempotent(id, "bob").await.unwrap_err().to_string();
             assert!(error.contains("1 to 256 bytes"), "{error}");
         }
     });

@@ -167,8 +167,8 @@ fn all_keys_of_a_shard_lie_in_its_slot() {
         // A mark of the refund, what was answered under an id, when it was reset: all beside them.
         assert!(!limiter.refund(&receipt).await.unwrap().already);
         assert!(limiter.refund(&receipt).await.unwrap().already);
-        let first = limiter.check_once("id 1", sets.ask()).await.unwrap().into_owned();
-        let again = limiter.check_once("id 1", sets.ask()).await.unwrap();
+        let first = limiter.check_idempotent("id 1", sets.ask()).await.unwrap().into_owned();
+        let again = limiter.check_idempotent("id 1", sets.ask()).await.unwrap();
         assert_eq!(first.receipt(), again.receipt());
         assert!(limiter.reset(sets.user()).await.unwrap());
         let keys = keys_in_one_slot(&server);
@@ -215,12 +215,12 @@ fn a_request_id_belongs_to_one_policy() {
             (set.clone().in_policy("api").unwrap(), set.clone().in_policy("web").unwrap());
         let limiter = Limiter::new(set.clone(), store);
         let ask = |other| Ask::new("bob").and_under("carol", other);
-        let first = limiter.check_once("id", ask(&api)).await.unwrap().into_owned();
-        let error = limiter.check_once("id", ask(&web)).await.unwrap_err().to_string();
+        let first = limiter.check_idempotent("id", ask(&api)).await.unwrap().into_owned();
+        let error = limiter.check_idempotent("id", ask(&web)).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
-        let error = limiter.check_once("id", ask(&set)).await.unwrap_err().to_string();
+        let error = limiter.check_idempotent("id", ask(&set)).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
-        let again = limiter.check_once("id", ask(&api)).await.unwrap();
+        let again = limiter.check_idempotent("id", ask(&api)).await.unwrap();
         assert_eq!(first.receipt(), again.receipt());
     });
 }

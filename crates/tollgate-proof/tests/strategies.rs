@@ -291,7 +291,7 @@ fn one_unit_is_carried_to_other_places() {
                 let mut parts = [Part::new(&was, &mut old)];
                 assert_eq!(engine::decide(&mut parts, now, cost, Mode::Whole).granted, cost);
             }
-            engine::inherit(&is, &mut new, &was, &mut old, now);
+            engine::migrate(&is, &mut new, &was, &mut old, now);
             let mut parts = [Part::new(&is, &mut new)];
             let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
             assert_eq!(fields.remaining, remaining, "{was} to {is}, {cost} consumed");
@@ -319,7 +319,7 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         );
         let mut new = Held::fresh(&is);
         let now = Time::from_micros(5_000_000);
-        let carried = engine::inherit(&is, &mut new, &was, &mut old, now);
+        let carried = engine::migrate(&is, &mut new, &was, &mut old, now);
         assert_eq!(carried[..], [Carried::Same]);
         assert_eq!(new, old);
         let mut parts = [Part::new(&is, &mut new).carrying(carried)];
@@ -339,7 +339,7 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let mut parts = [Part::new(&is, &mut held)];
     assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
     let whole = engine::Portion::whole(1_000_000_000_000);
-    let given = engine::give_back(&is, &mut held, &was, &[1_000_000], whole, now);
+    let given = engine::refund(&is, &mut held, &was, &[1_000_000], whole, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, Held::fresh(&is));
 }
@@ -373,7 +373,7 @@ fn the_part_of_a_unit_is_scaled() {
         let charged = engine::decide(&mut parts, Time::from_micros(300), 3, Mode::Whole);
         assert_eq!(charged.granted, 3);
         let now = Time::from_micros(300 + elapsed_us);
-        engine::inherit(&is, &mut new, &was, &mut old, now);
+        engine::migrate(&is, &mut new, &was, &mut old, now);
         let mut parts = [Part::new(&is, &mut new)];
         let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
         assert_eq!(fields.reset_after_us, reset_us, "{is}");

@@ -366,7 +366,7 @@ impl<B: Backend> AtWork<'_, B> {
                 stopped.get_or_insert_with(Instant::now);
             }
             if stopped.is_some() {
-                self.give_back().await?;
+                self.release().await?;
                 let unsaid = self.done.len() + self.failed.len();
                 let is_late = |since: Instant| since.elapsed() >= self.worker.grace;
                 if self.hand.is_empty() && (unsaid == 0 || quiet.is_some_and(is_late)) {
@@ -438,7 +438,7 @@ impl<B: Backend> AtWork<'_, B> {
             }
         }
         drop(self.say().await);
-        drop(self.give_back().await);
+        drop(self.release().await);
     }
 
     /// A job is over, well or not.
@@ -550,7 +550,7 @@ impl<B: Backend> AtWork<'_, B> {
     }
 
     /// Gives back what was not begun.
-    async fn give_back(&mut self) -> Result<(), Error> {
+    async fn release(&mut self) -> Result<(), Error> {
         while let Some(job) = self.ready.pop_front() {
             let released = self.consumer.release(job.held()).await;
             match self.went(released)? {

@@ -153,7 +153,7 @@ proptest::proptest! {
                 for now in [0, 25_000_000, 1_763_632_025_123_456] {
                     let now = Time::from_micros(now);
                     let _ = engine::fresh_at_us(&was, &mut held);
-                    let _ = engine::inherit(&limits, &mut new, &was, &mut held, now);
+                    let _ = engine::migrate(&limits, &mut new, &was, &mut held, now);
                     let mut parts = [Part::new(&was, &mut held)];
                     let _ = engine::decide(&mut parts, now, 3, Mode::Whole);
                 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tollgate::ParseError;
 use tollgate_policy::{Gate, Problems, Reload, Reread, Watcher};
 use tollgate_stores::AnyStore;
-use tollgate_tower::Mistake;
+use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{
@@ -210,8 +210,8 @@ impl Server {
         // This machine is trusted without anybody having said so: whoever asks from here without
         // the headers of a proxy is none.
         let is_proxied = options.auth.trust != AuthOptions::default().trust;
-        let told = move |mistake: &Mistake| match mistake {
-            Mistake::Address(Remark::NoHeader) if !is_proxied => {}
+        let told = move |mistake: &Misconfiguration| match mistake {
+            Misconfiguration::Address(Remark::NoHeader) if !is_proxied => {}
             _ => tracing::warn!(target: "tollgate", "{mistake}"),
         };
         let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;

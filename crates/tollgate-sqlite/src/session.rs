@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use smallvec::SmallVec;
-use tollgate::engine::{self, Outcome, Part, Portion, decide, give_back};
+use tollgate::engine::{self, Outcome, Part, Portion, decide};
 use tollgate::{
     Charges, Clock, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, StoreError,
     Time,
@@ -286,7 +286,7 @@ fn refund(cx: &Context<'_>, receipt: &Receipt, units: u64) -> Result<Refund, Sto
             continue;
         }
         let now_under = found.limits().clone();
-        given.extend(give_back(&now_under, &mut found, limits, at_us, portion, cx.now()));
+        given.extend(engine::refund(&now_under, &mut found, limits, at_us, portion, cx.now()));
         found.keep()?;
     }
     // Also of one that no longer counts: it might again after a clock that steps back.

@@ -1,6 +1,6 @@
 //! A subject's state within a transaction: found, worked on, and kept.
 
-use tollgate::engine::{Carries, Held, States, inherit};
+use tollgate::engine::{Carries, Held, States, migrate};
 use tollgate::strategy::{Cell, Entry, Log};
 use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
@@ -145,7 +145,7 @@ impl<'c> Found<'c> {
         };
         let over = was.map(|was| {
             let mut held = Held::fresh(counted.limits);
-            let carried = inherit(counted.limits, &mut held, &was, &mut own, context.now());
+            let carried = migrate(counted.limits, &mut held, &was, &mut own, context.now());
             Over { held, was, carried }
         });
         context.checked()?;

@@ -27,7 +27,7 @@ pub mod identity;
 mod layer;
 
 pub use layer::{
-    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Limited, LimitedFuture, Mistake,
-    RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits, RequestLimitsLayer, ResponseBody,
-    ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
+    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Limited, LimitedFuture,
+    Misconfiguration, RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits,
+    RequestLimitsLayer, ResponseBody, ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
 };

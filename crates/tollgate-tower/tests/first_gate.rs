@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::routing::get;
 use http::Request;
 use tollgate::MemoryStore;
-use tollgate_policy::{Gate, Outcome, Stamp};
+use tollgate_policy::{DecisionMark, Gate, Outcome};
 use tollgate_tower::TollgateLayer;
 
 #[allow(dead_code, unreachable_pub)] // of the tests of the middleware, which need more of it
@@ -42,11 +42,11 @@ async fn decided(layers: &[&Layer], request: Request<Body>) -> Vec<u64> {
 
 #[tokio::test]
 async fn whoever_was_first_a_request_is_decided_once_by_each() {
-    assert_eq!(Stamp::first(), None);
+    assert_eq!(DecisionMark::first(), None);
     let store = MemoryStore::new();
     let first = layer("900/h", &store);
     let (twin, other) = (layer("900/h", &store), layer("800/h", &store));
-    assert_eq!(Stamp::first(), Some(first.gate().look(&[("ip", "10.0.0.1")]).stamp()));
+    assert_eq!(DecisionMark::first(), Some(first.gate().look(&[("ip", "10.0.0.1")]).mark()));
     let request = || from("192.0.2.1", &[]);
 
     assert_eq!(decided(&[&first], request()).await, [1]);

@@ -14,7 +14,7 @@ mod decide;
 mod held;
 
 pub use correct::{
-    Portion, adjust, give_back, inherit, receipt_until_us, refundable_until_us, spent_until_us,
+    Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };
 pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
@@ -40,7 +40,7 @@ impl<'a> Part<'a> {
         Self { limits, states, carried: Carries::new() }
     }
 
-    /// The same, after [`inherit`] said what it carried over.
+    /// The same, after [`migrate`] said what it carried over.
     #[must_use]
     pub fn carrying(mut self, carried: Carries) -> Self {
         self.carried = carried;

@@ -170,7 +170,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`Limiter::check`]; another question under the same id; an empty id or one of over 256
     /// bytes; a store that remembers no ids.
-    pub async fn check_once<'l>(
+    pub async fn check_idempotent<'l>(
         &'l self,
         request: &str,
         ask: impl Into<Ask<'l>>,
@@ -178,11 +178,11 @@ impl<S: Store> Limiter<S> {
         self.once(None, request, ask.into()).await
     }
 
-    /// As [`Limiter::check_once`], with a deadline of its own in place of the store's.
+    /// As [`Limiter::check_idempotent`], with a deadline of its own in place of the store's.
     ///
     /// # Errors
-    /// As [`Limiter::check_once`].
-    pub async fn check_once_within<'l>(
+    /// As [`Limiter::check_idempotent`].
+    pub async fn check_idempotent_within<'l>(
         &'l self,
         deadline: Duration,
         request: &str,

@@ -143,7 +143,7 @@ fn the_wait_of_a_denial_after_a_change_of_numbers_is_enough() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// sliding_window `inherit` repairs the old state in place; a peek then lays it back repaired.
+/// sliding_window `migrate` repairs the old state in place; a peek then lays it back repaired.
 #[test]
 fn a_peek_under_new_numbers_after_a_step_back_changes_nothing() {
     let (clock, limiter) = limiter("x: 6/10s via sliding_window", 1 << 20);
@@ -271,7 +271,7 @@ fn the_running_total_of_a_log_does_not_overflow() {
     }
 }
 
-/// gcra `inherit`: the part of a unit is scaled by whole microseconds of both T, not by T.
+/// gcra `migrate`: the part of a unit is scaled by whole microseconds of both T, not by T.
 #[test]
 fn the_part_of_a_unit_is_scaled_to_the_new_time_of_a_unit() {
     let (clock, limiter) = limiter("x: 3/10us via gcra", 1 << 20);

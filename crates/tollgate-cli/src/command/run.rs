@@ -64,11 +64,11 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
             code_of(interrupts.wait_for(child)?)
         }
         Ok(Started::Interrupted(signal)) => {
-            give_back(&counter, receipt.as_ref())?;
+            refund(&counter, receipt.as_ref())?;
             killed_by(signal)
         }
         Err(error) => {
-            give_back(&counter, receipt.as_ref())?;
+            refund(&counter, receipt.as_ref())?;
             let name = program.to_string_lossy();
             say(&format!("error: `{}` cannot be run: {error}", input::shown(&name)));
             let found = error.kind() != io::ErrorKind::NotFound;
@@ -141,7 +141,7 @@ fn say(line: &str) {
 }
 
 /// The command did not run: its charge counts for nothing.
-fn give_back(counter: &Counter, receipt: Option<&Receipt>) -> Result<()> {
+fn refund(counter: &Counter, receipt: Option<&Receipt>) -> Result<()> {
     if let Some(receipt) = receipt {
         let refund = counter.wait(counter.limiter.refund(receipt));
         refund.context("the charge could not be given back")?;

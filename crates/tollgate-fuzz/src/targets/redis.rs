@@ -27,7 +27,7 @@ pub(crate) fn state(data: &[u8]) {
     let log: Vec<Vec<u8>> = pieces.map(<[u8]>::to_vec).collect();
     let Ok((was, mut held)) = decode(&limits, Some(state), &[vec![], log]) else { return };
     let mut new = Held::fresh(&limits);
-    let _ = engine::inherit(&limits, &mut new, &was, &mut held, now);
+    let _ = engine::migrate(&limits, &mut new, &was, &mut held, now);
     let mut parts = [Part::new(&limits, &mut new)];
     let _ = engine::decide(&mut parts, now, 3, Mode::Whole);
     let written = encode(&limits, &new).expect("these sets have a state");

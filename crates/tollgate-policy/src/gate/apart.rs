@@ -105,7 +105,7 @@ impl<S: Store> Gate<S> {
         terms: Terms,
     ) -> Result<Answer, Error> {
         let started = self.started();
-        let result = self.0.limiter.check_once_within(terms.deadline, request, ask).await;
+        let result = self.0.limiter.check_idempotent_within(terms.deadline, request, ask).await;
         self.charged_limits(result, terms, started)
     }
 

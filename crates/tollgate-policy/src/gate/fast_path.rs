@@ -5,7 +5,7 @@ use std::time::Instant;
 use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
 use super::ask::{at_once, no_answer};
-use super::{AnswerView, Authority, Gate, Inner, Live, Outcome, Said, Stamp};
+use super::{AnswerView, Authority, DecisionMark, Gate, Inner, Live, Outcome, Said};
 use crate::field::Field;
 use crate::policies::Only;
 use crate::resolve::Plan;
@@ -13,7 +13,7 @@ use crate::resolve::Plan;
 impl<S: Store> Gate<S> {
     /// [`Gate::look`] and [`Gate::judge`] in one, where every request is asked the same: of one
     /// policy for all of them, with one subject of one field. It is the fast path, with what to
-    /// note on the request ([`Looked::stamp`](super::Looked::stamp)).
+    /// note on the request ([`Looked::mark`](super::Looked::mark)).
     ///
     /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may make it
     /// without the field's text.
@@ -25,7 +25,7 @@ impl<S: Store> Gate<S> {
         &self,
         subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
         view: impl FnOnce(AnswerView<'_>) -> T,
-    ) -> Option<(Stamp, T)> {
+    ) -> Option<(DecisionMark, T)> {
         if !self.store().answers_at_once() {
             return None;
         }
@@ -39,7 +39,7 @@ impl<S: Store> Gate<S> {
             let Ok(Some(decision)) = &checked else {
                 let failed = checked.err();
                 let answer = self.0.judge_only(live, only, subject, failed, started, view);
-                return Some((live.stamp, answer));
+                return Some((live.mark, answer));
             };
             let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
             live.count(part.policy, outcome, authority);
@@ -59,7 +59,7 @@ impl<S: Store> Gate<S> {
                 cause: None,
                 shadows: &[],
             };
-            Some((live.stamp, view(answer)))
+            Some((live.mark, view(answer)))
         })
     }
 }

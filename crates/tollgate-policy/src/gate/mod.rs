@@ -18,6 +18,7 @@ use tollgate::{
 mod answer;
 mod apart;
 mod ask;
+mod decision_mark;
 mod extensions;
 mod fast_path;
 mod loss;
@@ -26,14 +27,13 @@ mod outcome;
 mod replace;
 mod rulings;
 mod snapshot_cache;
-mod stamp;
 
 pub use answer::{Answer, AnswerView, Shadow};
 pub use apart::{Standing, SubjectCounts, Terms};
+pub use decision_mark::DecisionMark;
 pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
 pub use outcome::{Authority, Outcome, Reread, Revision};
-pub use stamp::Stamp;
 
 use answer::{Answered, Asked, Cause, Said};
 use extensions::Extensions;
@@ -91,7 +91,7 @@ struct Inner<S> {
 pub(crate) struct Live {
     pub(crate) policies: Policies,
     pub(crate) revision: Revision,
-    stamp: Stamp,
+    mark: DecisionMark,
     counters: Vec<Arc<Counters>>,
     /// What fronts have made of these policies.
     extensions: Extensions,
@@ -165,9 +165,9 @@ impl<S: Store> Gate<S> {
         })?;
         let unused = LimitSet::from(Limit::new(Quota::new(1, minute), Strategy::Gcra)?);
         let registry = Registry::default();
-        let stamp = Stamp::new(store.identity(), &policies);
+        let mark = DecisionMark::new(store.identity(), &policies);
         let usual = replace::tell_deadlines(&store, &policies);
-        let live = Live::new(policies, 1, stamp, usual, &registry);
+        let live = Live::new(policies, 1, mark, usual, &registry);
         Ok(Self(Arc::new(Inner {
             limiter: Limiter::new(unused, store),
             live: SnapshotCache::new(live),
@@ -220,8 +220,8 @@ impl<S: Store> Gate<S> {
 
     /// What to note on a request that this gate decides, by the policies of now.
     #[must_use]
-    pub fn stamp(&self) -> Stamp {
-        self.0.live.load().stamp
+    pub fn mark(&self) -> DecisionMark {
+        self.0.live.load().mark
     }
 
     /// The counters of every policy that there was, by name.
@@ -423,8 +423,8 @@ impl Looked {
     /// What to note on the request once it is decided.
     #[must_use]
     #[inline]
-    pub fn stamp(&self) -> Stamp {
-        self.live.stamp
+    pub fn mark(&self) -> DecisionMark {
+        self.live.mark
     }
 
     /// True when a field decides about this request: a policy that is not in shadow has a condition
@@ -449,7 +449,7 @@ impl Live {
     fn new(
         policies: Policies,
         number: u64,
-        stamp: Stamp,
+        mark: DecisionMark,
         usual: Duration,
         registry: &Registry,
     ) -> Self {
@@ -457,7 +457,7 @@ impl Live {
         let counters = registry.of(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
         let (extensions, rulings) = (Extensions::default(), None);
-        Self { policies, revision, stamp, counters, extensions, usual, rulings }
+        Self { policies, revision, mark, counters, extensions, usual, rulings }
     }
 
     #[inline]

@@ -19,10 +19,10 @@ impl<S: Store> Gate<S> {
     /// Takes them, under the lock of the number.
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
-        let stamp = self.stamp().with(&policies);
+        let mark = self.mark().with(&policies);
         let usual = tell_deadlines(self.store(), &policies);
         let rulings = self.0.live.load().rulings.clone();
-        let live = Live::new(policies, *newest, stamp, usual, &self.0.registry);
+        let live = Live::new(policies, *newest, mark, usual, &self.0.registry);
         let live = live.with_rulings(rulings);
         let revision = live.revision.clone();
         self.0.live.store(live);

@@ -116,10 +116,10 @@ fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
 impl Live {
     /// The same under other rulings.
     pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
-        let Self { policies, revision, stamp, counters, usual, .. } = self;
+        let Self { policies, revision, mark, counters, usual, .. } = self;
         let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
-        let (stamp, usual, extensions) = (*stamp, *usual, Extensions::default());
-        Self { policies, revision, stamp, counters, extensions, usual, rulings }
+        let (mark, usual, extensions) = (*mark, *usual, Extensions::default());
+        Self { policies, revision, mark, counters, extensions, usual, rulings }
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) trait Count {
     fn refund(&mut self, t: i128, at: i128, left: i128, units: i128);
 
     /// Section 5: gives `units` back, the oldest that count first.
-    fn give_back(&mut self, t: i128, units: i128);
+    fn grant(&mut self, t: i128, units: i128);
 
     /// Repairs the state when the clock has stepped back, and returns the time at which a question
     /// asked at `now` is judged.

@@ -74,7 +74,7 @@ impl Count for Greedy {
         }
     }
 
-    fn give_back(&mut self, t: i128, units: i128) {
+    fn grant(&mut self, t: i128, units: i128) {
         let given = (units * self.d).min(self.parts(t));
         if given > 0 {
             self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
@@ -145,11 +145,11 @@ impl Count for Interval {
     /// a step back: refills since then are not known, so it gives nothing.)
     fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if at.div_euclid(self.d) == t.div_euclid(self.d) {
-            self.give_back(t, units);
+            self.grant(t, units);
         }
     }
 
-    fn give_back(&mut self, t: i128, units: i128) {
+    fn grant(&mut self, t: i128, units: i128) {
         let given = units.min(self.missing(t));
         if given > 0 {
             self.write(t, self.missing(t) - given);

@@ -207,7 +207,7 @@ impl Oracle {
             return;
         }
         if delta > 0 {
-            self.count_mut().give_back(now, i128::from(units));
+            self.count_mut().grant(now, i128::from(units));
         } else {
             let taken = units.min(self.remaining(now));
             if taken > 0 {

@@ -76,11 +76,11 @@ impl Count for Fixed {
 
     fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
         if self.window(t).is_some_and(|window| window.contains(&at)) {
-            self.give_back(t, units);
+            self.grant(t, units);
         }
     }
 
-    fn give_back(&mut self, t: i128, units: i128) {
+    fn grant(&mut self, t: i128, units: i128) {
         if let Some(window) = self.window(t) {
             self.events.take(window, units);
         }
@@ -137,7 +137,7 @@ impl Count for Log {
         }
     }
 
-    fn give_back(&mut self, t: i128, units: i128) {
+    fn grant(&mut self, t: i128, units: i128) {
         self.events.take(self.window(t), units);
     }
 }
@@ -228,7 +228,7 @@ impl Count for Sliding {
         }
     }
 
-    fn give_back(&mut self, t: i128, units: i128) {
+    fn grant(&mut self, t: i128, units: i128) {
         self.events.take(self.counting(t), units);
     }
 }

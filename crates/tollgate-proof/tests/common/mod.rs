@@ -75,7 +75,7 @@ impl Twins {
         let portion = engine::Portion::part(left, 0, units);
         let now = Time::from_micros(now_us);
         let (limits, held) = (&self.limits, &mut self.held);
-        let given = engine::give_back(limits, held, limits, &[at_us], portion, now)[0];
+        let given = engine::refund(limits, held, limits, &[at_us], portion, now)[0];
         let expected = self.oracle.refund_part(now_us, at_us, left, units);
         let limits = &self.limits;
         assert_eq!(given, expected, "{limits} refund {units}/{left} of {at_us} at {now_us}");

@@ -84,7 +84,7 @@ impl Model {
             return (count.held.clone(), Carries::new());
         }
         let mut old = count.held.clone();
-        let carried = engine::inherit(limits, &mut held, &count.limits, &mut old, now);
+        let carried = engine::migrate(limits, &mut held, &count.limits, &mut old, now);
         (held, carried)
     }
 
@@ -240,7 +240,7 @@ impl Model {
                 continue;
             };
             let Count { limits: written, held } = count;
-            let each = engine::give_back(written, held, limits, at_us, portion, now);
+            let each = engine::refund(written, held, limits, at_us, portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == Held::fresh(written) {
                 self.counts.remove(&key);

@@ -42,17 +42,17 @@ local function repair(limit)
 end
 
 -- Gives back `units` of a charge of which `left` were not given back before.
-local function give_back(limit, charged_at, left, units)
+local function refund(limit, charged_at, left, units)
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
-    log_give_back(limit.log, x, charged_at, units)
+    log_refund(limit.log, x, charged_at, units)
   elseif #limit.words == 2 then
-    local a, b = limit.step.give_back(x, y, z, now, charged_at, left, units, unpack(limit.args))
+    local a, b = limit.step.refund(x, y, z, now, charged_at, left, units, unpack(limit.args))
     if a ~= x or b ~= y then
       limit.words = {a, b}
     end
   else
-    limit.step.give_back(limit.words, x, charged_at, units, unpack(limit.args))
+    limit.step.refund(limit.words, x, charged_at, units, unpack(limit.args))
   end
 end
 

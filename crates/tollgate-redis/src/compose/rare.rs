@@ -61,8 +61,7 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
         text.push_str(parts.hot(step));
         text.push_str(parts.cold(step));
     }
-    let functions =
-        ["view", "judge", "charge", "numbers", "inherit", "give_back", "grant", "repair"];
+    let functions = ["view", "judge", "charge", "numbers", "migrate", "refund", "grant", "repair"];
     let has = |function: &str| text.contains(&format!("local function {function}("));
     let table = step_table(&steps, &functions, has);
     text.push_str(&table);

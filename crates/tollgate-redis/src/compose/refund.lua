@@ -58,7 +58,7 @@ for _, subject in ipairs(subjects) do
       if reset > 0 then
         -- As long as the mark lies, which nobody makes longer when the numbers change.
         if now < charged.till then
-          give_back(limit, charged.at, left, units)
+          refund(limit, charged.at, left, units)
         end
         -- Without its newest count a window may look at an earlier time, where older ones count
         -- again.

@@ -103,11 +103,11 @@ local function carry(old, is, steps, now)
     return 0, old.words
   end
   if is.count ~= 2 then
-    return 1, step.inherit(old.words, now, old.numbers, step.numbers(unpack(is.numbers)))
+    return 1, step.migrate(old.words, now, old.numbers, step.numbers(unpack(is.numbers)))
   end
   if old.code == is.code then
     local a, b = was.view(old.words[1], old.words[2], now, was.numbers(unpack(old.numbers)))
-    a, b = step.inherit(a, b, now, old.numbers, step.numbers(unpack(is.numbers)))
+    a, b = step.migrate(a, b, now, old.numbers, step.numbers(unpack(is.numbers)))
     if a then
       return 1, {a, b}
     end

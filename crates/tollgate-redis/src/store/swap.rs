@@ -30,7 +30,7 @@ pub(super) fn decide(
                     (old, Carries::new())
                 } else {
                     let mut held = Held::fresh(limits);
-                    let carried = engine::inherit(limits, &mut held, &was, &mut old, now);
+                    let carried = engine::migrate(limits, &mut held, &was, &mut old, now);
                     let span_us = |limits| engine::refundable_until_us(limits, Time::default());
                     if let (Some(last), true) =
                         (outlived.last_mut(), span_us(&was) > span_us(limits))

@@ -15,7 +15,7 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
     AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
 };
-use tollgate_tower::{Mistake, Tollgate, TollgateLayer};
+use tollgate_tower::{Misconfiguration, Tollgate, TollgateLayer};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
@@ -114,7 +114,7 @@ impl Auth {
         options: AuthOptions,
         paths: PathReading,
         hashing: Hashing,
-        told: impl Fn(&Mistake) + Send + Sync + 'static,
+        told: impl Fn(&Misconfiguration) + Send + Sync + 'static,
     ) -> Result<Self, ParseError> {
         let client = ClientAddress::behind(options.trust.clone(), options.client_header.clone());
         let mut builder = TollgateLayer::builder(gate)
@@ -122,7 +122,7 @@ impl Auth {
             .paths(paths)
             .peer(|extensions| extensions.get::<SocketAddr>().map(SocketAddr::ip))
             .for_proxies()
-            .on_mistake(told);
+            .on_misconfiguration(told);
         if let Some(name) = &options.user_header {
             builder = builder.user(Identity::header(name)?);
         }

@@ -11,7 +11,7 @@ use tollgate::{Subject, SubjectPrefix};
 use tollgate_policy::{Field, Fields, Looked};
 
 use super::extensions;
-use super::mistakes::{Mistake, Mistakes};
+use super::misconfigurations::{Misconfiguration, Misconfigurations};
 use crate::identity::{
     ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, PathReading, Value, What, Why,
     header_text, host_name,
@@ -86,7 +86,7 @@ impl Front {
     pub(super) fn tell<B, T>(
         &self,
         request: &Request<B>,
-        mistakes: &Mistakes,
+        mistakes: &Misconfigurations,
         closely: bool,
         work: impl FnOnce(&RequestFields<'_>) -> T,
     ) -> T {
@@ -143,7 +143,7 @@ impl Front {
 pub(super) struct RequestFields<'r> {
     head: Head<'r>,
     front: &'r Front,
-    mistakes: &'r Mistakes,
+    mistakes: &'r Misconfigurations,
     /// Whether to look for mistakes that cost time to find.
     closely: bool,
     client: OnceCell<Option<(Value<'static>, IpAddr)>>,
@@ -159,7 +159,7 @@ impl<'r> RequestFields<'r> {
     fn new<B>(
         request: &'r Request<B>,
         front: &'r Front,
-        mistakes: &'r Mistakes,
+        mistakes: &'r Misconfigurations,
         closely: bool,
         route: Option<&'r str>,
     ) -> Self {
@@ -228,7 +228,7 @@ impl<'r> RequestFields<'r> {
     fn ip(&self) -> Option<(Value<'static>, IpAddr)> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
-            self.mistakes.report(Mistake::NoPeer);
+            self.mistakes.report(Misconfiguration::NoPeer);
             return None;
         };
         let headers = self.head.headers();
@@ -237,7 +237,7 @@ impl<'r> RequestFields<'r> {
             false => self.front.client.client_unread(peer, headers),
         };
         if let Some(remark) = client.remark() {
-            self.mistakes.report(Mistake::Address(remark));
+            self.mistakes.report(Misconfiguration::Address(remark));
         }
         Some((client.value(), client.address()))
     }
@@ -246,7 +246,7 @@ impl<'r> RequestFields<'r> {
         let identity = identity?;
         let value = self.keep(field, identity.value(&self.head).map_err(|missing| missing.why()));
         if identity.is_own() && value.as_ref().is_some_and(|value| is_whole_ipv6(value.as_str())) {
-            self.mistakes.report(Mistake::WholeIpv6);
+            self.mistakes.report(Misconfiguration::WholeIpv6);
         }
         value
     }

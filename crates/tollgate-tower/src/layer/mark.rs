@@ -2,7 +2,7 @@
 
 use http::Extensions;
 use smallvec::SmallVec;
-use tollgate_policy::Stamp;
+use tollgate_policy::DecisionMark;
 
 /// The first gate of this process has decided it, by the policies that it began with. Most
 /// processes have no other, and a mark without a size takes no memory of its own: an allocation is
@@ -12,7 +12,7 @@ struct ByFirst;
 
 /// Others have decided it.
 #[derive(Clone)]
-struct ByOthers(SmallVec<[Stamp; 1]>);
+struct ByOthers(SmallVec<[DecisionMark; 1]>);
 
 /// True when somebody has decided the request.
 #[inline]
@@ -22,28 +22,28 @@ pub(super) fn is_on(extensions: &Extensions) -> bool {
 
 /// True when the same policies over the same store as `own` have decided it, or the same gate.
 #[cold]
-pub(super) fn is_alike(extensions: &Extensions, own: Stamp) -> bool {
-    let first = extensions.get::<ByFirst>().and_then(|ByFirst| Stamp::first());
-    let others = extensions.get::<ByOthers>().into_iter().flat_map(|ByOthers(stamps)| stamps);
-    first.iter().chain(others).any(|stamp| stamp.is_alike(own))
+pub(super) fn is_alike(extensions: &Extensions, own: DecisionMark) -> bool {
+    let first = extensions.get::<ByFirst>().and_then(|ByFirst| DecisionMark::first());
+    let others = extensions.get::<ByOthers>().into_iter().flat_map(|ByOthers(marks)| marks);
+    first.iter().chain(others).any(|mark| mark.is_alike(own))
 }
 
 /// Notes who has decided it.
 #[inline]
-pub(super) fn put(extensions: &mut Extensions, stamp: Stamp) {
-    if stamp.is_first() {
+pub(super) fn put(extensions: &mut Extensions, mark: DecisionMark) {
+    if mark.is_first() {
         extensions.insert(ByFirst);
     } else {
-        put_another(extensions, stamp);
+        put_another(extensions, mark);
     }
 }
 
 #[inline(never)]
-fn put_another(extensions: &mut Extensions, stamp: Stamp) {
+fn put_another(extensions: &mut Extensions, mark: DecisionMark) {
     match extensions.get_mut::<ByOthers>() {
-        Some(ByOthers(stamps)) => stamps.push(stamp),
+        Some(ByOthers(marks)) => marks.push(mark),
         None => {
-            extensions.insert(ByOthers(SmallVec::from_buf([stamp])));
+            extensions.insert(ByOthers(SmallVec::from_buf([mark])));
         }
     }
 }

@@ -6,7 +6,7 @@ mod extensions;
 mod front;
 mod future;
 mod mark;
-mod mistakes;
+mod misconfigurations;
 mod refused;
 mod request_limits;
 mod service;
@@ -31,7 +31,7 @@ use crate::identity::{ClientAddress, Identity, PathReading};
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
 pub use future::ResponseFuture;
-pub use mistakes::Mistake;
+pub use misconfigurations::Misconfiguration;
 pub use refused::{Refused, RequestHead};
 pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLayer};
 pub use service::Tollgate;
@@ -39,7 +39,7 @@ pub use share::Share;
 
 use charge::Charging;
 use front::Front;
-use mistakes::{Mistakes, Told};
+use misconfigurations::{Misconfigurations, Told};
 use refused::OnRefused;
 use share::Times;
 use templates::Templates;
@@ -90,7 +90,7 @@ pub(crate) struct Shared<S> {
     for_proxies: bool,
     charging: Charging,
     on_refused: Option<OnRefused>,
-    mistakes: Mistakes,
+    mistakes: Misconfigurations,
     times: Times,
     /// The newest revision that was seen.
     newest: AtomicU64,
@@ -211,8 +211,8 @@ impl<S, I> Layer<I> for TollgateLayer<S> {
 
 impl<S> Drop for Shared<S> {
     fn drop(&mut self) {
-        if mistakes::one_is_gone(self.times.requests()) {
-            self.mistakes.report(Mistake::MadeForEachRequest);
+        if misconfigurations::one_is_gone(self.times.requests()) {
+            self.mistakes.report(Misconfiguration::MadeForEachRequest);
         }
     }
 }
@@ -363,7 +363,10 @@ impl<S: Store + 'static> Builder<S> {
     }
 
     /// Told of each mistake in the set-up, in place of a warning of `tracing`.
-    pub fn on_mistake(mut self, told: impl Fn(&Mistake) + Send + Sync + 'static) -> Self {
+    pub fn on_misconfiguration(
+        mut self,
+        told: impl Fn(&Misconfiguration) + Send + Sync + 'static,
+    ) -> Self {
         self.told = Some(Arc::new(told));
         self
     }
@@ -385,14 +388,14 @@ impl<S: Store + 'static> Builder<S> {
             for_proxies: self.for_proxies,
             charging: self.charging,
             on_refused: self.on_refused,
-            mistakes: Mistakes::new(self.told),
+            mistakes: Misconfigurations::new(self.told),
             times: Times::default(),
             newest: AtomicU64::new(revision.number),
         };
         shared.gate.make_extension(Templates::new);
         let not_told = shared.not_told(&policies);
         if shared.for_proxies && !not_told.is_empty() {
-            shared.mistakes.report_anew(&Mistake::NotTold(not_told));
+            shared.mistakes.report_anew(&Misconfiguration::NotTold(not_told));
         } else if let Some(field) = not_told.first() {
             return Err(ParseError::whole(
                 &field.to_string(),

@@ -10,7 +10,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use tollgate::{Decision, Store, SubjectPrefix};
 use tollgate_policy::{
-    AnswerView, Authority, Cost, Field, Looked, Outcome, Policies, Stamp, subject_of,
+    AnswerView, Authority, Cost, DecisionMark, Field, Looked, Outcome, Policies, subject_of,
 };
 use tower_service::Service;
 
@@ -18,7 +18,7 @@ use super::Shared;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mark;
-use super::mistakes::Mistake;
+use super::misconfigurations::Misconfiguration;
 use super::refused::{Refused, RequestHead};
 use super::share::Timer;
 use super::templates;
@@ -116,13 +116,13 @@ impl<I, S> Tollgate<I, S> {
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
-            let stamp = looked.stamp();
+            let mark = looked.mark();
             let answer = shared.gate.ask(looked).await;
             let mut admitted = Admitted::default();
             if let Some(refusal) = shared.verdict(&request, answer.view(), &mut admitted.marks) {
                 return Ok(refusal.map(RB::from));
             }
-            mark::put(request.extensions_mut(), stamp);
+            mark::put(request.extensions_mut(), mark);
             let answer = (!shared.charging.is_none()).then_some(answer);
             admitted.later(&shared, answer, timer);
             let mut result = inner.call(request).await;
@@ -159,8 +159,8 @@ impl<S: Store + 'static> Shared<S> {
             None => self.judge(request, closely, at_once, marks),
         };
         match judged {
-            Err((stamp, None)) => {
-                mark::put(request.extensions_mut(), stamp);
+            Err((mark, None)) => {
+                mark::put(request.extensions_mut(), mark);
                 admitted.later(self, None, timer);
                 Next::Pass
             }
@@ -178,7 +178,7 @@ impl<S: Store + 'static> Shared<S> {
         closely: bool,
         at_once: bool,
         marks: &mut Marks,
-    ) -> Result<Looked, (Stamp, Option<Refusal>)> {
+    ) -> Result<Looked, (DecisionMark, Option<Refusal>)> {
         self.front.tell(request, &self.mistakes, closely, |fields| {
             let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(fields, field, prefix);
             let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
@@ -195,12 +195,12 @@ impl<S: Store + 'static> Shared<S> {
         &self,
         request: &Request<B>,
         fields: &RequestFields<'_>,
-    ) -> Result<Looked, (Stamp, Option<Refusal>)> {
+    ) -> Result<Looked, (DecisionMark, Option<Refusal>)> {
         let looked = self.gate.look(fields);
         match fields.fault(&looked) {
             Some((field, why)) => {
-                let stamp = looked.stamp();
-                Err((stamp, Some(self.malformed(request, looked, &field, why))))
+                let mark = looked.mark();
+                Err((mark, Some(self.malformed(request, looked, &field, why))))
             }
             None => Ok(looked),
         }
@@ -215,7 +215,7 @@ impl<S: Store + 'static> Shared<S> {
         admitted: &mut Admitted<S>,
         timer: Option<Timer>,
     ) -> Next {
-        let stamp = looked.stamp();
+        let mark = looked.mark();
         let marks = &mut admitted.marks;
         let (refusal, answer) = if self.charging.is_none() {
             let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
@@ -233,7 +233,7 @@ impl<S: Store + 'static> Shared<S> {
         if let Some(refusal) = refusal {
             return Next::Refuse(refusal);
         }
-        mark::put(request.extensions_mut(), stamp);
+        mark::put(request.extensions_mut(), mark);
         admitted.later(self, answer, timer);
         Next::Pass
     }
@@ -246,9 +246,9 @@ impl<S: Store + 'static> Shared<S> {
     /// True when the same policies over the same store have decided this request, as it says.
     #[cold]
     fn has_decided(&self, extensions: &Extensions) -> bool {
-        let decided = mark::is_alike(extensions, self.gate.stamp());
+        let decided = mark::is_alike(extensions, self.gate.mark());
         if decided {
-            self.mistakes.report(Mistake::LayeredTwice);
+            self.mistakes.report(Misconfiguration::LayeredTwice);
         }
         decided
     }
@@ -294,7 +294,7 @@ impl<S: Store + 'static> Shared<S> {
         if self.newest.fetch_max(number, Ordering::Relaxed) < number {
             let fields = self.not_told(answer.policies());
             if !fields.is_empty() {
-                self.mistakes.report_anew(&Mistake::NotTold(fields));
+                self.mistakes.report_anew(&Misconfiguration::NotTold(fields));
             }
         }
     }

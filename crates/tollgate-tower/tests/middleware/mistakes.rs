@@ -8,11 +8,11 @@ use http::{Request, StatusCode};
 use tollgate::{MemoryStore, Store};
 use tollgate_policy::{Field, Gate};
 use tollgate_tower::identity::{AddressHeader, Case, ClientAddress, Identity, Peers, Remark};
-use tollgate_tower::{Builder, Mistake, TollgateLayer};
+use tollgate_tower::{Builder, Misconfiguration, TollgateLayer};
 
 use crate::common::{from, gate, policies, send, status};
 
-type Reported = Arc<Mutex<Vec<Mistake>>>;
+type Reported = Arc<Mutex<Vec<Misconfiguration>>>;
 
 const PER_IP: &str = r#"
     [[policies]]
@@ -37,14 +37,14 @@ fn reporting(toml: &str) -> (Builder<MemoryStore>, Reported) {
 
 fn listened<S: Store + 'static>(builder: Builder<S>, reported: &Reported) -> Builder<S> {
     let reported = Arc::clone(reported);
-    builder.on_mistake(move |mistake| reported.lock().unwrap().push(mistake.clone()))
+    builder.on_misconfiguration(move |mistake| reported.lock().unwrap().push(mistake.clone()))
 }
 
 fn served(layer: TollgateLayer<impl Store + 'static>) -> Router {
     Router::new().route("/", get(|| async { "hello" })).layer(layer)
 }
 
-fn taken(reported: &Reported) -> Vec<Mistake> {
+fn taken(reported: &Reported) -> Vec<Misconfiguration> {
     std::mem::take(&mut reported.lock().unwrap())
 }
 
@@ -63,7 +63,7 @@ async fn layered_twice_is_one_decision_and_reported_once() {
         assert_eq!(seen.headers.get_all("ratelimit").iter().count(), 1);
     }
     assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
-    assert_eq!(taken(&reported), [Mistake::LayeredTwice]);
+    assert_eq!(taken(&reported), [Misconfiguration::LayeredTwice]);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn two_layers_made_of_the_same_policies_over_one_store_are_one_decision() 
         assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
     }
     assert_eq!(status(&app, "192.0.2.1", &[]).await, 429);
-    assert_eq!(taken(&reported), [Mistake::LayeredTwice]);
+    assert_eq!(taken(&reported), [Misconfiguration::LayeredTwice]);
 }
 
 #[tokio::test]
@@ -106,8 +106,8 @@ async fn a_server_that_tells_no_peer_is_reported() {
         assert_eq!(seen.status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(seen.body.contains("the client's address is not known"), "{}", seen.body);
     }
-    assert_eq!(taken(&reported), [Mistake::NoPeer]);
-    assert!(Mistake::NoPeer.to_string().contains("into_make_service_with_connect_info"));
+    assert_eq!(taken(&reported), [Misconfiguration::NoPeer]);
+    assert!(Misconfiguration::NoPeer.to_string().contains("into_make_service_with_connect_info"));
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_header_from_a_stranger_is_reported() {
         assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", &spoofed)]).await, 200);
     }
     assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", "203.0.113.9")]).await, 429);
-    assert_eq!(taken(&reported), [Mistake::Address(Remark::HeaderFromStranger)]);
+    assert_eq!(taken(&reported), [Misconfiguration::Address(Remark::HeaderFromStranger)]);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn each_remark_about_addresses_is_reported_once() {
         for _ in 0..2 {
             let _ = status(&app, "10.0.0.1", headers).await;
         }
-        assert_eq!(taken(&reported), [Mistake::Address(remark)]);
+        assert_eq!(taken(&reported), [Misconfiguration::Address(remark)]);
     }
     let (builder, reported) = reporting(PER_IP);
     let hops = ClientAddress::behind_hops(2, Peers::Any, AddressHeader::XForwardedFor).unwrap();
@@ -146,7 +146,7 @@ async fn each_remark_about_addresses_is_reported_once() {
     for _ in 0..2 {
         let _ = status(&app, "10.0.0.1", &[("x-forwarded-for", "192.0.2.1")]).await;
     }
-    assert_eq!(taken(&reported), [Mistake::Address(Remark::TooFewHops)]);
+    assert_eq!(taken(&reported), [Misconfiguration::Address(Remark::TooFewHops)]);
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn an_own_identity_that_is_a_whole_ipv6_address_is_reported() {
     for user in ["2001:db8::1", "2001:db8::2"] {
         assert_eq!(status(&app, "192.0.2.1", &[("x-user", user)]).await, 200);
     }
-    assert_eq!(taken(&reported), [Mistake::WholeIpv6]);
+    assert_eq!(taken(&reported), [Misconfiguration::WholeIpv6]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn fields_that_nobody_tells_are_an_error_at_the_start_and_reported_after_a
             assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
         }
         // With each reload anew, and not with each request.
-        assert_eq!(taken(&reported), [Mistake::NotTold(vec![Field::User])]);
+        assert_eq!(taken(&reported), [Misconfiguration::NotTold(vec![Field::User])]);
     }
 }
 
@@ -208,7 +208,7 @@ async fn a_layer_made_for_each_request_is_reported() {
         let layer = listened(TollgateLayer::builder(gate), &reported).build().unwrap();
         assert_eq!(status(&served(layer), "192.0.2.1", &[]).await, 200);
     }
-    assert_eq!(taken(&reported), [Mistake::MadeForEachRequest]);
+    assert_eq!(taken(&reported), [Misconfiguration::MadeForEachRequest]);
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ impl Portion {
 /// Nor does a charge that would no longer count under its own numbers ([`spent_until_us`]).
 ///
 /// Answers by how many units `remaining` rose, per limit of `charged`.
-pub fn give_back(
+pub fn refund(
     limits: &LimitSet,
     states: &mut dyn States,
     charged: &LimitSet,
@@ -86,7 +86,7 @@ pub fn give_back(
         // As long as its mark is kept, which nobody makes longer when the numbers change: so no
         // charge is given back twice, whatever they are later.
         if now.as_micros() < spent_until_us(limit, *at_us, cost) {
-            held.step().give_back(&mut cell, now, Charge { at_us: *at_us, left, units });
+            held.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
         let after = held.step().judge(&mut cell, now, 1).remaining;
         forget_if_free(held.step(), &mut cell, now);
@@ -171,7 +171,7 @@ fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
 
 /// Carries a state `old`, counted under `was`, into the fresh `states` of `limits`. Limits are
 /// matched by identity.
-pub fn inherit(
+pub fn migrate(
     limits: &LimitSet,
     states: &mut dyn States,
     was: &LimitSet,
@@ -190,7 +190,7 @@ pub fn inherit(
                     cell.copy(&mut from);
                     Carried::Same
                 } else {
-                    limit.step().inherit(&mut cell, held.step(), &mut from, now);
+                    limit.step().migrate(&mut cell, held.step(), &mut from, now);
                     Carried::Over
                 }
             }

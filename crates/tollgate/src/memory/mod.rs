@@ -225,7 +225,7 @@ impl MemoryStore {
     }
 
     /// Gives back one subject's part of a charge, under the limits its state is written under now.
-    fn give_back(
+    fn refund_part_of(
         &self,
         charges: &Charges,
         receipt: &Receipt,
@@ -250,7 +250,7 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
-            engine::give_back(written_under, state, limits, at_us, portion, now)
+            engine::refund(written_under, state, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
     }
@@ -273,7 +273,7 @@ impl MemoryStore {
         }
         let mut given = Vec::with_capacity(limits);
         for charges in &receipt.charges {
-            given.extend(self.give_back(charges, receipt, portion));
+            given.extend(self.refund_part_of(charges, receipt, portion));
         }
         Ok(Refund::new(given, portion.left_after()))
     }

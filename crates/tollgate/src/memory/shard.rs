@@ -226,7 +226,7 @@ impl Shard {
             }
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
-        let carried = engine::inherit(limits, &mut over, &was, &mut state, now);
+        let carried = engine::migrate(limits, &mut over, &was, &mut state, now);
         self.rest.marks.outlive(engine::refundable_until_us(&was, now));
         Taken { home, state: over, shared: false, before: Some(state), carried }
     }

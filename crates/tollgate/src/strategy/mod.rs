@@ -154,13 +154,13 @@ pub(crate) trait Step {
     /// When a state means the same as a fresh one, in microseconds since the epoch.
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64;
     /// Gives back what still counts of a charge.
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge);
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge);
     /// When a charge of `cost` can no longer be given back, in microseconds since the epoch.
     fn spent_until_us(&self, at_us: u64, cost: u64) -> u64;
     /// Gives back `units` without a receipt, the oldest first.
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
     /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
     /// True for words that a count can have: every step is exact for those, and for no others.
@@ -179,8 +179,8 @@ pub(crate) trait WithStep {
 /// A step in Lua: the text of its functions, told apart by a name.
 ///
 /// The text has a line `-- cold` after the functions that a check calls. Functions are named
-/// `NAME_view`, `NAME_judge`, `NAME_charge`, and after that line `NAME_numbers`, `NAME_inherit`,
-/// `NAME_give_back`, `NAME_grant`; the step's arguments are always the last ones.
+/// `NAME_view`, `NAME_judge`, `NAME_charge`, and after that line `NAME_numbers`, `NAME_migrate`,
+/// `NAME_refund`, `NAME_grant`; the step's arguments are always the last ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LuaStep {
@@ -352,8 +352,8 @@ macro_rules! strategies {
             fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64 {
                 match self { $(Self::$variant(step) => step.fresh_at_us(cell),)+ }
             }
-            fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
-                match self { $(Self::$variant(step) => step.give_back(cell, now, charge),)+ }
+            fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+                match self { $(Self::$variant(step) => step.refund(cell, now, charge),)+ }
             }
             fn spent_until_us(&self, at_us: u64, cost: u64) -> u64 {
                 match self { $(Self::$variant(step) => step.spent_until_us(at_us, cost),)+ }
@@ -367,10 +367,10 @@ macro_rules! strategies {
             fn is_sound(&self, words: &[u64]) -> bool {
                 match self { $(Self::$variant(step) => step.is_sound(words),)+ }
             }
-            fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+            fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
                 match (self, was) {
                     $((Self::$variant(step), Self::$variant(was)) => {
-                        step.inherit(cell, was, old, now);
+                        step.migrate(cell, was, old, now);
                     })+
                     // Another strategy starts fresh; the engine says so in the decision.
                     _ => {}

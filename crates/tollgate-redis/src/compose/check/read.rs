@@ -122,7 +122,7 @@ if {v} then
         text.push_str(&self.texts.state());
         text.push_str(&step_table(
             &steps,
-            &["view", "judge", "charge", "numbers", "inherit"],
+            &["view", "judge", "charge", "numbers", "migrate"],
             |_| true,
         ));
         let single = part.slots.len() == 1;

@@ -49,7 +49,7 @@ local function fixed_numbers(...)
   return ...
 end
 
-local function fixed_give_back(start, count, at, now, charged_at, left, given, units, period)
+local function fixed_refund(start, count, at, now, charged_at, left, given, units, period)
   if charged_at < start or charged_at >= start + period then
     return start, count
   end
@@ -60,7 +60,7 @@ local function fixed_grant(start, count, at, now, units)
   return start, math.max(0, count - units)
 end
 
-local function fixed_inherit(start, count, now, was, units, period, first_hit)
+local function fixed_migrate(start, count, now, was, units, period, first_hit)
   if was[2] == period and was[3] == first_hit then
     return start, count
   end

@@ -132,7 +132,7 @@ impl super::Step for Step {
         if words[1] == 0 { 0 } else { words[0] + self.period_us }
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
         if (view.start_us..view.start_us + self.period_us).contains(&charge.at_us) {
             Self::store(cell, view.start_us, view.count.saturating_sub(charge.units));
@@ -157,7 +157,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.period_us, first_hit])
     }
 
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
         let same = self.period_us == was.period_us && self.anchor == was.anchor;
         let start_us = if same { view.start_us } else { self.start(view.at_us) };

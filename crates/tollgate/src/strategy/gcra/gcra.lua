@@ -90,7 +90,7 @@ local function greedy_less(tat, num, now, us, us_num, d)
   return tat, num
 end
 
-local function greedy_give_back(tat, num, at, now, charged_at, left, units, n, d, burst, whole,
+local function greedy_refund(tat, num, at, now, charged_at, left, units, n, d, burst, whole,
   part)
   if charged_at > now + 1000000 then
     return tat, num
@@ -115,7 +115,7 @@ local function greedy_grant(tat, num, at, now, units, n, d, burst, whole, part)
 end
 
 -- A state under the old numbers, as these numbers count it; nothing owed is a fresh state.
-local function greedy_inherit(tat, num, now, was, n, d, burst, whole, part)
+local function greedy_migrate(tat, num, now, was, n, d, burst, whole, part)
   if was[1] ~= n or was[2] ~= d then
     -- Judged under a full debt as large as the debt itself, what is free is the whole units owed.
     local old_n, old_d, old_burst, old_whole, old_part = greedy_numbers(unpack(was))

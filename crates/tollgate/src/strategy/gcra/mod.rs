@@ -142,7 +142,7 @@ impl super::Step for Step {
         Exact { us: words[0], num: words[1] }.ceil_us()
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let (debt, _) = self.debt(cell, now);
         if charge.at_us > now.as_micros() + SKEW_US {
             // The clock stepped back since: what was refilled for this charge is not known.
@@ -180,7 +180,7 @@ impl super::Step for Step {
         matches!(words, [tat, num] if *tat < MAX_EXACT && *num < self.emission.denominator())
     }
 
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (debt, _) = was.debt(old, now);
         if was.emission == self.emission {
             self.owe(cell, now, debt.min(self.full));

@@ -217,7 +217,7 @@ impl super::Step for Step {
         log.len().checked_sub(1).map_or(0, |last| log.entry(last).at_us + self.period_us)
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         self.repair(cell, now);
         let log = cell.log();
         self.rewrite(log, now, |event| {
@@ -250,7 +250,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.period_us])
     }
 
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (log, old) = (cell.log(), old.log());
         // A longer window may still count what the shorter one no longer did: keep all that is
         // held. A state from the future is mended under the old numbers.

@@ -115,7 +115,7 @@ local function log_rewrite(log, first, change)
   log.times, log.totals, log.base = times, totals, 0
 end
 
-local function log_give_back(log, first, charged_at, given)
+local function log_refund(log, first, charged_at, given)
   log_rewrite(log, first, function(at, cost)
     if at == charged_at and cost >= given then
       return cost - given

@@ -290,7 +290,7 @@ impl super::Step for Step {
         (newest + self.lifetime()) * self.precision_us
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         self.repair(cell, now);
         let words = cell.words();
         let bucket = charge.at_us / self.precision_us;
@@ -339,7 +339,7 @@ impl super::Step for Step {
         LuaSpec::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
     }
 
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (words, old) = (cell.words(), &*old.words());
         let view = was.view(old, now);
         let same_buckets =

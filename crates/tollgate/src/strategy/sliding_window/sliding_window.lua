@@ -179,7 +179,7 @@ local function window_take(row, bucket, units, buckets)
   return taken
 end
 
-local function window_give_back(row, current, charged_at, cost, units, precision, buckets, rounding)
+local function window_refund(row, current, charged_at, cost, units, precision, buckets, rounding)
   local bucket = (charged_at - charged_at % precision) / precision
   local oldest = math.max(window_oldest(current, buckets, rounding), row[1] - buckets)
   if bucket >= oldest and bucket <= row[1] then
@@ -197,7 +197,7 @@ local function window_grant(row, current, given, units, precision, buckets, roun
 end
 
 -- A row under the old numbers, as these numbers count it.
-local function window_inherit(row, now, was, units, precision, buckets, rounding)
+local function window_migrate(row, now, was, units, precision, buckets, rounding)
   local bucket, inside, straddling, at, back = window_view(row, now, unpack(was))
   if was[2] == precision and was[3] == buckets and not back then
     return row

@@ -47,7 +47,7 @@ local function interval_numbers(...)
   return ...
 end
 
-local function interval_give_back(refilled, missing, at, now, charged_at, left, given, units, period)
+local function interval_refund(refilled, missing, at, now, charged_at, left, given, units, period)
   if charged_at - charged_at % period ~= refilled then
     return refilled, missing
   end
@@ -58,7 +58,7 @@ local function interval_grant(refilled, missing, at, now, units)
   return refilled, math.max(0, missing - units)
 end
 
-local function interval_inherit(refilled, missing, now, was, units, period, burst)
+local function interval_migrate(refilled, missing, now, was, units, period, burst)
   if was[2] == period then
     return refilled, math.min(missing, burst)
   end

@@ -127,7 +127,7 @@ impl Interval {
         words[0] + words[1].div_ceil(self.units) * self.period_us
     }
 
-    pub(super) fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    pub(super) fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let view = self.view(cell, now);
         if charge.at_us - charge.at_us % self.period_us == view.refilled_us {
             Self::store(cell, view.refilled_us, view.missing.saturating_sub(charge.units));
@@ -152,7 +152,7 @@ impl Interval {
     }
 
     /// Only with the same beat: the missing tokens, never more than the new burst.
-    pub(super) fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    pub(super) fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
         Self::store(cell, view.refilled_us, view.missing.min(self.burst));
     }

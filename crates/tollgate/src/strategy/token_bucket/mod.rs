@@ -78,10 +78,10 @@ impl super::Step for Step {
         }
     }
 
-    fn give_back(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
+    fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         match self {
-            Self::Greedy(step) => step.give_back(cell, now, charge),
-            Self::Interval(step) => step.give_back(cell, now, charge),
+            Self::Greedy(step) => step.refund(cell, now, charge),
+            Self::Interval(step) => step.refund(cell, now, charge),
         }
     }
 
@@ -113,11 +113,11 @@ impl super::Step for Step {
         }
     }
 
-    fn inherit(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
+    fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         match (self, was) {
-            (Self::Greedy(step), Self::Greedy(was)) => step.inherit(cell, was, old, now),
+            (Self::Greedy(step), Self::Greedy(was)) => step.migrate(cell, was, old, now),
             (Self::Interval(step), Self::Interval(was)) if step.same_beat(was) => {
-                step.inherit(cell, was, old, now);
+                step.migrate(cell, was, old, now);
             }
             // Another way of refilling, or another beat: the units consumed, placed at now.
             _ => {

@@ -8,7 +8,7 @@ use crate::policies::Policies;
 /// Who decided a request: which gate, by which policies, over which store. Three numbers, so that
 /// noting it keeps nothing alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stamp {
+pub struct DecisionMark {
     gate: u64,
     store: u64,
     policies: u64,
@@ -20,18 +20,18 @@ static NEXT_GATE: AtomicU64 = AtomicU64::new(FIRST_GATE);
 const FIRST_GATE: u64 = 1;
 
 /// That of the first gate of this process, by the policies that it began with.
-static FIRST: OnceLock<Stamp> = OnceLock::new();
+static FIRST: OnceLock<DecisionMark> = OnceLock::new();
 
-impl Stamp {
+impl DecisionMark {
     /// That of a new gate over a store.
     pub(super) fn new(store: u64, policies: &Policies) -> Self {
         let gate = NEXT_GATE.fetch_add(1, Ordering::Relaxed);
         let is_first = gate == FIRST_GATE;
-        let stamp = Self { gate, store, policies: policies.hash_number(), is_first };
+        let mark = Self { gate, store, policies: policies.hash_number(), is_first };
         if is_first {
-            let _ = FIRST.set(stamp);
+            let _ = FIRST.set(mark);
         }
-        stamp
+        mark
     }
 
     /// That of the first gate of this process, by the policies that it began with: for a mark that
@@ -41,7 +41,7 @@ impl Stamp {
         FIRST.get().copied()
     }
 
-    /// True for [`Stamp::first`].
+    /// True for [`DecisionMark::first`].
     #[must_use]
     #[inline]
     pub fn is_first(self) -> bool {

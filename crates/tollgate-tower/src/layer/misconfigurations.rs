@@ -11,7 +11,7 @@ use crate::identity::Remark;
 /// A mistake in a set-up. `docs/mistakes.md` explains each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Mistake {
+pub enum Misconfiguration {
     /// A request met the same limits twice; it was decided once.
     LayeredTwice,
     /// The server tells no peer address: such requests get 500.
@@ -26,7 +26,7 @@ pub enum Mistake {
     MadeForEachRequest,
 }
 
-impl Mistake {
+impl Misconfiguration {
     /// The kinds, so that each is reported once.
     const KINDS: usize = 11;
 
@@ -49,7 +49,7 @@ impl Mistake {
     }
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for Misconfiguration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LayeredTwice => f.write_str(
@@ -89,22 +89,22 @@ impl fmt::Display for Mistake {
     }
 }
 
-pub(super) type Told = Arc<dyn Fn(&Mistake) + Send + Sync>;
+pub(super) type Told = Arc<dyn Fn(&Misconfiguration) + Send + Sync>;
 
 /// Reports each mistake once.
-pub(super) struct Mistakes {
-    reported: [AtomicBool; Mistake::KINDS],
+pub(super) struct Misconfigurations {
+    reported: [AtomicBool; Misconfiguration::KINDS],
     told: Option<Told>,
 }
 
-impl Mistakes {
+impl Misconfigurations {
     pub(super) fn new(told: Option<Told>) -> Self {
-        Self { reported: [const { AtomicBool::new(false) }; Mistake::KINDS], told }
+        Self { reported: [const { AtomicBool::new(false) }; Misconfiguration::KINDS], told }
     }
 
     /// Reports a mistake, unless one of its kind was reported before.
     #[inline]
-    pub(super) fn report(&self, mistake: Mistake) {
+    pub(super) fn report(&self, mistake: Misconfiguration) {
         // Read first: what happens with every request must not write to shared memory.
         if let Some(reported) = self.reported.get(mistake.kind())
             && !reported.load(Ordering::Relaxed)
@@ -115,12 +115,12 @@ impl Mistakes {
     }
 
     /// Reports a mistake again, for those that a reload can bring anew.
-    pub(super) fn report_anew(&self, mistake: &Mistake) {
+    pub(super) fn report_anew(&self, mistake: &Misconfiguration) {
         self.tell(mistake);
     }
 
     #[cold]
-    fn tell(&self, mistake: &Mistake) {
+    fn tell(&self, mistake: &Misconfiguration) {
         match &self.told {
             Some(told) => told(mistake),
             None => tracing::warn!(target: "tollgate", "{mistake}"),
