@@ -107,8 +107,14 @@ impl Limiter<MemoryStore> {
                 return decision;
             }
         }
-        // Not known yet: now the text is looked at.
-        self.answer_many(Ask::new(text).under(limits).cost(cost), peek)
+        // Not known yet: now the text is looked at. Where it is its own written form, the entry
+        // that was looked for is not there.
+        let read = self.read(Ask::new(text).under(limits).cost(cost), peek)?;
+        let outcome = match read.parts[0].0.as_str() == text {
+            true => self.store.answer_general(&read.question()),
+            false => self.store.answer(&read.question()),
+        };
+        self.decision(read, outcome)
     }
 
     #[inline(never)]

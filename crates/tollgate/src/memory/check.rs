@@ -48,8 +48,9 @@ impl MemoryStore {
         }
     }
 
+    /// Answers a question, whether its subjects have entries or not.
     #[inline(never)]
-    fn answer_general(&self, question: &Question<'_>) -> Outcome {
+    pub(crate) fn answer_general(&self, question: &Question<'_>) -> Outcome {
         let parts = question.parts.iter();
         let keys: SmallVec<[Key<'_>; 2]> =
             parts.map(|part| self.key(part.subject, part.limits)).collect();
