@@ -232,10 +232,10 @@ pub(crate) fn value<'f, F: Fields + ?Sized>(fields: &'f F, field: &Field) -> Opt
     fields.field(field).filter(|value| !value.is_empty())
 }
 
-/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::judge_at_once`] asks for. None
+/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::check_at_once`] asks for. None
 /// where the field is absent, and where its value is too long.
 ///
-/// [`Gate::judge_at_once`]: crate::Gate::judge_at_once
+/// [`Gate::check_at_once`]: crate::Gate::check_at_once
 #[inline]
 pub fn subject_of<F: Fields + ?Sized>(
     fields: &F,

@@ -15,6 +15,7 @@ mod list;
 mod load;
 mod model;
 mod network;
+mod outcome;
 mod pattern;
 mod place;
 mod policies;
@@ -30,8 +31,8 @@ mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Answer, AnswerView, Authority, Counters, DecisionMark, Event, Gate, Looked, Loss, Observer,
-    Outcome, Reread, Revision, Shadow, Standing, SubjectCounts, Terms,
+    Answer, Counters, DecisionMark, Event, Gate, Loss, Observer, Prepared, Reread, Revision,
+    Shadow, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{
@@ -39,6 +40,7 @@ pub use model::{
     OnFailure, Override, Policy, Rule, Shard,
 };
 pub use network::parse_network;
+pub use outcome::{Authority, Outcome};
 pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};

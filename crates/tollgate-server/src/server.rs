@@ -15,15 +15,13 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
-use crate::api::{
-    Admin, Api, Auth, AuthOptions, BroughtLimits, CallerLimits, Guard, MIN_KEY_BYTES,
-    MIN_TOKEN_BYTES, Origins, Questions, Receipts, Workers,
-};
+use crate::api::{Admin, Api, Auth, AuthOptions, Guard, MIN_TOKEN_BYTES, Origins, Workers};
 use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
+use crate::service::{CallerLimits, InlineLimits, MIN_KEY_BYTES, Receipts, Service};
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 
@@ -49,7 +47,7 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// How requests of proxies are read.
     pub auth: AuthOptions,
-    /// Which limits callers may bring.
+    /// Which inline limits callers may give.
     pub caller_limits: CallerLimits,
     /// How paths are read, wherever a request is told: as the server behind reads them.
     pub paths: PathReading,
@@ -232,9 +230,9 @@ impl Server {
             _ => guard,
         };
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
-        let limits = Arc::new(BroughtLimits::default());
+        let limits = Arc::new(InlineLimits::default());
         let api = Arc::new(Api {
-            checks: Questions::new(
+            service: Service::new(
                 gate.clone(),
                 receipts,
                 options.paths,

@@ -104,10 +104,19 @@ impl Numbers {
     }
 }
 
-/// The first subject: the text of one that somebody keeps, or one that was built for the question.
-pub(crate) enum Whose<'l> {
-    Lent(&'l str),
-    Built(Subject),
+/// A subject of a decision: its written form where the caller keeps it, or the subject itself.
+pub(crate) enum Named<'a> {
+    Lent(&'a str),
+    Owned(Subject),
+}
+
+impl Named<'_> {
+    pub(crate) fn into_subject(self) -> Subject {
+        match self {
+            Self::Lent(text) => Subject::known(text),
+            Self::Owned(subject) => subject,
+        }
+    }
 }
 
 /// The first subject where nobody lends it, the subjects after it, the fields of all limits, the
@@ -127,8 +136,8 @@ impl<'l> Decision<'l> {
     /// lies: it was written just now, and moving it stalls the processor.
     #[inline(always)]
     pub(crate) fn new(
-        (subject, limits): (Whose<'l>, &'l LimitSet),
-        rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
+        (subject, limits): (Named<'l>, &'l LimitSet),
+        rest: Vec<(Subject, LimitSet)>,
         shard: Option<Cow<'l, str>>,
         outcome: &Outcome,
         store: u64,
@@ -140,11 +149,10 @@ impl<'l> Decision<'l> {
         }
         let fits = fields.len() <= INLINE && fields.iter().all(|fields| is_plain(fields, now));
         let (first, owned) = match subject {
-            Whose::Lent(text) => (Some((text, limits)), None),
-            Whose::Built(subject) => (None, Some((subject, limits.clone()))),
+            Named::Lent(text) => (Some((text, limits)), None),
+            Named::Owned(subject) => (None, Some((subject, limits.clone()))),
         };
-        let rest = rest.map(|(subject, limits)| (subject, limits.clone()));
-        let more = match fits && owned.is_none() && shard.is_none() && !shared {
+        let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && !shared {
             true => None,
             false => Some(keep_more(owned, rest, if fits { &[] } else { fields }, shard, shared)),
         };
@@ -372,13 +380,13 @@ fn is_plain(fields: &Fields, now: Time) -> bool {
 #[inline(never)]
 fn keep_more(
     first: Option<(Subject, LimitSet)>,
-    rest: impl Iterator<Item = (Subject, LimitSet)>,
+    rest: Vec<(Subject, LimitSet)>,
     fields: &[Fields],
     shard: Option<Cow<'_, str>>,
     shared: bool,
 ) -> Box<More> {
     let shard = shard.map(|shard| shard.into_owned().into());
-    Box::new(More { first, rest: rest.collect(), fields: fields.to_vec(), shard, shared })
+    Box::new(More { first, rest, fields: fields.to_vec(), shard, shared })
 }
 
 /// Keeps the fields that seldom differ from what the rest says.

@@ -24,7 +24,7 @@ pub(crate) use queue::{
     Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueueLook,
     QueuePush, QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
 };
-pub(crate) use serve::{Brought, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use serve::{Family, InlineLimits, LogDenials, LogForm, Parameters, Serve, Slashes};
 
 /// Exact rate limiting, from a shell.
 ///

@@ -144,7 +144,7 @@ impl Auth {
     ) -> Result<Response<Full<Bytes>>, Problem> {
         let deny_status = match request.uri().query() {
             None => None,
-            Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
+            Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,
         };
         let (head, _) = request.into_parts();
         let mut judged = Request::new(());

@@ -56,7 +56,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) fn of(word: &str) -> Option<Self> {
+    pub(super) fn from_word(word: &str) -> Option<Self> {
         match word {
             "take" => Some(Self::Take),
             "done" => Some(Self::Done),

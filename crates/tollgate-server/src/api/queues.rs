@@ -51,7 +51,7 @@ pub(super) async fn respond(
     let name = name.replace("%3A", ":").replace("%3a", ":");
     let act = match act {
         None => None,
-        Some(act) => Some(Act::of(act).ok_or_else(|| not_found(request.uri().path()))?),
+        Some(act) => Some(Act::from_word(act).ok_or_else(|| not_found(request.uri().path()))?),
     };
     if act.is_some()
         && let Some(refused) = workers.refuse(request.headers(), peer)
@@ -82,7 +82,7 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
 }
 
 async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
-    let query = Query::of(request.uri()).only(&["once", "deadline", "client"])?;
+    let query = Query::new(request.uri()).only(&["once", "deadline", "client"])?;
     let [once, client] = ["once", "client"].map(|name| query.get(name).map(str::to_owned));
     let deadline = match query.get("deadline") {
         None => None,

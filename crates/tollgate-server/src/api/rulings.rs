@@ -9,10 +9,11 @@ use tollgate_policy::{Condition, Effect, Gate, Pattern, Ruling};
 use tollgate_stores::AnyStore;
 
 use super::Reply;
-use super::check::{json, no_policy, of_ask};
+use super::check::json;
 use super::problem::Problem;
 use super::question::{Text, said};
 use super::queues::duration;
+use crate::service::{Refusal, no_policy};
 
 /// About which requests, and for how long.
 #[derive(Read)]
@@ -53,7 +54,7 @@ struct Told {
 
 /// The rulings that hold, by what lies in the store now.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
-    gate.read_rulings().await.map_err(|error| of_ask(&error))?;
+    gate.read_rulings().await.map_err(Refusal::from)?;
     let rulings: Vec<Told> = gate.rulings().into_iter().map(told).collect();
     Ok(json(&serde_json::json!({ "rulings": rulings })))
 }
@@ -86,11 +87,11 @@ pub(super) async fn rule(
     if let Some(Text(policy)) = &about.policy
         && gate.policies().policies().iter().all(|known| known.name != **policy)
     {
-        return Err(no_policy(policy));
+        return Err(no_policy(policy).into());
     }
     let ruling = about.ruling(effect)?;
     *of = ruling.to_string();
-    gate.rule(&ruling, lasts).await.map_err(|error| of_ask(&error))?;
+    gate.rule(&ruling, lasts).await.map_err(Refusal::from)?;
     Ok(json(&serde_json::json!({ "ruled": told((ruling, lasts)) })))
 }
 
@@ -107,7 +108,7 @@ pub(super) async fn lift(
     }
     let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
-    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(|error| of_ask(&error))?;
+    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
     // What was meant, where it was not this: the same requests, of another policy or of all.
     let same = gate.rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
     let others: Vec<Option<String>> = same.map(|(ruling, _)| ruling.policy).collect();

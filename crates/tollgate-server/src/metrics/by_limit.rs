@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tollgate_policy::{Authority, Counters, Outcome};
 
-use super::{BROUGHT, OTHER};
+use super::{INLINE, OTHER};
 
 /// How many pairs of a policy and a limit have counters of their own. A file has 20,000 policies at
 /// most, each with overrides; what comes later is counted together.
@@ -40,13 +40,13 @@ pub(super) struct ByLimit {
     adding: Mutex<()>,
     /// The pairs beyond the bound.
     other: Counters,
-    /// Limits that callers brought: all of them together, since callers can think of any number.
-    brought: Counters,
+    /// Inline limits: all of them together, since callers can think of any number.
+    inline: Counters,
 }
 
 impl ByLimit {
-    /// One more decision in which this limit binds; without a policy it is one that a caller
-    /// brought.
+    /// One more decision in which this limit binds; without a policy it is an inline
+    /// limit.
     #[inline]
     pub(super) fn add(
         &self,
@@ -55,7 +55,7 @@ impl ByLimit {
         outcome: Outcome,
         authority: Authority,
     ) {
-        let Some(policy) = policy else { return self.brought.add(outcome, authority) };
+        let Some(policy) = policy else { return self.inline.add(outcome, authority) };
         let table = self.table.load();
         match table.of(policy, limit) {
             Some(counters) => counters.add(outcome, authority),
@@ -106,7 +106,7 @@ impl ByLimit {
             tell(policy, limit, counters)?;
         }
         tell(OTHER, OTHER, &self.other)?;
-        tell("", BROUGHT, &self.brought)
+        tell("", INLINE, &self.inline)
     }
 }
 
@@ -119,7 +119,7 @@ mod tests {
     fn told(counts: &ByLimit) -> Vec<(String, String, u64)> {
         let mut told = Vec::new();
         let _ = counts.each(|policy, limit, counters| {
-            told.push((policy.to_owned(), limit.to_owned(), counters.of(SAID.0, SAID.1)));
+            told.push((policy.to_owned(), limit.to_owned(), counters.get(SAID.0, SAID.1)));
             Ok::<(), ()>(())
         });
         told
@@ -137,9 +137,9 @@ mod tests {
         }
         let told = told(&counts);
         assert_eq!(told.len(), MAX_PAIRS + 2);
-        let [.., other, brought] = &told[..] else { panic!("{told:?}") };
+        let [.., other, inline] = &told[..] else { panic!("{told:?}") };
         assert_eq!(*other, (OTHER.to_owned(), OTHER.to_owned(), 1_000));
-        assert_eq!(*brought, (String::new(), BROUGHT.to_owned(), 3_000));
+        assert_eq!(*inline, (String::new(), INLINE.to_owned(), 3_000));
         assert!(told[..MAX_PAIRS].iter().all(|(.., number)| *number == 2));
         assert!(told[..MAX_PAIRS].is_sorted());
     }

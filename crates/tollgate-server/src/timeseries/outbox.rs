@@ -115,7 +115,7 @@ fn series_of(
 ) -> Result<Series, TimeSeriesError> {
     let data = if outcome.admits() { "hits" } else { "denials" };
     let mut labels = vec![("data", data.to_owned())];
-    // Limits that callers bring have none, and a label is not empty.
+    // Inline limits have none, and a label is not empty.
     if !policy.is_empty() {
         labels.push(("policy", label(policy)));
     }
@@ -140,8 +140,8 @@ mod tests {
             "serve:login:gcra/1m:allowed data=hits policy=login limit=gcra/1m outcome=allowed"
         );
         assert_eq!(
-            told("", "brought", Outcome::Withheld),
-            "serve::brought:withheld data=denials limit=brought outcome=withheld"
+            told("", "inline", Outcome::Withheld),
+            "serve::inline:withheld data=denials limit=inline outcome=withheld"
         );
         let longest = "x".repeat(64);
         for outcome in Outcome::ALL {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{Extensions, Request};
 use tollgate::{Subject, SubjectPrefix};
-use tollgate_policy::{Field, Fields, Looked};
+use tollgate_policy::{Field, Fields, Prepared};
 
 use super::extensions;
 use super::misconfigurations::{Misconfiguration, Misconfigurations};
@@ -192,8 +192,8 @@ impl<'r> RequestFields<'r> {
     /// A field that was looked at and malformed, unless only policies in shadow look at it: those
     /// change nothing.
     #[inline]
-    pub(super) fn fault(&self, looked: &Looked) -> Option<(Field, Why)> {
-        self.faults.borrow().iter().find(|(field, _)| looked.enforces(field)).cloned()
+    pub(super) fn fault(&self, prepared: &Prepared) -> Option<(Field, Why)> {
+        self.faults.borrow().iter().find(|(field, _)| prepared.enforces(field)).cloned()
     }
 
     /// Why a field that is missed is: it is not there, or it is no number where one was wanted.

@@ -119,8 +119,8 @@ impl<S: Store> RequestLimitsLayer<S> {
             of: Box::new(move |head| Box::pin(of(head))),
             on_failure,
             answers: Answers::new(Profile::default()),
-            store: Loss::of("the store"),
-            function: Loss::of("the function that gives limits"),
+            store: Loss::new("the store"),
+            function: Loss::new("the function that gives limits"),
         })))
     }
 }
