@@ -206,13 +206,13 @@ pub(crate) fn advice<'n>(
     words: impl IntoIterator<Item = &'n str>,
     right: &str,
 ) -> String {
-    let Some(near) = near(word, words) else { return right.to_owned() };
+    let Some(near) = closest(word, words) else { return right.to_owned() };
     let (first, rest) = right.split_at(right.chars().next().map_or(0, char::len_utf8));
     format!("did you mean `{near}`? {}{rest}", first.to_uppercase())
 }
 
 /// The word that was likely meant.
-pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn closest<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let most = |known: &str| known.len().div_ceil(3);
     // The distance takes time and memory for each letter: what is much longer is not near.
     let alike = |known: &&str| word.len().abs_diff(known.len()) <= most(known);

@@ -1,5 +1,44 @@
-//! Policies of Tollgate: which requests are limited, whose counts are kept, by which limits; read
-//! from TOML or YAML or made by a program; and the [`Gate`] that every front asks.
+//! Policies: which requests are limited, by whose counts, under which limits. They are read from TOML
+//! or YAML, or made by a program, and the [`Gate`] answers requests by them.
+//!
+//! ```
+//! use tollgate::MemoryStore;
+//! use tollgate_policy::{Format, Gate, Policies};
+//!
+//! let text = r#"
+//!     version = 1
+//!
+//!     [[policies]]
+//!     name = "login"
+//!     when = { path = "/login" }
+//!     on_failure = "deny"
+//!     limits = [{ subject = "ip", limit = "5/1m" }]
+//! "#;
+//! let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
+//!
+//! # futures_executor::block_on(async {
+//! let answer = gate.check(&[("ip", "192.0.2.7"), ("path", "/login")]).await;
+//! assert!(answer.is_allowed());
+//! assert_eq!(answer.policy().map(|policy| policy.name.as_str()), Some("login"));
+//! assert_eq!(answer.decision().map(|decision| decision.remaining()), Some(4));
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`Policies`] is what a file says, checked: a mistake is a [`Problem`] with its line.
+//! - [`Gate`] is policies over a store. It answers every request, by the policies' failure rule
+//!   where the store cannot.
+//! - [`Answer`] is allowed or not, the policy that decided, and the store's decision.
+//!
+//! A front implements [`Fields`], from which policies take what they need of a request.
+//! `docs/policies.md` is the reference of the file.
+//!
+//! # Features
+//!
+//! `yaml` and `watch` are on by default: policies in YAML, and files that are followed. `schema` has
+//! the JSON Schema of the file.
 
 /// The example of the README compiles.
 #[cfg(doctest)]
@@ -17,7 +56,6 @@ mod model;
 mod network;
 mod outcome;
 mod pattern;
-mod place;
 mod policies;
 mod problem;
 mod read;
@@ -26,6 +64,7 @@ mod ruling;
 #[cfg(feature = "schema")]
 mod schema;
 mod source;
+mod spans;
 #[cfg(feature = "watch")]
 mod watch;
 

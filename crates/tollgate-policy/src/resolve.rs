@@ -286,7 +286,7 @@ impl ReadyEntry {
             }
         }
         let all = pairs.iter().map(|(prefix, value)| (prefix.dimension(), value.as_bytes()));
-        match (Subject::of_all(all), self.dimensions.first()) {
+        match (Subject::from_dimensions(all), self.dimensions.first()) {
             (Ok(subject), _) => Ok(Some(subject)),
             // Only a value of many kilobytes gets here: it is no identity.
             (Err(_), Some(first)) => Err(Box::new(first.field())),

@@ -1,6 +1,32 @@
 //! Tollgate as a service: one process that clients ask over HTTP, and proxies before their pages.
 //!
-//! [`Server`] binds, serves and ends; what is asked where is in `docs/server.md`.
+//! ```
+//! use tollgate_policy::{Format, Gate, Policies};
+//! use tollgate_server::{Options, Server};
+//! use tollgate_stores::AnyStore;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+//!             limits = [{ subject = \"ip\", limit = \"10/s\" }]";
+//! let policies = Policies::parse(text, Format::Toml)?;
+//! let gate = Gate::new(policies, AnyStore::open("memory://").await?)?;
+//!
+//! let options = Options::new(vec!["127.0.0.1:0".parse()?]);
+//! let server = Server::start(gate, options).await?;
+//! println!("POST http://{}/v1/check", server.addresses()[0]);
+//! server.end().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`Server`] takes its addresses, serves, and ends without dropping a request.
+//! - [`Options`] is everything that `tollgate serve` can be told.
+//! - [`Metrics`] counts, for `/metrics` and for programs.
+//!
+//! `docs/server.md` describes every endpoint.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -12,6 +38,7 @@ struct Readme;
 mod api;
 mod denials;
 mod fullness;
+mod http;
 pub mod json;
 mod listen;
 mod metrics;

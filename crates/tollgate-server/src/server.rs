@@ -16,7 +16,8 @@ use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{Admin, Api, Auth, AuthOptions, Guard, MIN_TOKEN_BYTES, Origins, Workers};
-use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
+use crate::http::Http;
+use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
@@ -281,34 +282,26 @@ impl Server {
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
-            tasks.spawn(serve(
-                bound,
-                Door {
-                    answering: Arc::clone(&api),
-                    registry: Arc::clone(registry),
-                    tls: tls.clone(),
-                    ending: ended.clone(),
-                },
-            ));
+            let listener = Listener {
+                protocol: Arc::new(Http(Arc::clone(&api))),
+                registry: Arc::clone(registry),
+                tls: tls.clone(),
+                ending: ended.clone(),
+            };
+            tasks.spawn(listener.accept_all(bound));
         }
         if let Some(bound) = admin {
-            tasks.spawn(serve(
-                bound,
-                Door {
-                    answering: Arc::new(Admin {
-                        api: Arc::clone(&api),
-                        guard,
-                        reader: reader.clone(),
-                        recorder: recorder.clone(),
-                    }),
-                    registry: Arc::clone(admin_registry),
-                    // A token does not go over a network in the clear, where that can be helped.
-                    tls: tls
-                        .clone()
-                        .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
-                    ending: ended,
-                },
-            ));
+            let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
+            let listener = Listener {
+                protocol: Arc::new(Http(Arc::new(Admin { api, guard, reader, recorder }))),
+                registry: Arc::clone(admin_registry),
+                // A token does not go over a network in the clear, where that can be helped.
+                tls: tls
+                    .clone()
+                    .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
+                ending: ended,
+            };
+            tasks.spawn(listener.accept_all(bound));
         }
         let (linger, grace) = (options.linger, options.grace);
         let admin = admin_address;

@@ -83,7 +83,7 @@ struct Numbers {
 
 impl Numbers {
     #[inline(always)]
-    fn of(fields: &Fields) -> Self {
+    fn new(fields: &Fields) -> Self {
         Self {
             remaining: fields.remaining,
             retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
@@ -113,7 +113,7 @@ pub(crate) enum Named<'a> {
 impl Named<'_> {
     pub(crate) fn into_subject(self) -> Subject {
         match self {
-            Self::Lent(text) => Subject::known(text),
+            Self::Lent(text) => Subject::from_written(text),
             Self::Owned(subject) => subject,
         }
     }
@@ -145,7 +145,7 @@ impl<'l> Decision<'l> {
         let Outcome { granted, ref fields, receipt, now, shared, .. } = *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
-            *numbers = Numbers::of(fields);
+            *numbers = Numbers::new(fields);
         }
         let fits = fields.len() <= INLINE && fields.iter().all(|fields| is_plain(fields, now));
         let (first, owned) = match subject {
@@ -169,7 +169,7 @@ impl<'l> Decision<'l> {
             first: Some((text, limits)),
             more: if is_plain(&fields, now) { None } else { Some(keep(fields)) },
             limits: 1,
-            numbers: [Numbers::of(&fields), Numbers::default()],
+            numbers: [Numbers::new(&fields), Numbers::default()],
             granted,
             receipt,
             now,
@@ -322,7 +322,7 @@ impl<'l> Decision<'l> {
         let charges = self
             .parts()
             .map(|(subject, limits)| Charges {
-                subject: Subject::known(subject),
+                subject: Subject::from_written(subject),
                 limits: limits.clone(),
                 at_us: times.by_ref().take(limits.limits().len()).collect(),
             })
@@ -364,7 +364,7 @@ impl<'l> Decision<'l> {
         let Self { first, more, limits, numbers, granted, receipt, now, store } = self;
         let mut more = more.unwrap_or_default();
         if let Some((text, set)) = first {
-            more.first = Some((Subject::known(text), set.clone()));
+            more.first = Some((Subject::from_written(text), set.clone()));
         }
         Decision { first: None, more: Some(more), limits, numbers, granted, receipt, now, store }
     }

@@ -415,8 +415,8 @@ impl Prepared {
     pub fn enforces(&self, field: &Field) -> bool {
         let Live { policies, rulings, .. } = &**self.live;
         policies.is_condition(field)
-            || rulings.as_ref().is_some_and(|rulings| rulings.looks_at(field))
-            || self.matched.enforced.iter().any(|place| policies.looks_at(*place, field))
+            || rulings.as_ref().is_some_and(|rulings| rulings.reads(field))
+            || self.matched.enforced.iter().any(|place| policies.reads(*place, field))
     }
 }
 

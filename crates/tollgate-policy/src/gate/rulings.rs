@@ -71,7 +71,7 @@ impl Rulings {
     }
 
     /// True when one of them has a condition on this field.
-    pub(super) fn looks_at(&self, field: &Field) -> bool {
+    pub(super) fn reads(&self, field: &Field) -> bool {
         self.fields.contains(field)
     }
 

@@ -296,7 +296,7 @@ fn script(form: Form, flags: &str, before: &str, body: &str, is_given: bool) -> 
 
 /// The subject whose count a queue's rate is, and whose tag its keys have.
 fn subject(queue: &str) -> Result<Subject, Error> {
-    Subject::of("queue", queue).map_err(|error| Error::invalid(error.to_string()))
+    Subject::new("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
 /// The first so many keys of a queue.

@@ -187,7 +187,7 @@ impl At<'_, '_> {
 
     /// How many of `there` the limits let through, in this transaction.
     fn grant(&self, limits: &LimitSet, there: usize) -> Result<Granted, Error> {
-        let subject = Subject::of("queue", self.name);
+        let subject = Subject::new("queue", self.name);
         let subject = subject.map_err(|error| Error::invalid(error.to_string()))?;
         Granted::of(there, |cost| {
             let parts = [Counted::new(&subject, limits)].into();

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tollgate::{LimitSet, ParseError, Subject};
+use tollgate::{LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, SubjectCounts};
 
 use super::bearer::Guard;
 use super::check::json;
 use super::problem::Problem;
 use super::query::Query;
-use super::question::{LimitsJson, Text, no_subject, parts, read_one, said};
+use super::question::{LimitsJson, Text, no_subject, not_null, parts, read_one};
 use super::subject::{SubjectJson, subject_of};
-use super::{Api, Reply, body_of, is_look, not_found, rulings, strict, text};
-use crate::listen::{Answering, Explain, Whole};
+use super::{Api, Reply, body_of, is_read, not_found, rulings, strict, text};
+use crate::http::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
@@ -39,20 +39,20 @@ pub(crate) struct Admin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     subject: Option<SubjectJson<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     written_subject: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     limit: Option<LimitsJson<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     on: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     shard: Option<Text<'a>>,
     /// Of an adjustment.
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     by: Option<i64>,
 }
 
@@ -119,7 +119,7 @@ impl Admin {
         let Some(act) = act else {
             return match &*path {
                 "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
-                "/" if is_look(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
+                "/" if is_read(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
                 "/" => Ok(Problem::method("GET")),
                 "/v1/admin/series" if request.method() == Method::GET => {
                     self.series(Query::new(request.uri()))
@@ -300,13 +300,6 @@ impl Admin {
 
 /// So many whole seconds: `90s`, `10m`, `24h`, `30d`.
 fn seconds(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit).filter(|seconds| *seconds > 0)
+    let duration = text.parse::<Period>().ok()?.as_duration();
+    (duration.subsec_micros() == 0).then_some(duration.as_secs())
 }

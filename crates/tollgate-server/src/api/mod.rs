@@ -4,7 +4,6 @@ mod admin;
 mod auth;
 mod bearer;
 mod check;
-mod hands;
 mod policies;
 mod problem;
 mod query;
@@ -12,6 +11,7 @@ mod question;
 mod queues;
 mod rulings;
 mod subject;
+mod workers;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +24,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
 
-use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
+use crate::http::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
@@ -36,8 +36,8 @@ pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
 pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
-pub(crate) use hands::Workers;
 pub(crate) use queues::parts as queue_parts;
+pub(crate) use workers::Workers;
 
 /// A response of the service.
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -132,7 +132,7 @@ impl Api {
         if path.starts_with(queues::PREFIX) {
             return queues::respond(&self.queues, &self.workers, request, peer).await;
         }
-        if !is_look(&request) {
+        if !is_read(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
             let watched = ["/healthz", "/readyz", "/metrics"];
             if known.contains(&path) || watched.contains(&path) {
@@ -167,7 +167,7 @@ impl Api {
 }
 
 /// Whether a request only looks.
-fn is_look<B>(request: &Request<B>) -> bool {
+fn is_read<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::listen::{MAX_HEAD_BYTES, Misframed};
+use crate::http::{MAX_HEAD_BYTES, Misframed};
 use crate::service::{Kind, Refusal};
 
 /// What is wrong with a request, where, and what would be right.

@@ -31,36 +31,36 @@ pub(crate) enum Body<'a> {
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionJson<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) policy: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) fields: Option<Description<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) subject: Option<SubjectJson<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) written_subject: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) limit: Option<LimitsJson<'a>>,
     /// Each is an [`On`].
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) on: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) shard: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) on_failure: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) deadline: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) idempotency_key: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     pub(crate) cost: Option<u64>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
 }
 
 /// What stands there is meant: `null` is not the same as nothing, and is refused. A template that
 /// was filled with nothing must not ask for something else.
-pub(crate) fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
@@ -175,9 +175,9 @@ fn failure_rule(word: Option<&Text<'_>>) -> Result<OnFailure, Problem> {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct On<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) subject: Option<SubjectJson<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) written_subject: Option<Text<'a>>,
     #[serde(borrow)]
     pub(crate) limit: LimitsJson<'a>,

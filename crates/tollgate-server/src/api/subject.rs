@@ -23,9 +23,9 @@ impl SubjectJson<'_> {
     fn subject(&self) -> Result<Subject, ParseError> {
         match self {
             Self::One(text) => Subject::literal(text),
-            Self::Dimensions(all) => {
-                Subject::of_all(all.iter().map(|(name, value)| (&**name, value.as_bytes())))
-            }
+            Self::Dimensions(all) => Subject::from_dimensions(
+                all.iter().map(|(name, value)| (&**name, value.as_bytes())),
+            ),
         }
     }
 }

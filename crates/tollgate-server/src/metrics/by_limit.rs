@@ -25,7 +25,7 @@ struct Table {
 
 impl Table {
     #[inline]
-    fn of(&self, policy: &str, limit: &str) -> Option<&Arc<Counters>> {
+    fn get(&self, policy: &str, limit: &str) -> Option<&Arc<Counters>> {
         self.policies.get(policy)?.get(limit)
     }
 }
@@ -57,7 +57,7 @@ impl ByLimit {
     ) {
         let Some(policy) = policy else { return self.inline.add(outcome, authority) };
         let table = self.table.load();
-        match table.of(policy, limit) {
+        match table.get(policy, limit) {
             Some(counters) => counters.add(outcome, authority),
             None if table.pairs >= MAX_PAIRS => self.other.add(outcome, authority),
             None => match self.begin(policy, limit) {
@@ -73,7 +73,7 @@ impl ByLimit {
         let _adding = self.adding.lock();
         let mut table = Table::clone(&self.table.load());
         // Other threads may have been here first.
-        if let Some(counters) = table.of(policy, limit) {
+        if let Some(counters) = table.get(policy, limit) {
             return Some(Arc::clone(counters));
         }
         if table.pairs >= MAX_PAIRS {
@@ -114,12 +114,12 @@ impl ByLimit {
 mod tests {
     use super::*;
 
-    const SAID: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
+    const DENIED: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
 
-    fn told(counts: &ByLimit) -> Vec<(String, String, u64)> {
+    fn listed(counts: &ByLimit) -> Vec<(String, String, u64)> {
         let mut told = Vec::new();
         let _ = counts.each(|policy, limit, counters| {
-            told.push((policy.to_owned(), limit.to_owned(), counters.get(SAID.0, SAID.1)));
+            told.push((policy.to_owned(), limit.to_owned(), counters.get(DENIED.0, DENIED.1)));
             Ok::<(), ()>(())
         });
         told
@@ -131,11 +131,11 @@ mod tests {
         for round in 0..2 {
             for number in 0..MAX_PAIRS + 500 {
                 let (policy, limit) = (format!("p{}", number / 3), format!("l{}", number % 3));
-                counts.add(Some(&policy), &limit, SAID.0, SAID.1);
-                counts.add(None, &format!("{round}-{number}"), SAID.0, SAID.1);
+                counts.add(Some(&policy), &limit, DENIED.0, DENIED.1);
+                counts.add(None, &format!("{round}-{number}"), DENIED.0, DENIED.1);
             }
         }
-        let told = told(&counts);
+        let told = listed(&counts);
         assert_eq!(told.len(), MAX_PAIRS + 2);
         let [.., other, inline] = &told[..] else { panic!("{told:?}") };
         assert_eq!(*other, (OTHER.to_owned(), OTHER.to_owned(), 1_000));
@@ -151,11 +151,11 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for number in 0..2_000 {
-                        counts.add(Some("p"), &format!("l{}", number % 100), SAID.0, SAID.1);
+                        counts.add(Some("p"), &format!("l{}", number % 100), DENIED.0, DENIED.1);
                     }
                 });
             }
         });
-        assert_eq!(told(&counts).iter().map(|(.., number)| number).sum::<u64>(), 8_000);
+        assert_eq!(listed(&counts).iter().map(|(.., number)| number).sum::<u64>(), 8_000);
     }
 }

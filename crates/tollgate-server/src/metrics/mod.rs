@@ -177,7 +177,7 @@ impl Reloads {
         self.broken.store(result == Reloaded::Broken, Ordering::Relaxed);
     }
 
-    fn of(&self, result: Reloaded) -> u64 {
+    fn get(&self, result: Reloaded) -> u64 {
         self.counts.get(result as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }

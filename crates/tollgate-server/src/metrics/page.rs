@@ -133,7 +133,7 @@ impl Family<'_> {
     }
 
     fn histogram(&mut self, labels: [Label<'_>; 1], latency: &Latency) -> fmt::Result {
-        let seen = latency.seen();
+        let seen = latency.counted();
         let mut family = self.0.encode_family(&labels)?;
         family.encode_histogram::<NoLabelSet>(seen.sum_seconds, seen.count, &seen.buckets, None)
     }
@@ -263,7 +263,7 @@ impl Numbers {
         let mut family = counter(encoder, "tollgate_reloads", help)?;
         let reloads = self.metrics.reloads();
         for result in Reloaded::ALL {
-            family.count([("result", result.name())], reloads.of(result))?;
+            family.count([("result", result.name())], reloads.get(result))?;
         }
         let help = "1 unless the newest reading of the policies failed, so that old ones count on.";
         let sound = !reloads.broken.load(core::sync::atomic::Ordering::Relaxed);

@@ -71,7 +71,7 @@ impl<'a> Description<'a> {
     /// The request with its path as `paths` reads it, or what it does not read.
     pub(crate) fn read(mut self, paths: PathReading) -> Result<DescribedFields<'a>, String> {
         if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
-            let form = paths.read(path).map_err(|why| Missing::of_path(why).to_string())?;
+            let form = paths.read(path).map_err(|why| Missing::path(why).to_string())?;
             if let Cow::Owned(form) = form {
                 *path = Cow::Owned(form);
             }

@@ -179,7 +179,7 @@ impl<S: Store + 'static> Shared<S> {
         at_once: bool,
         marks: &mut Marks,
     ) -> Result<Prepared, (DecisionMark, Option<Refusal>)> {
-        self.front.tell(request, &self.mistakes, closely, |fields| {
+        self.front.with_fields(request, &self.misconfigurations, closely, |fields| {
             let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(fields, field, prefix);
             let verdict = |answer: &Answer<'_>| self.verdict(request, answer, marks);
             match at_once.then(|| self.gate.check_at_once(subject, verdict)).flatten() {
@@ -231,8 +231,8 @@ impl<S: Store + 'static> Shared<S> {
     }
 
     /// The fields that policies look at and this front does not tell.
-    pub(super) fn not_told(&self, policies: &Policies) -> Vec<Field> {
-        policies.fields().iter().filter(|field| !self.front.tells(field)).cloned().collect()
+    pub(super) fn not_supplied(&self, policies: &Policies) -> Vec<Field> {
+        policies.fields().iter().filter(|field| !self.front.supplies(field)).cloned().collect()
     }
 
     /// True when the same policies over the same store have decided this request, as it says.
@@ -240,7 +240,7 @@ impl<S: Store + 'static> Shared<S> {
     fn has_decided(&self, extensions: &Extensions) -> bool {
         let decided = mark::is_alike(extensions, self.gate.mark());
         if decided {
-            self.mistakes.report(Misconfiguration::LayeredTwice);
+            self.misconfigurations.report(Misconfiguration::LayeredTwice);
         }
         decided
     }
@@ -258,7 +258,7 @@ impl<S: Store + 'static> Shared<S> {
         let missing = self.front.missing(field, why);
         let wire = self.wire(request);
         let refusal = self.answers.missing(wire, &missing);
-        self.say(request, wire, &answer, refusal)
+        self.finish(request, wire, &answer, refusal)
     }
 
     /// The refusal; or none, with what to write into the response in `marks`.
@@ -284,9 +284,9 @@ impl<S: Store + 'static> Shared<S> {
     fn take_revision(&self, answer: &Answer<'_>) {
         let number = answer.revision().number;
         if self.newest.fetch_max(number, Ordering::Relaxed) < number {
-            let fields = self.not_told(answer.policies());
+            let fields = self.not_supplied(answer.policies());
             if !fields.is_empty() {
-                self.mistakes.report_anew(&Misconfiguration::NotTold(fields));
+                self.misconfigurations.report_anew(&Misconfiguration::FieldNotSupplied(fields));
             }
         }
     }
@@ -315,16 +315,16 @@ impl<S: Store + 'static> Shared<S> {
             (Outcome::Banned, ..) => self.answers.banned(wire, policy),
             (Outcome::Missing, _, Some(field)) => {
                 let why = |fields: &RequestFields<'_>| fields.why_missing(field);
-                let why = self.front.tell(request, &self.mistakes, false, why);
+                let why = self.front.with_fields(request, &self.misconfigurations, false, why);
                 self.answers.missing(wire, &self.front.missing(field, why))
             }
             _ => self.unavailable(wire, policy.as_slice()),
         };
-        self.say(request, wire, answer, refusal)
+        self.finish(request, wire, answer, refusal)
     }
 
     /// A refusal as the program wants it said.
-    fn say<B>(
+    fn finish<B>(
         &self,
         request: &Request<B>,
         wire: Wire,
@@ -336,7 +336,7 @@ impl<S: Store + 'static> Shared<S> {
             && wire == Wire::Http
         {
             let refused = Refused {
-                request: RequestHead::of(request),
+                request: RequestHead::new(request),
                 outcome: answer.outcome(),
                 policy: answer.policy().map(|policy| policy.name.as_str()),
                 decision: answer.decision(),
@@ -348,7 +348,7 @@ impl<S: Store + 'static> Shared<S> {
 
     /// How a refusal is said.
     fn wire<B>(&self, request: &Request<B>) -> Wire {
-        if self.for_proxies { Wire::Http } else { Wire::of(request.headers()) }
+        if self.for_proxies { Wire::Http } else { Wire::from_headers(request.headers()) }
     }
 
     fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {

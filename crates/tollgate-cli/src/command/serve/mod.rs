@@ -106,7 +106,7 @@ async fn run(
             loop {
                 ticks.tick().await;
                 store.sweep_some();
-                fullness.look(&store);
+                fullness.check(&store);
             }
         });
     }
