@@ -11,9 +11,10 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 use crate::job::{
-    Dead, DoneJob, MAX_FIELDS, MAX_JOB_BYTES, MAX_NAME_BYTES, OutJob, TakenJob, WaitingJob,
+    DeadLetter, Delivery, DoneJob, InFlightJob, MAX_FIELDS, MAX_JOB_BYTES, MAX_NAME_BYTES,
+    WaitingJob,
 };
-use crate::model::{Offered, Stats};
+use crate::model::{OfferOutcome, Stats};
 use crate::settings::micros;
 
 /// What is in a job.
@@ -140,11 +141,11 @@ fn entry<M: SerializeMap>(body: &Body, map: &mut M) -> Result<(), M::Error> {
 }
 
 /// `id`, `delivery`, and `fields` as an object or `base64` of the bytes.
-impl Serialize for TakenJob {
+impl Serialize for Delivery {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
         map.serialize_entry("id", &self.id.to_string())?;
-        map.serialize_entry("delivery", &self.delivery)?;
+        map.serialize_entry("delivery", &self.attempt)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
@@ -156,20 +157,20 @@ fn whose<M: SerializeMap>(client: Option<&str>, map: &mut M) -> Result<(), M::Er
 }
 
 /// `id`, `deliveries`, `why` (or null), `client` where there is one, and what is in it as for
-/// [`TakenJob`].
-impl Serialize for Dead {
+/// [`Delivery`].
+impl Serialize for DeadLetter {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(4))?;
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("deliveries", &self.deliveries)?;
-        map.serialize_entry("why", &self.why)?;
+        map.serialize_entry("why", &self.reason)?;
         whose(self.client(), &mut map)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
 }
 
-/// `id`, `age_us`, `client` where there is one, and what is in it as for [`TakenJob`].
+/// `id`, `age_us`, `client` where there is one, and what is in it as for [`Delivery`].
 impl Serialize for WaitingJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
@@ -182,23 +183,23 @@ impl Serialize for WaitingJob {
 }
 
 /// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), `client` where there is
-/// one, and what is in it as for [`TakenJob`].
-impl Serialize for OutJob {
+/// one, and what is in it as for [`Delivery`].
+impl Serialize for InFlightJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(7))?;
         map.serialize_entry("id", &self.id.to_string())?;
         map.serialize_entry("deliveries", &self.deliveries)?;
         map.serialize_entry("held", &self.is_held)?;
         map.serialize_entry("age_us", &micros(self.age))?;
-        map.serialize_entry("back_us", &micros(self.back))?;
-        map.serialize_entry("why", &self.why)?;
+        map.serialize_entry("back_us", &micros(self.due_in))?;
+        map.serialize_entry("why", &self.reason)?;
         whose(self.client(), &mut map)?;
         entry(&self.body, &mut map)?;
         map.end()
     }
 }
 
-/// `id`, `deliveries`, and what is in it as for [`TakenJob`].
+/// `id`, `deliveries`, and what is in it as for [`Delivery`].
 impl Serialize for DoneJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
@@ -212,7 +213,7 @@ impl Serialize for DoneJob {
 /// `outcome`: `accepted` with `id` and `depth`, `known` with `id`, `full` with `depth` and
 /// `retry_after_us` (or null), or `client_full` with `of_client` and `retry_after_us`, which is
 /// null.
-impl Serialize for Offered {
+impl Serialize for OfferOutcome {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         match self {
@@ -221,7 +222,7 @@ impl Serialize for Offered {
                 map.serialize_entry("id", &id.to_string())?;
                 map.serialize_entry("depth", depth)?;
             }
-            Self::Known { id } => {
+            Self::Duplicate { id } => {
                 map.serialize_entry("outcome", "known")?;
                 map.serialize_entry("id", &id.to_string())?;
             }
@@ -250,11 +251,11 @@ impl Serialize for Stats {
         map.serialize_entry("oldest_us", &self.oldest.map(micros))?;
         map.serialize_entry("accepted", &self.accepted)?;
         map.serialize_entry("refused", &self.refused)?;
-        map.serialize_entry("known", &self.known)?;
+        map.serialize_entry("known", &self.duplicates)?;
         map.serialize_entry("delivered", &self.delivered)?;
         map.serialize_entry("redelivered", &self.redelivered)?;
         map.serialize_entry("done", &self.done)?;
-        map.serialize_entry("too_old", &self.too_old)?;
+        map.serialize_entry("too_old", &self.expired)?;
         map.serialize_entry("died", &self.died)?;
         map.serialize_entry("paused", &self.paused)?;
         map.end()
@@ -267,7 +268,7 @@ mod tests {
     use crate::job::{Job, JobId};
 
     fn taken(body: Body) -> String {
-        serde_json::to_string(&TakenJob { id: JobId::new(17, 3), delivery: 2, body }).unwrap()
+        serde_json::to_string(&Delivery { id: JobId::new(17, 3), attempt: 2, body }).unwrap()
     }
 
     #[test]

@@ -20,9 +20,9 @@ pub(crate) const MAX_BATCH: usize = 1_000;
 pub const MAX_FIELDS: usize = 64;
 
 /// The longest time for which a job is put off, or is of use.
-pub(crate) const MAX_PUT_OFF: Duration = Duration::from_secs(366 * 86_400);
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(366 * 86_400);
 
-/// The longest id of [`Job::once`], and the longest name of a field, in bytes.
+/// The longest id of [`Job::dedup_id`], and the longest name of a field, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 256;
 
 /// A job to be offered.
@@ -30,39 +30,39 @@ pub(crate) const MAX_NAME_BYTES: usize = 256;
 /// ```
 /// use std::time::Duration;
 /// use tollgate_queue::Job;
-/// let job = Job::new().field("to", "ann").once("mail:4711").deadline(Duration::from_secs(60));
+/// let job = Job::new().field("to", "ann").dedup_id("mail:4711").deadline(Duration::from_secs(60));
 /// # let _ = job;
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Job {
     body: Body,
-    once: Option<String>,
+    dedup_id: Option<String>,
     client: Option<Arc<str>>,
     deadline: Option<Duration>,
     /// It was dead, and its `once` is one that nobody else can say.
-    is_again: bool,
+    is_revived: bool,
     /// What it was to be accepted once under before it was dead.
-    before: Option<Once>,
+    original_dedup: Option<DedupRecord>,
 }
 
 /// Under what a job was accepted once, and which job that was: this one, or the one that it was
 /// before it was dead and offered again.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Once {
+pub(crate) struct DedupRecord {
     pub(crate) of: JobId,
     pub(crate) id: Arc<str>,
 }
 
-impl fmt::Display for Once {
+impl fmt::Display for DedupRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.of, self.id)
     }
 }
 
-impl Once {
+impl DedupRecord {
     /// As it displays. None of what nobody here has written, and of nothing.
     #[cfg(any(feature = "redis", feature = "sqlite"))]
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (of, id) = text.split_once(' ')?;
         Some(Self { of: of.parse().ok()?, id: id.into() })
     }
@@ -76,7 +76,7 @@ impl Job {
     }
 
     /// A job of named fields, in this order.
-    pub fn of_fields<N: Into<String>, V: Into<String>>(
+    pub fn from_fields<N: Into<String>, V: Into<String>>(
         fields: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
         let fields = fields.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -85,7 +85,7 @@ impl Job {
 
     /// A job of bytes.
     #[must_use]
-    pub fn of_bytes(bytes: &[u8]) -> Self {
+    pub fn from_bytes(bytes: &[u8]) -> Self {
         Self { body: Body::Bytes(bytes.into()), ..Self::default() }
     }
 
@@ -121,15 +121,15 @@ impl Job {
         Self { body: Body::Fields(fields.into()), ..self }
     }
 
-    /// It is to be accepted once: the same id again is [`crate::Offered::Known`], for as long as
-    /// the queue remembers it.
+    /// It is to be accepted once: the same id again is [`crate::OfferOutcome::Duplicate`], for as
+    /// long as the queue remembers it.
     #[must_use]
-    pub fn once(self, id: impl Into<String>) -> Self {
-        Self { once: Some(id.into()), is_again: false, before: None, ..self }
+    pub fn dedup_id(self, id: impl Into<String>) -> Self {
+        Self { dedup_id: Some(id.into()), is_revived: false, original_dedup: None, ..self }
     }
 
-    /// It is this client's: at most [`crate::Offering::per_client`] of one client are counted. A
-    /// name of 1 to 256 bytes that does not begin with `@`.
+    /// It is this client's: at most [`crate::ProducerSettings::per_client`] of one client are
+    /// counted. A name of 1 to 256 bytes that does not begin with `@`.
     #[must_use]
     pub fn client(self, name: impl Into<Arc<str>>) -> Self {
         Self { client: Some(name.into()), ..self }
@@ -146,23 +146,23 @@ impl Job {
         &self.body
     }
 
-    pub(crate) fn once_id(&self) -> Option<&str> {
-        self.once.as_deref()
+    pub(crate) fn requested_dedup_id(&self) -> Option<&str> {
+        self.dedup_id.as_deref()
     }
 
     /// Under what the queue remembers it once it is accepted as this job, where its ids are
     /// remembered at all: that is what goes with it when it is dead and forgotten.
-    pub(crate) fn known_as(&self, id: JobId, is_remembered: bool) -> Option<Once> {
-        if self.is_again {
-            return self.before.clone();
+    pub(crate) fn dedup_record(&self, id: JobId, is_remembered: bool) -> Option<DedupRecord> {
+        if self.is_revived {
+            return self.original_dedup.clone();
         }
-        let once = self.once.as_deref().filter(|_| is_remembered)?;
-        Some(Once { of: id, id: once.into() })
+        let once = self.dedup_id.as_deref().filter(|_| is_remembered)?;
+        Some(DedupRecord { of: id, id: once.into() })
     }
 
     #[cfg(feature = "redis")]
-    pub(crate) fn before(&self) -> Option<&Once> {
-        self.before.as_ref()
+    pub(crate) fn original_dedup(&self) -> Option<&DedupRecord> {
+        self.original_dedup.as_ref()
     }
 
     pub(crate) fn client_name(&self) -> Option<&Arc<str>> {
@@ -175,10 +175,10 @@ impl Job {
 
     /// Whether it is as a job may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if let Some(deadline) = self.deadline.filter(|it| *it > MAX_PUT_OFF) {
+        if let Some(deadline) = self.deadline.filter(|it| *it > MAX_DELAY) {
             return Err(Error::invalid(format!("a deadline of {deadline:?}: at most 366 days")));
         }
-        if let Some(once) = self.once.as_ref().filter(|_| !self.is_again) {
+        if let Some(once) = self.dedup_id.as_ref().filter(|_| !self.is_revived) {
             check_name("the id of a job", once)?;
         }
         if let Some(client) = &self.client {
@@ -249,14 +249,14 @@ impl FromStr for JobId {
 /// What [`crate::Consumer::take`] gave.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct Taken {
+pub struct TakeOutcome {
     /// The jobs, first those that come back, then in the order in which they were accepted.
-    pub jobs: Vec<TakenJob>,
+    pub jobs: Vec<Delivery>,
     /// After how long there may be more, when nothing is offered meanwhile: the rate admits one
     /// again, or a job comes back. None: nobody knows.
     pub next: Option<Duration>,
     /// What lay among the jobs and is none, written there by something else: its id, under which it
-    /// is a dead job now ([`crate::Queue::dead`]), and what is wrong with it.
+    /// is a dead job now ([`crate::Queue::dead_letters`]), and what is wrong with it.
     pub foreign: Vec<(JobId, String)>,
     /// The queue is paused: there may be jobs, and none is given ([`crate::Queue::pause`]).
     pub paused: bool,
@@ -267,49 +267,49 @@ pub struct Taken {
 /// A job in hand.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct TakenJob {
+pub struct Delivery {
     /// Its id, which stays the same when it is delivered again.
     pub id: JobId,
     /// The how-manieth delivery of it this is, from 1 on.
-    pub delivery: u32,
+    pub attempt: u32,
     pub(crate) body: Body,
 }
 
 /// Who holds a job: which delivery of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub struct Held {
+pub struct DeliveryTag {
     /// The job.
     pub id: JobId,
     /// The delivery.
-    pub delivery: u32,
+    pub attempt: u32,
 }
 
-impl Held {
+impl DeliveryTag {
     /// This delivery of this job, as who took it was told.
     #[must_use]
-    pub fn new(id: JobId, delivery: u32) -> Self {
-        Self { id, delivery }
+    pub fn new(id: JobId, attempt: u32) -> Self {
+        Self { id, attempt }
     }
 
     /// How long a job is put off whose delivery this was and failed: `first` after the first, twice
     /// as long after each that follows, and never longer than `most`. By chance it is shorter by up
     /// to half, so that jobs that failed together do not come back together.
     #[must_use]
-    pub fn pause(self, first: Duration, most: Duration) -> Duration {
-        let doubled = 1_u32.checked_shl(self.delivery.saturating_sub(1)).unwrap_or(u32::MAX);
-        let longest = first.saturating_mul(doubled).min(most);
+    pub fn backoff(self, first: Duration, max: Duration) -> Duration {
+        let doubled = 1_u32.checked_shl(self.attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        let longest = first.saturating_mul(doubled).min(max);
         // Any number that others do not draw will do.
         let chance = RandomState::new().hash_one(self) % 1_000;
         longest / 2 + longest.mul_f64(chance as f64 / 2_000.0)
     }
 }
 
-impl TakenJob {
+impl Delivery {
     /// Which delivery this is, to say what became of it.
     #[must_use]
-    pub fn held(&self) -> Held {
-        Held { id: self.id, delivery: self.delivery }
+    pub fn tag(&self) -> DeliveryTag {
+        DeliveryTag { id: self.id, attempt: self.attempt }
     }
 
     /// Its fields; none where it is of bytes.
@@ -366,7 +366,7 @@ impl WaitingJob {
 /// A job that was delivered and is not done: somebody has it in hand, or it is to come back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct OutJob {
+pub struct InFlightJob {
     /// Its id.
     pub id: JobId,
     /// How often it was delivered; one that was given back does not count this.
@@ -377,14 +377,14 @@ pub struct OutJob {
     pub age: Duration,
     /// After how long it comes back, unless it is done or extended before: zero when it may be
     /// delivered again now.
-    pub back: Duration,
+    pub due_in: Duration,
     /// What was said last of why it failed; none when nobody said anything.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
-impl OutJob {
+impl InFlightJob {
     /// Whose it is, where who offered it said so ([`Job::client`]).
     #[must_use]
     pub fn client(&self) -> Option<&str> {
@@ -404,7 +404,7 @@ impl OutJob {
     }
 }
 
-/// A job that was done, and is kept ([`crate::Working::keep_done`]).
+/// A job that was done, and is kept ([`crate::ConsumerSettings::keep_done`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DoneJob {
@@ -432,20 +432,20 @@ impl DoneJob {
 /// A job that was delivered as often as it may be, and never done.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Dead {
+pub struct DeadLetter {
     /// Its id.
     pub id: JobId,
     /// How often it was delivered.
     pub deliveries: u32,
     /// What was said last of why it failed; none when nobody said anything.
-    pub why: Option<String>,
+    pub reason: Option<String>,
     pub(crate) client: Option<Arc<str>>,
     /// None where its queue did not remember it, and of one that died before this was kept.
-    pub(crate) once: Option<Once>,
+    pub(crate) dedup: Option<DedupRecord>,
     pub(crate) body: Body,
 }
 
-impl Dead {
+impl DeadLetter {
     /// Whose it is, where who offered it said so ([`Job::client`]).
     #[must_use]
     pub fn client(&self) -> Option<&str> {
@@ -467,9 +467,10 @@ impl Dead {
     /// The same job, to be offered again, and accepted once as far as the queue remembers.
     #[must_use]
     pub fn job(&self) -> Job {
-        let once = Some(format!("@dead:{}", self.id));
-        let (body, client, before) = (self.body.clone(), self.client.clone(), self.once.clone());
-        Job { body, once, client, deadline: None, is_again: true, before }
+        let dedup_id = Some(format!("@dead:{}", self.id));
+        let (body, client, original_dedup) =
+            (self.body.clone(), self.client.clone(), self.dedup.clone());
+        Job { body, dedup_id, client, deadline: None, is_revived: true, original_dedup }
     }
 }
 
@@ -492,15 +493,17 @@ mod tests {
     #[test]
     fn jobs_are_as_large_as_they_may_be_and_no_larger() {
         let wrong = |job: Job| job.check().unwrap_err().to_string();
-        Job::of_bytes(&[0; MAX_JOB_BYTES]).check().unwrap();
-        assert!(wrong(Job::of_bytes(&[0; MAX_JOB_BYTES + 1])).contains("at most 65536"));
-        let fields = |n: usize| Job::of_fields((0..n).map(|n| (format!("f{n}"), "v")));
+        Job::from_bytes(&[0; MAX_JOB_BYTES]).check().unwrap();
+        assert!(wrong(Job::from_bytes(&[0; MAX_JOB_BYTES + 1])).contains("at most 65536"));
+        let fields = |n: usize| Job::from_fields((0..n).map(|n| (format!("f{n}"), "v")));
         fields(MAX_FIELDS).check().unwrap();
         assert!(wrong(fields(MAX_FIELDS + 1)).contains("at most 64"));
         assert!(wrong(Job::new().field("", "x")).contains("1 to 256"));
         assert!(wrong(Job::new().field("a", "x").field("a", "y")).contains("two fields `a`"));
         assert!(wrong(Job::new().field("@at", "x")).contains("is reserved"));
-        assert!(wrong(Job::new().once("x".repeat(257))).contains("the id of a job of 257 bytes"));
+        assert!(
+            wrong(Job::new().dedup_id("x".repeat(257))).contains("the id of a job of 257 bytes")
+        );
         Job::new().client("x".repeat(256)).check().unwrap();
         for (client, says) in
             [("", "of 0 bytes"), (&*"x".repeat(257), "of 257 bytes"), ("@a", "is reserved")]

@@ -7,20 +7,23 @@ use std::sync::Arc;
 
 use crate::body::Body;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, Once, OutJob, Taken, TakenJob, WaitingJob};
-use crate::settings::{Offering, Settings, Working, micros};
+use crate::job::{
+    DeadLetter, DedupRecord, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome,
+    WaitingJob,
+};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings, micros};
 
 /// The rate at which jobs leave is that of the last one to two of these.
 const DRAIN_US: u64 = 10_000_000;
 
 /// How many jobs beyond those that are wanted one `take` looks at, where the first ones are too old
 /// or have had enough: so that it takes bounded time.
-pub(crate) const LOOK: usize = 256;
+pub(crate) const SCAN_MARGIN: usize = 256;
 
 /// What became of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Offered {
+pub enum OfferOutcome {
     /// It waits.
     Accepted {
         /// Its id.
@@ -28,8 +31,8 @@ pub enum Offered {
         /// How many the bound counts now.
         depth: u64,
     },
-    /// A job with its id of [`Job::once`] was accepted before.
-    Known {
+    /// A job with its id of [`Job::dedup_id`] was accepted before.
+    Duplicate {
         /// That job's id.
         id: JobId,
     },
@@ -40,15 +43,16 @@ pub enum Offered {
         /// After how long one will have left, at the rate of the last seconds; none when none did.
         retry_after: Option<Duration>,
     },
-    /// As many of this job's client are counted as may be ([`Offering::per_client`]); nothing was
-    /// added. The queue itself has room for others. Nobody knows when one of this client's leaves.
+    /// As many of this job's client are counted as may be ([`ProducerSettings::per_client`]);
+    /// nothing was added. The queue itself has room for others. Nobody knows when one of this
+    /// client's leaves.
     ClientFull {
         /// How many of the client's.
         of_client: u64,
     },
 }
 
-impl Offered {
+impl OfferOutcome {
     /// Whether nothing was added because of a bound, the queue's or the client's.
     #[must_use]
     pub fn is_refused(&self) -> bool {
@@ -59,11 +63,11 @@ impl Offered {
 /// What becomes of a job that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Afterwards {
+pub enum NackOutcome {
     /// It comes back.
-    Again,
+    Requeued,
     /// It has had enough deliveries, and is dead.
-    Dead,
+    DeadLettered,
     /// Somebody else has it, or it is gone: what was said of this delivery changes nothing.
     Lost,
 }
@@ -86,7 +90,7 @@ pub struct Stats {
     /// be.
     pub refused: u64,
     /// Offers that were known.
-    pub known: u64,
+    pub duplicates: u64,
     /// Jobs that were delivered, each once.
     pub delivered: u64,
     /// Deliveries after the first of the same job.
@@ -94,7 +98,7 @@ pub struct Stats {
     /// Jobs that were done.
     pub done: u64,
     /// Jobs that were too old when their turn came.
-    pub too_old: u64,
+    pub expired: u64,
     /// Jobs that became dead.
     pub died: u64,
     /// Whether it is paused, so that nothing is taken.
@@ -104,22 +108,22 @@ pub struct Stats {
 /// A queue.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
-    offering: Option<Offering>,
-    working: Option<Working>,
+    producer: Option<ProducerSettings>,
+    consumer: Option<ConsumerSettings>,
     last: JobId,
     waiting: VecDeque<Waiting>,
-    out: BTreeMap<JobId, Out>,
+    in_flight: BTreeMap<JobId, InFlight>,
     /// When each that is out comes back.
     due: BTreeSet<(u64, JobId)>,
     /// How many of each client wait, and how many are out; nothing of one that has none.
-    clients: HashMap<Arc<str>, OfClient>,
-    dead: VecDeque<Dead>,
+    clients: HashMap<Arc<str>, ClientCounts>,
+    dead: VecDeque<DeadLetter>,
     /// Those that were done and are kept, the oldest first.
     done: VecDeque<DoneJob>,
     /// Ids of jobs that said one, until when they are remembered; in the order in which they are
     /// forgotten.
-    known: HashMap<String, (JobId, u64)>,
-    forget: VecDeque<(u64, String)>,
+    seen_ids: HashMap<String, (JobId, u64)>,
+    seen_expiry: VecDeque<(u64, String)>,
     drain: Drain,
     /// With whether it is paused.
     totals: Stats,
@@ -129,7 +133,7 @@ pub struct Model {
 struct Waiting {
     id: JobId,
     client: Option<Arc<str>>,
-    once: Option<Once>,
+    dedup: Option<DedupRecord>,
     /// Too old from then on.
     until_us: u64,
     body: Body,
@@ -137,34 +141,34 @@ struct Waiting {
 
 /// How many jobs of a client there are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct OfClient {
+struct ClientCounts {
     waiting: u64,
     out: u64,
 }
 
 /// A job that was delivered and is not done.
 #[derive(Clone, Debug)]
-struct Out {
+struct InFlight {
     job: Waiting,
     deliveries: u32,
     /// When it comes back.
     due_us: u64,
     /// False when nobody has it in hand.
     is_held: bool,
-    why: Option<String>,
+    reason: Option<String>,
 }
 
 /// How many a rate lets through, and after how long one more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Granted {
+pub(crate) struct Grant {
     pub(crate) jobs: usize,
     pub(crate) next: Option<Duration>,
 }
 
-impl Granted {
+impl Grant {
     /// What a rate lets through of `there`, when `ask` says of so many how many it admits and after
     /// how long one more.
-    pub(crate) fn of(
+    pub(crate) fn from_rate(
         there: usize,
         mut ask: impl FnMut(u64) -> Result<(u64, Option<Duration>), Error>,
     ) -> Result<Self, Error> {
@@ -188,107 +192,109 @@ impl Model {
         Self::default()
     }
 
-    fn agree_on_offering(&mut self, name: &str, offering: &Offering) -> Result<(), Error> {
-        let made = self.offering.get_or_insert_with(|| offering.clone());
-        agree(name, made, offering)
+    fn check_producer(&mut self, name: &str, settings: &ProducerSettings) -> Result<(), Error> {
+        let made = self.producer.get_or_insert_with(|| settings.clone());
+        check_same(name, made, settings)
     }
 
     /// Who takes first says how it is worked on; who says something of a delivery says the same.
-    fn agree_on_working(&self, name: &str, working: &Working) -> Result<(), Error> {
-        self.working.as_ref().map_or(Ok(()), |made| agree(name, made, working))
+    fn check_consumer(&self, name: &str, settings: &ConsumerSettings) -> Result<(), Error> {
+        self.consumer.as_ref().map_or(Ok(()), |made| check_same(name, made, settings))
     }
 
     /// How it is offered to and worked on.
     #[must_use]
     pub fn settings(&self) -> Settings {
-        Settings { offering: self.offering.clone(), working: self.working.clone() }
+        Settings { producer: self.producer.clone(), consumer: self.consumer.clone() }
     }
 
     /// Changes how it is offered to and worked on, where something is said. What is out comes back
     /// when it would have; what waits beyond a lower bound stays.
     pub fn change(&mut self, settings: &Settings) {
-        let Settings { offering, working } = settings;
-        self.offering = offering.clone().or(self.offering.take());
-        self.working = working.clone().or(self.working.take());
-        self.keep_done();
+        let Settings { producer, consumer } = settings;
+        self.producer = producer.clone().or(self.producer.take());
+        self.consumer = consumer.clone().or(self.consumer.take());
+        self.trim_done();
     }
 
     /// Adds a job, unless the queue is full or knows it.
     ///
     /// # Errors
-    /// It was made with another [`Offering`].
+    /// It was made with another [`ProducerSettings`].
     pub fn offer(
         &mut self,
         now_us: u64,
         name: &str,
-        offering: &Offering,
+        settings: &ProducerSettings,
         job: &Job,
-    ) -> Result<Offered, Error> {
-        self.agree_on_offering(name, offering)?;
-        self.forget(now_us);
-        if let Some((id, until_us)) = job.once_id().and_then(|once| self.known.get(once))
+    ) -> Result<OfferOutcome, Error> {
+        self.check_producer(name, settings)?;
+        self.forget_expired(now_us);
+        if let Some((id, until_us)) =
+            job.requested_dedup_id().and_then(|dedup| self.seen_ids.get(dedup))
             && *until_us > now_us
         {
-            self.totals.known += 1;
-            return Ok(Offered::Known { id: *id });
+            self.totals.duplicates += 1;
+            return Ok(OfferOutcome::Duplicate { id: *id });
         }
-        let depth = self.depth(offering);
-        if depth >= offering.bound() {
+        let depth = self.depth(settings);
+        if depth >= settings.bound() {
             self.totals.refused += 1;
-            return Ok(Offered::Full { depth, retry_after: self.drain.one_more(now_us) });
+            return Ok(OfferOutcome::Full { depth, retry_after: self.drain.time_to_next(now_us) });
         }
-        if let (Some(client), Some(most)) = (job.client_name(), offering.most_per_client()) {
-            let OfClient { waiting, out } = self.clients.get(client).copied().unwrap_or_default();
-            let of_client = waiting + if offering.counts_all() { out } else { 0 };
-            if of_client >= most {
+        if let (Some(client), Some(max)) = (job.client_name(), settings.max_per_client()) {
+            let ClientCounts { waiting, out } =
+                self.clients.get(client).copied().unwrap_or_default();
+            let of_client = waiting + if settings.counts_all() { out } else { 0 };
+            if of_client >= max {
                 self.totals.refused += 1;
-                return Ok(Offered::ClientFull { of_client });
+                return Ok(OfferOutcome::ClientFull { of_client });
             }
         }
         self.last = self.last.next(now_us / 1_000);
         let id = self.last;
-        if let Some(once) = job.once_id() {
-            let until_us = now_us.saturating_add(offering.remember_us());
-            self.known.insert(once.to_owned(), (id, until_us));
-            self.forget.push_back((until_us, once.to_owned()));
+        if let Some(dedup) = job.requested_dedup_id() {
+            let until_us = now_us.saturating_add(settings.dedup_window_us());
+            self.seen_ids.insert(dedup.to_owned(), (id, until_us));
+            self.seen_expiry.push_back((until_us, dedup.to_owned()));
         }
         let until_us = job.deadline_us().map_or(u64::MAX, |it| now_us.saturating_add(it));
         let (client, body) = (job.client_name().cloned(), job.body().clone());
         self.count(client.as_ref(), |of| of.waiting += 1);
-        let once = job.known_as(id, offering.remember_us() > 0);
-        self.waiting.push_back(Waiting { id, client, once, until_us, body });
+        let dedup = job.dedup_record(id, settings.dedup_window_us() > 0);
+        self.waiting.push_back(Waiting { id, client, dedup, until_us, body });
         self.totals.accepted += 1;
-        Ok(Offered::Accepted { id, depth: depth + 1 })
+        Ok(OfferOutcome::Accepted { id, depth: depth + 1 })
     }
 
     /// Counts what becomes of a job of this client; one that has none is forgotten.
-    fn count(&mut self, client: Option<&Arc<str>>, becomes: impl FnOnce(&mut OfClient)) {
+    fn count(&mut self, client: Option<&Arc<str>>, becomes: impl FnOnce(&mut ClientCounts)) {
         let Some(client) = client else { return };
         let of = self.clients.entry(Arc::clone(client)).or_default();
         becomes(of);
-        if *of == OfClient::default() {
+        if *of == ClientCounts::default() {
             self.clients.remove(client);
         }
     }
 
     /// Forgets ids whose time has passed: a few at a time.
-    fn forget(&mut self, now_us: u64) {
-        for _ in 0..LOOK {
-            match self.forget.front() {
+    fn forget_expired(&mut self, now_us: u64) {
+        for _ in 0..SCAN_MARGIN {
+            match self.seen_expiry.front() {
                 Some((until_us, _)) if *until_us <= now_us => {}
                 _ => return,
             }
-            let Some((until_us, id)) = self.forget.pop_front() else { return };
+            let Some((until_us, id)) = self.seen_expiry.pop_front() else { return };
             // It may have been accepted again since.
-            if self.known.get(&id).is_some_and(|(_, until)| *until == until_us) {
-                self.known.remove(&id);
+            if self.seen_ids.get(&id).is_some_and(|(_, until)| *until == until_us) {
+                self.seen_ids.remove(&id);
             }
         }
     }
 
     /// What the bound counts.
-    fn depth(&self, offering: &Offering) -> u64 {
-        let out = if offering.counts_all() { self.out.len() } else { 0 };
+    fn depth(&self, settings: &ProducerSettings) -> u64 {
+        let out = if settings.counts_all() { self.in_flight.len() } else { 0 };
         (self.waiting.len() + out) as u64
     }
 
@@ -296,40 +302,40 @@ impl Model {
     /// as many as there are, and not at all for none.
     ///
     /// # Errors
-    /// It was made with another [`Working`]; those of `grant`.
+    /// It was made with another [`ConsumerSettings`]; those of `grant`.
     pub(crate) fn take(
         &mut self,
         now_us: u64,
         name: &str,
-        working: &Working,
-        most: usize,
-        grant: impl FnOnce(usize) -> Result<Granted, Error>,
-    ) -> Result<Taken, Error> {
-        if self.offering.is_none() && self.working.is_none() {
-            return Ok(Taken { absent: true, ..Taken::default() });
+        settings: &ConsumerSettings,
+        max: usize,
+        grant: impl FnOnce(usize) -> Result<Grant, Error>,
+    ) -> Result<TakeOutcome, Error> {
+        if self.producer.is_none() && self.consumer.is_none() {
+            return Ok(TakeOutcome { absent: true, ..TakeOutcome::default() });
         }
-        self.agree_on_working(name, working)?;
-        self.working.get_or_insert_with(|| working.clone());
+        self.check_consumer(name, settings)?;
+        self.consumer.get_or_insert_with(|| settings.clone());
         if self.totals.paused {
-            return Ok(Taken { paused: true, ..Taken::default() });
+            return Ok(TakeOutcome { paused: true, ..TakeOutcome::default() });
         }
-        let (back, more_back) = self.come_back(now_us, working, most);
-        let (fresh, more_fresh) = self.fresh(now_us, most - back.len());
+        let (back, more_back) = self.due_again(now_us, settings, max);
+        let (fresh, more_fresh) = self.undelivered(now_us, max - back.len());
         let there = back.len() + fresh;
         let granted = match there {
-            0 => Granted { jobs: 0, next: None },
+            0 => Grant { jobs: 0, next: None },
             there => grant(there)?,
         };
-        let due_us = now_us.saturating_add(working.visibility_us());
+        let due_us = now_us.saturating_add(settings.visibility_us());
         let mut jobs = Vec::with_capacity(granted.jobs);
         for id in back.into_iter().take(granted.jobs) {
-            self.put_off(id, due_us);
-            if let Some(out) = self.out.get_mut(&id) {
+            self.reschedule(id, due_us);
+            if let Some(out) = self.in_flight.get_mut(&id) {
                 out.deliveries += 1;
                 out.is_held = true;
                 self.totals.redelivered += 1;
-                let delivery = out.deliveries;
-                jobs.push(TakenJob { id, delivery, body: out.job.body.clone() });
+                let attempt = out.deliveries;
+                jobs.push(Delivery { id, attempt, body: out.job.body.clone() });
             }
         }
         while jobs.len() < granted.jobs
@@ -340,16 +346,16 @@ impl Model {
                 of.waiting -= 1;
                 of.out += 1;
             });
-            let out = Out { job, deliveries: 1, due_us, is_held: true, why: None };
-            self.out.insert(id, out);
+            let out = InFlight { job, deliveries: 1, due_us, is_held: true, reason: None };
+            self.in_flight.insert(id, out);
             self.due.insert((due_us, id));
             self.totals.delivered += 1;
             if !self.counts_all() {
                 self.drain.count(now_us);
             }
-            jobs.push(TakenJob { id, delivery: 1, body });
+            jobs.push(Delivery { id, attempt: 1, body });
         }
-        let next = if jobs.len() == most {
+        let next = if jobs.len() == max {
             Some(Duration::ZERO)
         } else if granted.jobs < there {
             granted.next
@@ -359,31 +365,36 @@ impl Model {
             let due = self.due.first().map(|(due, _)| due.saturating_sub(now_us));
             due.map(Duration::from_micros)
         };
-        Ok(Taken { jobs, next, ..Taken::default() })
+        Ok(TakeOutcome { jobs, next, ..TakeOutcome::default() })
     }
 
     /// Those that are due to come back, in the order in which they are; those that have had enough
     /// or are too old are put away meanwhile.
     /// True with them when there are more that were not looked at.
-    fn come_back(&mut self, now_us: u64, working: &Working, most: usize) -> (Vec<JobId>, bool) {
+    fn due_again(
+        &mut self,
+        now_us: u64,
+        settings: &ConsumerSettings,
+        max: usize,
+    ) -> (Vec<JobId>, bool) {
         let due: Vec<JobId> = self
             .due
             .range(..=(now_us, JobId::new(u64::MAX, u64::MAX)))
             .map(|(_, id)| *id)
-            .take(most.saturating_add(LOOK))
+            .take(max.saturating_add(SCAN_MARGIN))
             .collect();
-        let is_cut = due.len() == most.saturating_add(LOOK);
+        let is_cut = due.len() == max.saturating_add(SCAN_MARGIN);
         let mut back = Vec::new();
         for id in due {
-            if back.len() == most {
+            if back.len() == max {
                 break;
             }
-            let Some(out) = self.out.get(&id) else { continue };
+            let Some(out) = self.in_flight.get(&id) else { continue };
             if out.job.until_us <= now_us {
                 self.remove(id, now_us);
-                self.totals.too_old += 1;
-            } else if working.has_had_enough(out.deliveries) {
-                self.bury(id, now_us, working);
+                self.totals.expired += 1;
+            } else if settings.is_exhausted(out.deliveries) {
+                self.dead_letter(id, now_us, settings);
             } else {
                 back.push(id);
             }
@@ -393,11 +404,11 @@ impl Model {
 
     /// How many of the first that wait can be delivered, up to `most`; those that are too old are
     /// dropped. True with it when there may be more behind those that were looked at.
-    fn fresh(&mut self, now_us: u64, most: usize) -> (usize, bool) {
+    fn undelivered(&mut self, now_us: u64, max: usize) -> (usize, bool) {
         let mut kept = 0;
         let mut looked = 0;
-        while kept < most
-            && looked < most.saturating_add(LOOK)
+        while kept < max
+            && looked < max.saturating_add(SCAN_MARGIN)
             && let Some(job) = self.waiting.get(kept)
         {
             looked += 1;
@@ -405,13 +416,13 @@ impl Model {
                 let client = job.client.clone();
                 self.count(client.as_ref(), |of| of.waiting -= 1);
                 self.waiting.remove(kept);
-                self.totals.too_old += 1;
+                self.totals.expired += 1;
                 self.drain.count(now_us);
             } else {
                 kept += 1;
             }
         }
-        (kept, looked == most.saturating_add(LOOK))
+        (kept, looked == max.saturating_add(SCAN_MARGIN))
     }
 
     /// Whether jobs wait that were never delivered.
@@ -420,8 +431,8 @@ impl Model {
     }
 
     /// Removes a job that is out.
-    fn remove(&mut self, id: JobId, now_us: u64) -> Option<Out> {
-        let out = self.out.remove(&id)?;
+    fn remove(&mut self, id: JobId, now_us: u64) -> Option<InFlight> {
+        let out = self.in_flight.remove(&id)?;
         self.due.remove(&(out.due_us, id));
         self.count(out.job.client.as_ref(), |of| of.out -= 1);
         if self.counts_all() {
@@ -433,102 +444,102 @@ impl Model {
     /// Whether the bound counts jobs that are out, too: then a job has left when it is gone, and
     /// not when it is delivered.
     fn counts_all(&self) -> bool {
-        self.offering.as_ref().is_some_and(Offering::counts_all)
+        self.producer.as_ref().is_some_and(ProducerSettings::counts_all)
     }
 
-    fn bury(&mut self, id: JobId, now_us: u64, working: &Working) {
+    fn dead_letter(&mut self, id: JobId, now_us: u64, settings: &ConsumerSettings) {
         let Some(out) = self.remove(id, now_us) else { return };
         self.totals.died += 1;
-        let Out { job: Waiting { client, once, body, .. }, deliveries, why, .. } = out;
-        self.dead.push_back(Dead { id, deliveries, why, client, once, body });
-        while self.dead.len() > working.kept_dead() {
+        let InFlight { job: Waiting { client, dedup, body, .. }, deliveries, reason, .. } = out;
+        self.dead.push_back(DeadLetter { id, deliveries, reason, client, dedup, body });
+        while self.dead.len() > settings.kept_dead() {
             self.dead.pop_front();
         }
     }
 
     /// These are done, whoever has them now. How many there were.
-    pub fn done(&mut self, now_us: u64, ids: &[JobId]) -> u64 {
-        let kept = self.working.as_ref().map_or(0, Working::kept_done);
+    pub fn ack(&mut self, now_us: u64, ids: &[JobId]) -> u64 {
+        let kept = self.consumer.as_ref().map_or(0, ConsumerSettings::kept_done);
         let mut removed = 0;
         for id in ids {
-            let Some(Out { job, deliveries, .. }) = self.remove(*id, now_us) else { continue };
+            let Some(InFlight { job, deliveries, .. }) = self.remove(*id, now_us) else { continue };
             removed += 1;
             if kept > 0 {
                 self.done.push_back(DoneJob { id: *id, deliveries, body: job.body });
             }
         }
-        self.keep_done();
+        self.trim_done();
         self.totals.done += removed;
         removed
     }
 
     /// The oldest of the done go beyond as many as are kept.
-    fn keep_done(&mut self) {
-        let kept = self.working.as_ref().map_or(0, Working::kept_done);
+    fn trim_done(&mut self) {
+        let kept = self.consumer.as_ref().map_or(0, ConsumerSettings::kept_done);
         self.done.drain(..self.done.len().saturating_sub(kept));
     }
 
     /// This delivery failed, of `why`: the job comes back after so long, or is dead.
     ///
     /// # Errors
-    /// It was made with another [`Working`].
-    pub fn again(
+    /// It was made with another [`ConsumerSettings`].
+    pub fn nack(
         &mut self,
         now_us: u64,
         name: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        self.agree_on_working(name, working)?;
-        let Some(out) = self.held(held) else { return Ok(Afterwards::Lost) };
-        out.why = (!why.is_empty()).then(|| why.to_owned());
-        if working.has_had_enough(out.deliveries) {
-            self.bury(held.id, now_us, working);
-            return Ok(Afterwards::Dead);
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        self.check_consumer(name, settings)?;
+        let Some(out) = self.find_delivery(tag) else { return Ok(NackOutcome::Lost) };
+        out.reason = (!reason.is_empty()).then(|| reason.to_owned());
+        if settings.is_exhausted(out.deliveries) {
+            self.dead_letter(tag.id, now_us, settings);
+            return Ok(NackOutcome::DeadLettered);
         }
         out.is_held = false;
-        self.put_off(held.id, now_us.saturating_add(micros(after)));
-        Ok(Afterwards::Again)
+        self.reschedule(tag.id, now_us.saturating_add(micros(after)));
+        Ok(NackOutcome::Requeued)
     }
 
     /// Who holds this has the visibility timeout anew. False: somebody else has it, or it is gone.
     ///
     /// # Errors
-    /// It was made with another [`Working`].
+    /// It was made with another [`ConsumerSettings`].
     pub fn extend(
         &mut self,
         now_us: u64,
         name: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
     ) -> Result<bool, Error> {
-        self.agree_on_working(name, working)?;
-        let is_held = self.held(held).is_some();
+        self.check_consumer(name, settings)?;
+        let is_held = self.find_delivery(tag).is_some();
         if is_held {
-            self.put_off(held.id, now_us.saturating_add(working.visibility_us()));
+            self.reschedule(tag.id, now_us.saturating_add(settings.visibility_us()));
         }
         Ok(is_held)
     }
 
     /// Who holds this has not begun it: it is there for others at once, as if it had not been
     /// delivered this time. False as for [`Model::extend`].
-    pub fn release(&mut self, now_us: u64, held: Held) -> bool {
-        let Some(out) = self.held(held) else { return false };
+    pub fn release(&mut self, now_us: u64, tag: DeliveryTag) -> bool {
+        let Some(out) = self.find_delivery(tag) else { return false };
         out.deliveries -= 1;
         out.is_held = false;
-        self.put_off(held.id, now_us);
+        self.reschedule(tag.id, now_us);
         true
     }
 
-    fn held(&mut self, held: Held) -> Option<&mut Out> {
-        let out = self.out.get_mut(&held.id)?;
-        (out.is_held && out.deliveries == held.delivery).then_some(out)
+    fn find_delivery(&mut self, tag: DeliveryTag) -> Option<&mut InFlight> {
+        let out = self.in_flight.get_mut(&tag.id)?;
+        (out.is_held && out.deliveries == tag.attempt).then_some(out)
     }
 
-    fn put_off(&mut self, id: JobId, due_us: u64) {
-        if let Some(out) = self.out.get_mut(&id) {
+    fn reschedule(&mut self, id: JobId, due_us: u64) {
+        if let Some(out) = self.in_flight.get_mut(&id) {
             self.due.remove(&(out.due_us, id));
             out.due_us = due_us;
             self.due.insert((due_us, id));
@@ -537,53 +548,53 @@ impl Model {
 
     /// The jobs that wait, the first first.
     #[must_use]
-    pub fn waiting(&self, now_us: u64, most: usize) -> Vec<WaitingJob> {
+    pub fn waiting(&self, now_us: u64, max: usize) -> Vec<WaitingJob> {
         let look = |job: &Waiting| {
             let Waiting { id, client, body, .. } = job.clone();
             WaitingJob { id, age: id.age(now_us), client, body }
         };
-        self.waiting.iter().take(most).map(look).collect()
+        self.waiting.iter().take(max).map(look).collect()
     }
 
     /// The jobs that were delivered and are not done, by when they come back.
     #[must_use]
-    pub fn in_hand(&self, now_us: u64, most: usize) -> Vec<OutJob> {
+    pub fn in_flight(&self, now_us: u64, max: usize) -> Vec<InFlightJob> {
         let look = |(due_us, id): &(u64, JobId)| {
-            let Out { job, deliveries, is_held, why, .. } = self.out.get(id)?.clone();
-            let back = Duration::from_micros(due_us.saturating_sub(now_us));
+            let InFlight { job, deliveries, is_held, reason, .. } = self.in_flight.get(id)?.clone();
+            let due_in = Duration::from_micros(due_us.saturating_sub(now_us));
             let age = id.age(now_us);
             let (id, Waiting { client, body, .. }) = (*id, job);
-            Some(OutJob { id, deliveries, is_held, age, back, why, client, body })
+            Some(InFlightJob { id, deliveries, is_held, age, due_in, reason, client, body })
         };
-        self.due.iter().take(most).filter_map(look).collect()
+        self.due.iter().take(max).filter_map(look).collect()
     }
 
     /// The jobs that were done and are kept, the oldest first.
     #[must_use]
-    pub fn done_jobs(&self, most: usize) -> Vec<DoneJob> {
-        self.done.iter().take(most).cloned().collect()
+    pub fn done_jobs(&self, max: usize) -> Vec<DoneJob> {
+        self.done.iter().take(max).cloned().collect()
     }
 
     /// The dead jobs that are kept, the oldest first.
     #[must_use]
-    pub fn dead(&self, most: usize) -> Vec<Dead> {
-        self.dead.iter().take(most).cloned().collect()
+    pub fn dead_letters(&self, max: usize) -> Vec<DeadLetter> {
+        self.dead.iter().take(max).cloned().collect()
     }
 
     /// Removes a dead job, to be offered again or forgotten.
-    pub fn take_dead(&mut self, id: JobId) -> Option<Dead> {
+    pub fn take_dead_letter(&mut self, id: JobId) -> Option<DeadLetter> {
         let place = self.dead.iter().position(|dead| dead.id == id)?;
         self.dead.remove(place)
     }
 
     /// Removes a dead job for good: what it was accepted once under is forgotten with it.
-    pub fn forget_dead(&mut self, id: JobId) -> Option<Dead> {
-        let dead = self.take_dead(id)?;
-        if let Some(Once { of, id }) = &dead.once
+    pub fn forget_dead_letter(&mut self, id: JobId) -> Option<DeadLetter> {
+        let dead = self.take_dead_letter(id)?;
+        if let Some(DedupRecord { of, id }) = &dead.dedup
             // Another may have been accepted under it since.
-            && self.known.get(&**id).is_some_and(|(known, _)| known == of)
+            && self.seen_ids.get(&**id).is_some_and(|(known, _)| known == of)
         {
-            self.known.remove(&**id);
+            self.seen_ids.remove(&**id);
         }
         Some(dead)
     }
@@ -591,7 +602,7 @@ impl Model {
     /// Pauses it, or lets it go on: paused, nothing is taken, and nothing becomes dead or too old.
     /// False when nobody has offered to it or worked on it.
     pub fn pause(&mut self, is_paused: bool) -> bool {
-        let is_made = self.offering.is_some() || self.working.is_some();
+        let is_made = self.producer.is_some() || self.consumer.is_some();
         if is_made {
             self.totals.paused = is_paused;
         }
@@ -604,7 +615,7 @@ impl Model {
         let oldest = self.waiting.front().map(|job| now_us.saturating_sub(job.id.ms() * 1_000));
         Stats {
             waiting: self.waiting.len() as u64,
-            in_flight: self.out.len() as u64,
+            in_flight: self.in_flight.len() as u64,
             dead: self.dead.len() as u64,
             oldest: oldest.map(Duration::from_micros),
             ..self.totals
@@ -612,7 +623,7 @@ impl Model {
     }
 }
 
-pub(crate) fn agree<S: PartialEq + core::fmt::Display>(
+pub(crate) fn check_same<S: PartialEq + core::fmt::Display>(
     name: &str,
     made: &S,
     asked: &S,
@@ -636,7 +647,7 @@ pub(crate) struct Drain {
 }
 
 impl Drain {
-    fn turn(&mut self, now_us: u64) {
+    fn roll(&mut self, now_us: u64) {
         let window = now_us / DRAIN_US;
         if window > self.window {
             self.before = if window == self.window + 1 { self.now } else { 0 };
@@ -645,13 +656,13 @@ impl Drain {
     }
 
     pub(crate) fn count(&mut self, now_us: u64) {
-        self.turn(now_us);
+        self.roll(now_us);
         self.now += 1;
     }
 
     /// After how long one more will have left, at the rate since the begin of the window before.
-    pub(crate) fn one_more(mut self, now_us: u64) -> Option<Duration> {
-        self.turn(now_us);
+    pub(crate) fn time_to_next(mut self, now_us: u64) -> Option<Duration> {
+        self.roll(now_us);
         let left = self.before + self.now;
         let since_us = DRAIN_US + now_us % DRAIN_US;
         (left > 0).then(|| Duration::from_micros(since_us.div_ceil(left)))

@@ -17,7 +17,7 @@ const MAX_DELIVERIES: u32 = 1_000;
 
 /// The longest times that may be said.
 const MAX_VISIBILITY: Duration = Duration::from_secs(86_400);
-const MAX_REMEMBER: Duration = Duration::from_secs(7 * 86_400);
+const MAX_DEDUP_WINDOW: Duration = Duration::from_secs(7 * 86_400);
 
 /// What a bound counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,34 +32,34 @@ pub enum Counts {
 
 /// How a queue is offered to: the same for all who do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Offering {
+pub struct ProducerSettings {
     bound: u64,
     counts: Counts,
     per_client: Option<u64>,
-    remember: Duration,
+    dedup_window: Duration,
 }
 
-impl Offering {
+impl ProducerSettings {
     /// At most `bound` jobs wait: 1 to [`MAX_BOUND`].
     #[must_use]
     pub fn new(bound: u64) -> Self {
-        let remember = Duration::from_secs(600);
-        Self { bound, counts: Counts::Waiting, per_client: None, remember }
+        let dedup_window = Duration::from_secs(600);
+        Self { bound, counts: Counts::Waiting, per_client: None, dedup_window }
     }
 
     /// Whether it is as it may be.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let Self { bound, remember, per_client, .. } = self;
+        let Self { bound, dedup_window, per_client, .. } = self;
         if *bound == 0 || *bound > MAX_BOUND {
             let what = format!("a queue of at most {bound} jobs: the bound is 1 to {MAX_BOUND}");
             return Err(Error::invalid(what));
         }
-        if let Some(most) = per_client.filter(|most| *most == 0 || *most > MAX_BOUND) {
-            let what = format!("at most {most} jobs of one client: the bound is 1 to {MAX_BOUND}");
+        if let Some(max) = per_client.filter(|max| *max == 0 || *max > MAX_BOUND) {
+            let what = format!("at most {max} jobs of one client: the bound is 1 to {MAX_BOUND}");
             return Err(Error::invalid(what));
         }
-        if *remember > MAX_REMEMBER {
-            return Err(Error::invalid(format!("ids remembered {remember:?}: at most 7 days")));
+        if *dedup_window > MAX_DEDUP_WINDOW {
+            return Err(Error::invalid(format!("ids remembered {dedup_window:?}: at most 7 days")));
         }
         Ok(())
     }
@@ -74,8 +74,8 @@ impl Offering {
     /// counts: 1 to [`MAX_BOUND`]. No such bound unless said; jobs without a client are under the
     /// bound of the queue alone.
     #[must_use]
-    pub fn per_client(self, most: u64) -> Self {
-        Self { per_client: Some(most), ..self }
+    pub fn per_client(self, max: u64) -> Self {
+        Self { per_client: Some(max), ..self }
     }
 
     /// The same without a bound for each client.
@@ -84,16 +84,16 @@ impl Offering {
         Self { per_client: None, ..self }
     }
 
-    /// How long the id of a job that says one ([`crate::Job::once`]) is remembered: 10 minutes
+    /// How long the id of a job that says one ([`crate::Job::dedup_id`]) is remembered: 10 minutes
     /// unless said, at most 7 days.
     #[must_use]
-    pub fn remember(self, remember: Duration) -> Self {
-        Self { remember, ..self }
+    pub fn dedup_window(self, dedup_window: Duration) -> Self {
+        Self { dedup_window, ..self }
     }
 
     /// The same with another bound.
     #[must_use]
-    pub fn bounded(self, bound: u64) -> Self {
+    pub fn with_bound(self, bound: u64) -> Self {
         Self { bound, ..self }
     }
 
@@ -105,7 +105,7 @@ impl Offering {
 
     /// How many jobs of one client are counted at most.
     #[must_use]
-    pub fn most_per_client(&self) -> Option<u64> {
+    pub fn max_per_client(&self) -> Option<u64> {
         self.per_client
     }
 
@@ -113,8 +113,8 @@ impl Offering {
         self.counts == Counts::All
     }
 
-    pub(crate) fn remember_us(&self) -> u64 {
-        micros(self.remember)
+    pub(crate) fn dedup_window_us(&self) -> u64 {
+        micros(self.dedup_window)
     }
 }
 
@@ -123,17 +123,19 @@ impl Offering {
 #[non_exhaustive]
 pub struct Settings {
     /// What the first who offered said.
-    pub offering: Option<Offering>,
+    #[serde(rename = "offering")]
+    pub producer: Option<ProducerSettings>,
     /// What the first who took said.
-    pub working: Option<Working>,
+    #[serde(rename = "working")]
+    pub consumer: Option<ConsumerSettings>,
 }
 
 impl Settings {
     /// What is written down of a queue.
-    pub(crate) fn read(
+    pub(crate) fn parse(
         queue: &str,
-        offering: Option<&str>,
-        working: Option<&str>,
+        producer: Option<&str>,
+        consumer: Option<&str>,
     ) -> Result<Self, Error> {
         let unknown = |text: &str| {
             StoreError::permanent(format!(
@@ -141,34 +143,36 @@ impl Settings {
                  write them: {text}"
             ))
         };
-        let offering =
-            offering.map(|text| Offering::read(text).ok_or_else(|| unknown(text))).transpose()?;
-        let working =
-            working.map(|text| Working::read(text).ok_or_else(|| unknown(text))).transpose()?;
-        Ok(Self { offering, working })
+        let producer = producer
+            .map(|text| ProducerSettings::parse(text).ok_or_else(|| unknown(text)))
+            .transpose()?;
+        let consumer = consumer
+            .map(|text| ConsumerSettings::parse(text).ok_or_else(|| unknown(text)))
+            .transpose()?;
+        Ok(Self { producer, consumer })
     }
 
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.offering.as_ref().map_or(Ok(()), Offering::check)?;
-        self.working.as_ref().map_or(Ok(()), Working::check)
+        self.producer.as_ref().map_or(Ok(()), ProducerSettings::check)?;
+        self.consumer.as_ref().map_or(Ok(()), ConsumerSettings::check)
     }
 }
 
-impl From<Offering> for Settings {
-    fn from(offering: Offering) -> Self {
-        Self { offering: Some(offering), working: None }
+impl From<ProducerSettings> for Settings {
+    fn from(producer: ProducerSettings) -> Self {
+        Self { producer: Some(producer), consumer: None }
     }
 }
 
-impl From<Working> for Settings {
-    fn from(working: Working) -> Self {
-        Self { offering: None, working: Some(working) }
+impl From<ConsumerSettings> for Settings {
+    fn from(consumer: ConsumerSettings) -> Self {
+        Self { producer: None, consumer: Some(consumer) }
     }
 }
 
-/// An [`Offering`] as it is written down.
+/// A [`ProducerSettings`] as it is written down.
 #[derive(Serialize, Deserialize)]
-struct OfferingText {
+struct ProducerRecord {
     bound: u64,
     all: bool,
     remember_us: u64,
@@ -176,75 +180,76 @@ struct OfferingText {
     per_client: Option<u64>,
 }
 
-/// A [`Working`] as it is written down.
+/// A [`ConsumerSettings`] as it is written down.
 #[derive(Serialize, Deserialize)]
-struct WorkingText {
+struct ConsumerRecord {
     visibility_us: u64,
     deliveries: u32,
     keep_dead: u32,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     keep_done: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<RateText>,
+    rate: Option<RateRecord>,
 }
 
-fn is_none(kept: &u32) -> bool {
+fn is_zero(kept: &u32) -> bool {
     *kept == 0
 }
 
 /// The limits of a rate, each with its name where it has one, and the policy they are in.
 #[derive(Serialize, Deserialize)]
-struct RateText {
+struct RateRecord {
     limits: Vec<(String, Option<String>)>,
     policy: Option<String>,
 }
 
-impl Serialize for Offering {
+impl Serialize for ProducerSettings {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.form().serialize(to)
+        self.record().serialize(to)
     }
 }
 
-impl Serialize for Working {
+impl Serialize for ConsumerSettings {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.form().serialize(to)
+        self.record().serialize(to)
     }
 }
 
-fn written(text: &impl Serialize) -> String {
+fn to_json(text: &impl Serialize) -> String {
     // Numbers and texts: there is nothing that could not be written.
     serde_json::to_string(text).unwrap_or_default()
 }
 
-impl Offering {
-    fn form(&self) -> OfferingText {
-        let Self { bound, remember, per_client, .. } = self;
-        OfferingText {
+impl ProducerSettings {
+    fn record(&self) -> ProducerRecord {
+        let Self { bound, dedup_window, per_client, .. } = self;
+        ProducerRecord {
             bound: *bound,
             all: self.counts_all(),
-            remember_us: micros(*remember),
+            remember_us: micros(*dedup_window),
             per_client: *per_client,
         }
     }
 
     /// As it is written down: the same text for the same settings.
-    pub(crate) fn text(&self) -> String {
-        written(&self.form())
+    pub(crate) fn to_text(&self) -> String {
+        to_json(&self.record())
     }
 
     /// What was written down; none for what this version would not have written.
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let OfferingText { bound, all, remember_us, per_client } =
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let ProducerRecord { bound, all, remember_us, per_client } =
             serde_json::from_str(text).ok()?;
         let counts = if all { Counts::All } else { Counts::Waiting };
-        let read = Self { bound, counts, per_client, remember: Duration::from_micros(remember_us) };
-        (read.check().is_ok() && read.text() == text).then_some(read)
+        let read =
+            Self { bound, counts, per_client, dedup_window: Duration::from_micros(remember_us) };
+        (read.check().is_ok() && read.to_text() == text).then_some(read)
     }
 }
 
-impl Working {
-    fn form(&self) -> WorkingText {
-        let rate = self.rate.as_ref().map(|set| RateText {
+impl ConsumerSettings {
+    fn record(&self) -> ConsumerRecord {
+        let rate = self.rate.as_ref().map(|set| RateRecord {
             limits: set
                 .limits()
                 .iter()
@@ -252,7 +257,7 @@ impl Working {
                 .collect(),
             policy: set.policy().map(str::to_owned),
         });
-        WorkingText {
+        ConsumerRecord {
             visibility_us: self.visibility_us(),
             deliveries: self.deliveries,
             keep_dead: self.keep_dead,
@@ -261,17 +266,17 @@ impl Working {
         }
     }
 
-    /// As [`Offering::text`].
-    pub(crate) fn text(&self) -> String {
-        written(&self.form())
+    /// As [`ProducerSettings::text`].
+    pub(crate) fn to_text(&self) -> String {
+        to_json(&self.record())
     }
 
-    /// As [`Offering::read`].
-    pub(crate) fn read(text: &str) -> Option<Self> {
-        let read: WorkingText = serde_json::from_str(text).ok()?;
+    /// As [`ProducerSettings::parse`].
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let read: ConsumerRecord = serde_json::from_str(text).ok()?;
         let rate = match read.rate {
             None => None,
-            Some(RateText { limits, policy }) => {
+            Some(RateRecord { limits, policy }) => {
                 let limits: Option<Vec<Limit>> = limits
                     .into_iter()
                     .map(|(text, name)| {
@@ -290,35 +295,35 @@ impl Working {
             keep_done: read.keep_done,
             rate,
         };
-        (read.check().is_ok() && read.text() == text).then_some(read)
+        (read.check().is_ok() && read.to_text() == text).then_some(read)
     }
 }
 
 /// What was said is not what the queue was made with, which is written down.
-pub(crate) fn other_settings<S: fmt::Display>(
+pub(crate) fn settings_mismatch<S: fmt::Display>(
     queue: &str,
     made: &str,
-    said: &S,
-    read: fn(&str) -> Option<S>,
+    asked: &S,
+    parse: fn(&str) -> Option<S>,
 ) -> Error {
-    let made = read(made).map_or_else(|| made.to_owned(), |made| made.to_string());
-    Error::Settings { queue: queue.to_owned(), made, asked: said.to_string() }
+    let made = parse(made).map_or_else(|| made.to_owned(), |made| made.to_string());
+    Error::Settings { queue: queue.to_owned(), made, asked: asked.to_string() }
 }
 
-impl fmt::Display for Offering {
+impl fmt::Display for ProducerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = if self.counts_all() { "all" } else { "waiting" };
         write!(f, "a bound of {} ({counts})", self.bound)?;
-        if let Some(most) = self.per_client {
-            write!(f, ", {most} of one client")?;
+        if let Some(max) = self.per_client {
+            write!(f, ", {max} of one client")?;
         }
-        write!(f, ", ids remembered for {:?}", self.remember)
+        write!(f, ", ids remembered for {:?}", self.dedup_window)
     }
 }
 
 /// How a queue is worked on: the same for all who do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Working {
+pub struct ConsumerSettings {
     visibility: Duration,
     deliveries: u32,
     rate: Option<LimitSet>,
@@ -326,7 +331,7 @@ pub struct Working {
     keep_done: u32,
 }
 
-impl Default for Working {
+impl Default for ConsumerSettings {
     fn default() -> Self {
         Self {
             visibility: Duration::from_secs(30),
@@ -338,7 +343,7 @@ impl Default for Working {
     }
 }
 
-impl Working {
+impl ConsumerSettings {
     /// 30 s for a job, 5 deliveries, no rate, 1,000 dead jobs kept.
     #[must_use]
     pub fn new() -> Self {
@@ -405,11 +410,11 @@ impl Working {
         micros(self.visibility)
     }
 
-    pub(crate) fn most_deliveries(&self) -> u32 {
+    pub(crate) fn max_deliveries(&self) -> u32 {
         self.deliveries
     }
 
-    pub(crate) fn has_had_enough(&self, deliveries: u32) -> bool {
+    pub(crate) fn is_exhausted(&self, deliveries: u32) -> bool {
         deliveries >= self.deliveries
     }
 
@@ -427,12 +432,12 @@ impl Working {
 
     /// How long who takes a job has for it.
     #[must_use]
-    pub fn has(&self) -> Duration {
+    pub fn visibility_timeout(&self) -> Duration {
         self.visibility
     }
 }
 
-impl fmt::Display for Working {
+impl fmt::Display for ConsumerSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} for a job, {} deliveries", self.visibility, self.deliveries)?;
         match &self.rate {
@@ -464,29 +469,34 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_they_are_written() {
-        let offering = Offering::new(7).counts(Counts::All).remember(Duration::from_secs(1));
-        let text = offering.text();
+        let producer =
+            ProducerSettings::new(7).counts(Counts::All).dedup_window(Duration::from_secs(1));
+        let text = producer.to_text();
         assert_eq!(text, r#"{"bound":7,"all":true,"remember_us":1000000}"#);
-        assert_eq!(Offering::read(&text), Some(offering.clone()));
-        let text = offering.per_client(3).text();
+        assert_eq!(ProducerSettings::parse(&text), Some(producer.clone()));
+        let text = producer.per_client(3).to_text();
         assert_eq!(text, r#"{"bound":7,"all":true,"remember_us":1000000,"per_client":3}"#);
-        let read = Offering::read(&text).unwrap();
+        let read = ProducerSettings::parse(&text).unwrap();
         assert_eq!(read.to_string(), "a bound of 7 (all), 3 of one client, ids remembered for 1s");
-        assert_eq!(read.most_per_client(), Some(3));
+        assert_eq!(read.max_per_client(), Some(3));
         let rate: LimitSet = "3/5s via sliding_log, 9/m via gcra".parse().unwrap();
         let named = Limit::from_str("3/5s via sliding_log").unwrap().named("fast").unwrap();
         let named = LimitSet::new(vec![named]).unwrap().in_policy("mail").unwrap();
-        for working in [
-            Working::new(),
-            Working::new()
+        for consumer in [
+            ConsumerSettings::new(),
+            ConsumerSettings::new()
                 .visibility(Duration::from_millis(1))
                 .deliveries(1)
                 .keep_dead(0)
                 .keep_done(7),
-            Working::new().rate(rate),
-            Working::new().rate(named),
+            ConsumerSettings::new().rate(rate),
+            ConsumerSettings::new().rate(named),
         ] {
-            assert_eq!(Working::read(&working.text()).as_ref(), Some(&working), "{working}");
+            assert_eq!(
+                ConsumerSettings::parse(&consumer.to_text()).as_ref(),
+                Some(&consumer),
+                "{consumer}"
+            );
         }
     }
 
@@ -501,13 +511,13 @@ mod tests {
             r#"{"bound":1,"all":true,"remember_us":1,"per_client":0}"#,
             r#"{"bound":1,"all":true,"remember_us":1,"per_client":null}"#,
         ] {
-            assert_eq!(Offering::read(text), None, "{text}");
+            assert_eq!(ProducerSettings::parse(text), None, "{text}");
         }
         for text in [
             r#"{"visibility_us":1000,"deliveries":0,"keep_dead":1}"#,
             r#"{"visibility_us":1000,"deliveries":1,"keep_dead":1,"rate":{"limits":[["x",null]],"policy":null}}"#,
         ] {
-            assert_eq!(Working::read(text), None, "{text}");
+            assert_eq!(ConsumerSettings::parse(text), None, "{text}");
         }
     }
 }

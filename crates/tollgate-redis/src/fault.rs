@@ -7,7 +7,7 @@ use tollgate::StoreError;
 /// Whether a question that failed was charged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum ChargeState {
     /// Surely not: it was never sent, or Redis refused it before it ran.
     NotCharged,
     /// Nobody knows: it was sent, and no answer to it came. It is never sent again by us.
@@ -84,7 +84,7 @@ pub enum Fault {
         /// How long the question could take.
         after: Duration,
         /// Unknown when it was sent.
-        outcome: Outcome,
+        charge: ChargeState,
     },
     /// The connection ended while an answer was awaited.
     #[error(
@@ -93,7 +93,7 @@ pub enum Fault {
     )]
     Closed {
         /// Unknown when the question was sent.
-        outcome: Outcome,
+        charge: ChargeState,
     },
     /// What came back is not an answer to what was asked. The connection is not used again.
     #[error(
@@ -102,7 +102,7 @@ pub enum Fault {
     )]
     Garbled {
         /// Unknown when the question was sent.
-        outcome: Outcome,
+        charge: ChargeState,
     },
     /// Redis has not answered for a while, so it is not asked for a moment.
     #[error(
@@ -157,7 +157,7 @@ pub enum Fault {
     )]
     NoPermission {
         /// Unknown when the refusal came from within a script.
-        outcome: Outcome,
+        charge: ChargeState,
     },
     /// The number of the database is too large, or it is a cluster, which has only 0.
     #[error(
@@ -282,7 +282,7 @@ impl Fault {
             "TRYAGAIN" => Self::TryAgain,
             "NOAUTH" => Self::NoAuth,
             "WRONGPASS" => Self::WrongPassword,
-            "NOPERM" => Self::NoPermission { outcome: within_script(text) },
+            "NOPERM" => Self::NoPermission { charge: within_script(text) },
             "OOM" => Self::OutOfMemory,
             "MOVED" | "ASK" => Self::Cluster,
             "CROSSSLOT" => Self::CrossSlot,
@@ -326,7 +326,7 @@ impl Fault {
         }
         // What a script may not do is an ERR and no NOPERM in 7.0.
         if begins("the user executing the script can't") {
-            return Self::NoPermission { outcome: Outcome::Unknown };
+            return Self::NoPermission { charge: ChargeState::Unknown };
         }
         if begins("script killed by user") {
             return Self::Killed;
@@ -343,12 +343,12 @@ impl Fault {
 
     /// The same fault of something that was done before the script was called.
     pub(crate) fn before_the_script(self) -> Self {
-        let outcome = Outcome::NotCharged;
+        let charge = ChargeState::NotCharged;
         match self {
-            Self::Deadline { after, .. } => Self::Deadline { after, outcome },
-            Self::Closed { .. } => Self::Closed { outcome },
-            Self::Garbled { .. } => Self::Garbled { outcome },
-            Self::NoPermission { .. } => Self::NoPermission { outcome },
+            Self::Deadline { after, .. } => Self::Deadline { after, charge },
+            Self::Closed { .. } => Self::Closed { charge },
+            Self::Garbled { .. } => Self::Garbled { charge },
+            Self::NoPermission { .. } => Self::NoPermission { charge },
             other => other,
         }
     }
@@ -359,15 +359,15 @@ impl Fault {
     /// `MISCONF`, and our scripts read all that they need, which is where `WRONGTYPE` shows,
     /// before they write; so these say that nothing was charged.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
+    pub fn charge_state(&self) -> ChargeState {
         match self {
-            Self::Deadline { outcome, .. }
-            | Self::Closed { outcome }
-            | Self::Garbled { outcome }
-            | Self::NoPermission { outcome } => *outcome,
+            Self::Deadline { charge, .. }
+            | Self::Closed { charge }
+            | Self::Garbled { charge }
+            | Self::NoPermission { charge } => *charge,
             // A script that failed half-way looks like this.
-            Self::Other { .. } => Outcome::Unknown,
-            _ => Outcome::NotCharged,
+            Self::Other { .. } => ChargeState::Unknown,
+            _ => ChargeState::NotCharged,
         }
     }
 
@@ -395,18 +395,18 @@ impl Fault {
 }
 
 /// Redis 7 ends the error of a command that a script ran with the script's name.
-fn within_script(text: &str) -> Outcome {
-    if text.contains(" script: ") { Outcome::Unknown } else { Outcome::NotCharged }
+fn within_script(text: &str) -> ChargeState {
+    if text.contains(" script: ") { ChargeState::Unknown } else { ChargeState::NotCharged }
 }
 
 impl From<Fault> for StoreError {
     /// What may have been charged is ambiguous, whatever else it is: a caller must know.
     fn from(fault: Fault) -> Self {
         let what = fault.to_string();
-        let error = match fault.outcome() {
-            Outcome::Unknown => Self::ambiguous(what),
-            Outcome::NotCharged if fault.is_transient() => Self::transient(what),
-            Outcome::NotCharged => Self::permanent(what),
+        let error = match fault.charge_state() {
+            ChargeState::Unknown => Self::ambiguous(what),
+            ChargeState::NotCharged if fault.is_transient() => Self::transient(what),
+            ChargeState::NotCharged => Self::permanent(what),
         };
         // What lies under one key: other questions are answered.
         let is_alone = matches!(fault, Fault::WrongType | Fault::Refused { .. });
@@ -424,8 +424,8 @@ mod tests {
     #[test]
     fn every_error_of_redis_has_its_fault() {
         const AT: &str = "script: beef354d82996a708aa0deac229a63225ff0dd9c, on @user_script:1.";
-        let within = Fault::NoPermission { outcome: Outcome::Unknown };
-        let before = Fault::NoPermission { outcome: Outcome::NotCharged };
+        let within = Fault::NoPermission { charge: ChargeState::Unknown };
+        let before = Fault::NoPermission { charge: ChargeState::NotCharged };
         let other = |code: &str| Fault::Other { code: code.to_owned() };
         for (line, fault) in [
             (
@@ -510,16 +510,16 @@ mod tests {
 
     #[test]
     fn a_store_error_says_the_same_as_its_fault() {
-        let unknown = Outcome::Unknown;
+        let unknown = ChargeState::Unknown;
         for (fault, transient, ambiguous) in [
             (Fault::Loading, true, false),
             (Fault::WrongPassword, false, false),
-            (Fault::Closed { outcome: unknown }, true, true),
-            (Fault::Closed { outcome: Outcome::NotCharged }, true, false),
-            (Fault::Garbled { outcome: unknown }, true, true),
-            (Fault::NoPermission { outcome: unknown }, true, true),
-            (Fault::NoPermission { outcome: Outcome::NotCharged }, false, false),
-            (Fault::Deadline { after: Duration::from_millis(50), outcome: unknown }, true, true),
+            (Fault::Closed { charge: unknown }, true, true),
+            (Fault::Closed { charge: ChargeState::NotCharged }, true, false),
+            (Fault::Garbled { charge: unknown }, true, true),
+            (Fault::NoPermission { charge: unknown }, true, true),
+            (Fault::NoPermission { charge: ChargeState::NotCharged }, false, false),
+            (Fault::Deadline { after: Duration::from_millis(50), charge: unknown }, true, true),
         ] {
             let error = StoreError::from(fault.clone());
             assert_eq!((error.is_transient(), error.is_ambiguous()), (transient, ambiguous));

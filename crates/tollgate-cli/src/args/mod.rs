@@ -16,15 +16,15 @@ mod lab;
 mod queue;
 mod serve;
 
-pub(crate) use admin::{About, Act, Admin, Counted, Ruled};
+pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
-    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueueLook,
-    QueuePush, QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
+    ConsumerArgs, ProducerArgs, Queue, QueueArgs, QueueChange, QueueCounts, QueueDead, QueueDone,
+    QueueForm, QueueList, QueueLook, QueuePush, QueueRemove, QueueStats, QueueWork,
 };
-pub(crate) use serve::{Brought, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 
 /// Exact rate limiting, from a shell.
 ///
@@ -109,7 +109,7 @@ From the environment, so that no process list shows them:
     ///
     /// The subject starts fresh under these limits. Other limits of the same subject stay.
     #[command(after_help = "Example: tollgate reset user:42 --limit 10/s")]
-    Reset(Touch),
+    Reset(CountArgs),
     /// Give units back, or take them
     ///
     /// An administrator's correction: the oldest units that count are given back first, never
@@ -118,7 +118,7 @@ From the environment, so that no process list shows them:
     Adjust(Adjust),
     /// Show what is held for a subject
     #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
-    Inspect(Touch),
+    Inspect(CountArgs),
     /// Say what a limit means: worst window, sustained rate, bytes, waits, faults
     #[command(after_help = "Example: tollgate explain \"100/s burst 200 via token_bucket\"")]
     #[command(after_long_help = "Examples:
@@ -201,7 +201,7 @@ From the environment, so that no process list shows them:
 
 /// Whose count, under which limits.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct SubjectArgs {
     /// Whose count: `dim:value`, several joined by `,`, `%XX` escapes; without a colon the
     /// dimension is `key`
     pub(crate) subject: Option<String>,
@@ -231,7 +231,7 @@ pub(crate) struct Which {
 
 /// Where counts live.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
     /// charge; or `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`, with
     /// `?deadline=5s` [default: a file in your state folder]
@@ -242,14 +242,14 @@ pub(crate) struct Place {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -259,7 +259,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
@@ -274,7 +274,7 @@ pub(crate) struct Run {
     pub(crate) verbose: bool,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -282,12 +282,12 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Touch {
+pub(crate) struct CountArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -297,14 +297,14 @@ pub(crate) struct Touch {
 #[derive(Debug, Args)]
 pub(crate) struct Adjust {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units to give back; negative takes them
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) by: String,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -376,7 +376,7 @@ pub(crate) struct Scripts {
     pub(crate) queue: Option<String>,
 
     #[command(flatten)]
-    pub(crate) offering: OfferingArgs,
+    pub(crate) producer: ProducerArgs,
 
     /// The subject of the printed calls; any other is asked with the same script
     #[arg(long, value_name = "SUBJECT", default_value = "user:42")]

@@ -34,7 +34,7 @@ impl Drop for Serving {
 
 impl Serving {
     pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
-        Self::of(Self::command(place, args))
+        Self::start_command(Self::command(place, args))
     }
 
     /// On a port of its own, unless the arguments say otherwise.
@@ -51,7 +51,7 @@ impl Serving {
         command
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn start_command(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::mix::Mix;
 use crate::order;
 use crate::read::Traffic;
+use crate::split_mix::SplitMix64;
 
 use super::file::rate;
 use super::{Invalid, Retry};
@@ -187,12 +187,12 @@ impl Workload {
 }
 
 /// The requests of one workload, in the order of time.
-pub(super) struct Source<'w> {
+pub(super) struct RequestSource<'w> {
     workload: &'w Workload,
     /// The number of its first client.
     first: u32,
-    mix: Mix,
-    pick: Pick,
+    rng: SplitMix64,
+    pick: ClientPicker,
     /// How many requests came so far; for gangs, how many gangs.
     count: u64,
     /// The end of the last gap, in microseconds from the start, with fractions.
@@ -203,7 +203,7 @@ pub(super) struct Source<'w> {
     start_us: u64,
 }
 
-impl<'w> Source<'w> {
+impl<'w> RequestSource<'w> {
     /// The requests of `workload`, whose clients have the numbers from `first` on.
     pub(super) fn new(
         workload: &'w Workload,
@@ -218,8 +218,8 @@ impl<'w> Source<'w> {
         Ok(Self {
             workload,
             first,
-            mix: Mix::new(seed),
-            pick: Pick::new(workload),
+            rng: SplitMix64::new(seed),
+            pick: ClientPicker::new(workload),
             count: 0,
             at: workload.from_us as f64,
             gang: Vec::new(),
@@ -242,7 +242,7 @@ impl<'w> Source<'w> {
             Arrivals::Loop { count, .. } if n == *count => return Ok(None),
             Arrivals::Loop { every_us, .. } => {
                 let at = whole(self.at);
-                self.at += (every_us / 2 + self.mix.below(*every_us + 1)) as f64;
+                self.at += (every_us / 2 + self.rng.below(*every_us + 1)) as f64;
                 at
             }
             Arrivals::Edge { window_us, size, before_us } => {
@@ -254,41 +254,41 @@ impl<'w> Source<'w> {
                 let at = first.saturating_add(edge.saturating_mul(*window_us)) - self.start_us;
                 if place < *size { at - before + spread(before, place, *size) } else { at }
             }
-            Arrivals::Diurnal { rate, day_us } => self.of_day(*rate, *day_us),
-            Arrivals::Gang { .. } => return Ok(self.of_gang()),
-            Arrivals::Log(_) => return self.of_log(),
+            Arrivals::Diurnal { rate, day_us } => self.next_diurnal(*rate, *day_us),
+            Arrivals::Gang { .. } => return Ok(self.next_gang()),
+            Arrivals::Log(_) => return self.next_logged(),
         };
         self.count += 1;
         if at >= workload.until_us {
             return Ok(None);
         }
-        let client = self.pick.one(&mut self.mix, n);
+        let client = self.pick.one(&mut self.rng, n);
         Ok(Some((at, self.first + client)))
     }
 
     /// The end of another gap of a Poisson process.
     fn after(&mut self, mean_us: f64) -> u64 {
         // A number above 0 and up to 1, of 53 bits. The logarithm is the same on every machine.
-        let chance = (self.mix.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+        let chance = (self.rng.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
         self.at += mean_us * -libm::log(chance);
         whole(self.at)
     }
 
     /// Of a process with twice the mean rate those that a day's rate lets stand (thinning).
-    fn of_day(&mut self, rate: Rate, day_us: u64) -> u64 {
+    fn next_diurnal(&mut self, rate: Rate, day_us: u64) -> u64 {
         loop {
             let at = self.after(rate.gap_us() / 2.0);
             let day = (at.saturating_sub(self.workload.from_us) % day_us.max(1)) as f64;
             let turn = day / day_us.max(1) as f64 * core::f64::consts::TAU;
             let share = (1.0 - libm::cos(turn)) / 2.0;
-            let chance = self.mix.below(1 << 53) as f64 / (1_u64 << 53) as f64;
+            let chance = self.rng.below(1 << 53) as f64 / (1_u64 << 53) as f64;
             if chance < share || at >= self.workload.until_us {
                 return at;
             }
         }
     }
 
-    fn of_gang(&mut self) -> Option<(u64, u32)> {
+    fn next_gang(&mut self) -> Option<(u64, u32)> {
         let Arrivals::Gang { each, within_us, every_us, is_new } = self.workload.arrivals else {
             return None;
         };
@@ -306,7 +306,7 @@ impl<'w> Source<'w> {
             let base = if is_new { gang.saturating_mul(clients) } else { 0 };
             for client in 0..clients {
                 for _ in 0..each {
-                    let at = begin + self.mix.below(within_us.max(1));
+                    let at = begin + self.rng.below(within_us.max(1));
                     self.gang.push((at, self.first + base.saturating_add(client)));
                 }
             }
@@ -316,7 +316,7 @@ impl<'w> Source<'w> {
         self.gang.pop().filter(|(at, _)| *at < self.workload.until_us)
     }
 
-    fn of_log(&mut self) -> Result<Option<(u64, u32)>, Error> {
+    fn next_logged(&mut self) -> Result<Option<(u64, u32)>, Error> {
         let from = self.workload.from_us;
         let Some(event) = self.log.as_mut().and_then(Iterator::next).transpose()? else {
             return Ok(None);
@@ -339,13 +339,13 @@ fn whole(at: f64) -> u64 {
 }
 
 /// Which client asks.
-enum Pick {
+enum ClientPicker {
     InTurn(u32),
     /// The sums of weights up to each client.
     Zipf(Vec<f64>),
 }
 
-impl Pick {
+impl ClientPicker {
     fn new(workload: &Workload) -> Self {
         let clients = workload.clients.max(1);
         let Some(exponent) = workload.zipf else { return Self::InTurn(clients) };
@@ -357,12 +357,12 @@ impl Pick {
         Self::Zipf(sums.collect())
     }
 
-    fn one(&self, mix: &mut Mix, n: u64) -> u32 {
+    fn one(&self, rng: &mut SplitMix64, n: u64) -> u32 {
         match self {
             Self::InTurn(clients) => u32::try_from(n % u64::from(*clients)).unwrap_or(0),
             Self::Zipf(sums) => {
                 let total = sums.last().copied().unwrap_or(0.0);
-                let chance = mix.below(1 << 53) as f64 / (1_u64 << 53) as f64 * total;
+                let chance = rng.below(1 << 53) as f64 / (1_u64 << 53) as f64 * total;
                 let place = sums.partition_point(|sum| *sum <= chance).min(sums.len() - 1);
                 u32::try_from(place).unwrap_or(0)
             }
@@ -389,7 +389,7 @@ mod tests {
     }
 
     fn all(workload: &Workload, seed: u64) -> Vec<(u64, u32)> {
-        let mut source = Source::new(workload, 10, seed, super::super::START_US).unwrap();
+        let mut source = RequestSource::new(workload, 10, seed, super::super::START_US).unwrap();
         let mut all = Vec::new();
         while let Some(next) = source.next().unwrap() {
             all.push(next);

@@ -141,8 +141,8 @@ const KINDS: [(&str, &[&str], &[&str]); 8] = [
 
 impl RawWorkload {
     /// Which of the keys that belong to some kinds only are there.
-    fn said(&self) -> Vec<&'static str> {
-        let said = [
+    fn present_keys(&self) -> Vec<&'static str> {
+        let present = [
             ("rate", self.rate.is_some()),
             ("size", self.size.is_some()),
             ("count", self.count.is_some()),
@@ -157,7 +157,7 @@ impl RawWorkload {
             ("by", self.by.is_some()),
             ("zipf", self.zipf.is_some()),
         ];
-        said.into_iter().filter(|(_, is_said)| *is_said).map(|(key, _)| key).collect()
+        present.into_iter().filter(|(_, is_present)| *is_present).map(|(key, _)| key).collect()
     }
 }
 
@@ -173,7 +173,7 @@ impl Experiment {
             line: None,
             what: format!("the file cannot be read: {error}"),
         })?;
-        Reader { file, text: &text, folder: path.parent().map(Path::to_path_buf) }.experiment()
+        FileReader { file, text: &text, folder: path.parent().map(Path::to_path_buf) }.experiment()
     }
 
     /// The same of a text; logs are looked for in the working folder. `file` is its name in errors.
@@ -181,21 +181,21 @@ impl Experiment {
     /// # Errors
     /// The first thing that is wrong with it.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
-        Reader { file: file.to_owned(), text, folder: None }.experiment()
+        FileReader { file: file.to_owned(), text, folder: None }.experiment()
     }
 }
 
 /// Reads one file.
-struct Reader<'t> {
+struct FileReader<'t> {
     file: String,
     text: &'t str,
     folder: Option<PathBuf>,
 }
 
 /// What is wrong with one table, without its place.
-type Checked<T> = Result<T, String>;
+type ReadResult<T> = Result<T, String>;
 
-impl Reader<'_> {
+impl FileReader<'_> {
     fn at(&self, span: Range<usize>, what: impl Into<String>) -> FileError {
         let before = self.text.get(..span.start).unwrap_or_default();
         let line = Some(before.matches('\n').count() + 1);
@@ -330,7 +330,7 @@ impl Reader<'_> {
         raw: &RawWorkload,
         place: usize,
         duration_us: Option<u64>,
-    ) -> Checked<Workload> {
+    ) -> ReadResult<Workload> {
         let kind = match (&raw.arrivals, &raw.log) {
             (Some(kind), _) => kind.as_str(),
             (None, Some(_)) => "log",
@@ -339,11 +339,12 @@ impl Reader<'_> {
         let Some((kind, needed, others)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
             return Err(format!("there are no arrivals `{kind}`: {}", kinds()));
         };
-        let said = raw.said();
-        if let Some(missing) = needed.iter().find(|key| !said.contains(*key)) {
+        let present = raw.present_keys();
+        if let Some(missing) = needed.iter().find(|key| !present.contains(*key)) {
             return Err(format!("{kind} needs `{missing}`"));
         }
-        if let Some(odd) = said.iter().find(|key| !needed.contains(*key) && !others.contains(*key))
+        if let Some(odd) =
+            present.iter().find(|key| !needed.contains(*key) && !others.contains(*key))
         {
             let known: Vec<&str> = needed.iter().chain(others.iter()).copied().collect();
             return Err(format!("`{odd}` says nothing of {kind}, which has {}", known.join(", ")));
@@ -434,7 +435,7 @@ impl Reader<'_> {
         let name = name.clone().unwrap_or_else(|| "queue".to_owned());
         let wrong = |span, what: String| self.at(span, format!("{name}: {what}"));
         let beside = [("limits", limits.is_some()), ("strategies", strategies.is_some())];
-        if let Some((key, _)) = beside.iter().find(|(_, is_said)| *is_said) {
+        if let Some((key, _)) = beside.iter().find(|(_, is_present)| *is_present) {
             let what = format!("a case has `limits` or a `queue`: leave `{key}` out");
             return Err(wrong(case.span(), what));
         }
@@ -444,7 +445,7 @@ impl Reader<'_> {
         Ok((name, queue))
     }
 
-    fn log(&self, raw: &RawWorkload) -> Checked<crate::read::Traffic> {
+    fn log(&self, raw: &RawWorkload) -> ReadResult<crate::read::Traffic> {
         let named = raw.log.clone().unwrap_or_default();
         let path = match &self.folder {
             Some(folder) => folder.join(&named),
@@ -525,7 +526,7 @@ fn kinds() -> String {
     format!("one of {}", names.join(", "))
 }
 
-fn retry(raw: &RawWorkload) -> Checked<Retry> {
+fn retry(raw: &RawWorkload) -> ReadResult<Retry> {
     let how = raw.retry.as_deref().unwrap_or("never");
     let times = raw.times.unwrap_or(TIMES);
     let pause = optional(raw.pause.as_deref(), "pause")?;
@@ -563,10 +564,10 @@ fn unread(workload: &Workload) -> Option<String> {
 }
 
 /// A case's name, with what it is made of.
-type Named = (String, Vec<Part>);
+type NamedParts = (String, Vec<Part>);
 
 /// The cases of one table, and notes on what it asks for and cannot have.
-fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
+fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
     let Some(limits) = &raw.limits else {
         return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
                     `queue`, as { bound = 10, work = \"100ms\" }"
@@ -589,7 +590,7 @@ fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
     if texts.is_empty() {
         return Err("`limits` has none: { per = \"client\", limit = \"10/10s\" }".to_owned());
     }
-    let parts = |strategy: Option<Strategy>| -> Checked<Vec<Part>> {
+    let parts = |strategy: Option<Strategy>| -> ReadResult<Vec<Part>> {
         let part = |(per, texts): &(Per, Vec<&str>)| {
             let with_via = |text: &&str| match strategy.filter(|_| !has_via(text)) {
                 Some(strategy) => format!("{text} via {strategy}"),
@@ -634,7 +635,7 @@ fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
         });
         let notes = notes.collect();
         let cases = taken.into_iter().map(|(of, parts)| Ok((named(of.name()), parts?)));
-        return Ok((cases.collect::<Checked<_>>()?, notes));
+        return Ok((cases.collect::<ReadResult<_>>()?, notes));
     }
     let each = strategies.list().iter().map(|name| {
         let strategy: Strategy = name.parse().map_err(|error: ParseError| {
@@ -642,7 +643,7 @@ fn cases_of(raw: &RawCase) -> Checked<(Vec<Named>, Vec<String>)> {
         })?;
         Ok((named(name), parts(Some(strategy))?))
     });
-    Ok((each.collect::<Checked<_>>()?, Vec::new()))
+    Ok((each.collect::<ReadResult<_>>()?, Vec::new()))
 }
 
 /// True when a limit names its strategy.
@@ -651,7 +652,7 @@ fn has_via(text: &str) -> bool {
 }
 
 /// A duration in microseconds: `10s`, `1h 30m`, `500ms`.
-pub(super) fn duration(text: &str) -> Checked<u64> {
+pub(super) fn duration(text: &str) -> ReadResult<u64> {
     // A day has 24 hours here; a month has no length.
     let read = text.parse::<Span>().and_then(|span| span.to_duration(DAYS_ARE_24_HOURS));
     let micros = read.ok().and_then(|duration| u64::try_from(duration.as_micros()).ok());
@@ -661,12 +662,12 @@ pub(super) fn duration(text: &str) -> Checked<u64> {
         .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms, 1h 30m or 7d"))
 }
 
-fn optional(text: Option<&str>, key: &str) -> Checked<Option<u64>> {
+fn optional(text: Option<&str>, key: &str) -> ReadResult<Option<u64>> {
     text.map(duration).transpose().map_err(|what| format!("`{key}`: {what}"))
 }
 
 /// So many in so long, in the notation of limits.
-fn quota(text: &str, what: &str) -> Checked<(u64, u64)> {
+fn quota(text: &str, what: &str) -> ReadResult<(u64, u64)> {
     let limits = LimitSet::parse_with(text, Strategy::FixedWindow);
     let limits = limits.map_err(|error| format!("{what}: {error}"))?;
     match limits.limits() {
@@ -675,13 +676,13 @@ fn quota(text: &str, what: &str) -> Checked<(u64, u64)> {
     }
 }
 
-pub(super) fn rate(text: &str) -> Checked<Rate> {
+pub(super) fn rate(text: &str) -> ReadResult<Rate> {
     let (units, period_us) = quota(text, "`rate` is so many in so long, as 10/s")?;
     Ok(Rate::new(units, period_us))
 }
 
 /// What a resource stands, as `300/10s`.
-pub(super) fn capacity(text: &str) -> Checked<Capacity> {
+pub(super) fn capacity(text: &str) -> ReadResult<Capacity> {
     let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
     Ok(Capacity { text: text.to_owned(), units, window_us })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::drawn::{Drawn, most_denied};
+use super::raster_builder::{RasterBuilder, most_denied};
 use super::results::{Bucket, CaseResult, Denied, GroupResult, LimitResult};
 use super::{Case, Experiment};
 use crate::decide::Per;
@@ -12,7 +12,7 @@ const MOST_DENIED: usize = 10;
 
 /// One attempt with its history.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Asked {
+pub(super) struct Attempt {
     /// Microseconds from the start.
     pub(super) at_us: u64,
     /// When the request was first tried.
@@ -27,7 +27,7 @@ pub(super) struct Asked {
 
 /// What became of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Became {
+pub(super) struct AttemptOutcome {
     /// When it was decided, by the clock that decides.
     pub(super) decided_us: u64,
     /// How long ago its request was first tried when the answer was there.
@@ -45,7 +45,7 @@ pub(super) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
 
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
 /// each. What is held is what was admitted in the last window.
-struct Window {
+struct PeakWindow {
     window_us: u64,
     per: Per,
     admitted: VecDeque<Admitted>,
@@ -54,7 +54,7 @@ struct Window {
     most: u64,
 }
 
-impl Window {
+impl PeakWindow {
     fn new(window_us: u64, per: Per, clients: usize) -> Self {
         let counts = if per == Per::Client { vec![0; clients] } else { Vec::new() };
         Self { window_us, per, admitted: VecDeque::new(), counts, most: 0 }
@@ -96,23 +96,23 @@ impl Window {
 
 /// What of a capacity is used where more was asked for: in the windows of the clock that lie wholly
 /// within the experiment.
-struct Use {
+struct Utilization {
     units: u64,
     window_us: u64,
     begin_us: u64,
     end_us: u64,
     /// The number of the window at work, with what was asked for and admitted in it.
     window: u64,
-    asked: u64,
+    attempt: u64,
     admitted: u64,
     used: u64,
     windows: u64,
 }
 
-impl Use {
+impl Utilization {
     fn count(&mut self, at_us: u64, is_admitted: bool) {
         self.pass(at_us);
-        self.asked += 1;
+        self.attempt += 1;
         self.admitted += u64::from(is_admitted);
     }
 
@@ -134,11 +134,11 @@ impl Use {
         let begin_us = self.window.saturating_mul(self.window_us);
         let is_whole =
             begin_us >= self.begin_us && begin_us.saturating_add(self.window_us) <= self.end_us;
-        if is_whole && self.asked > self.units {
+        if is_whole && self.attempt > self.units {
             self.windows += 1;
             self.used += self.admitted.min(self.units);
         }
-        (self.asked, self.admitted) = (0, 0);
+        (self.attempt, self.admitted) = (0, 0);
     }
 
     fn share(mut self) -> Option<f64> {
@@ -154,15 +154,15 @@ pub(super) struct Measures {
     buckets: Vec<Bucket>,
     /// How many buckets the experiment has, if nothing is late.
     planned: usize,
-    capacity: Option<(Window, Use)>,
+    capacity: Option<(PeakWindow, Utilization)>,
     /// A window for each limit, in the order of the parts.
-    limits: Vec<(Window, LimitResult)>,
+    limits: Vec<(PeakWindow, LimitResult)>,
     /// Of each client, requests and admitted.
     clients: Vec<(u32, u32)>,
     /// Of each client, attempts that were denied.
     denied: Vec<u32>,
     groups: Vec<GroupResult>,
-    drawn: Drawn,
+    raster: RasterBuilder,
     /// How many buckets have begun.
     begun: usize,
     failed: u64,
@@ -177,22 +177,27 @@ pub(super) struct Measures {
 
 impl Measures {
     /// Measures of a case whose clients have numbers below `clients`.
-    pub(super) fn new(experiment: &Experiment, case: &Case, clients: usize, drawn: Drawn) -> Self {
+    pub(super) fn new(
+        experiment: &Experiment,
+        case: &Case,
+        clients: usize,
+        raster: RasterBuilder,
+    ) -> Self {
         let buckets = experiment.duration_us.div_ceil(experiment.bucket_us).max(1);
         let buckets = usize::try_from(buckets).unwrap_or(usize::MAX);
         let capacity = experiment.capacity.as_ref().map(|capacity| {
-            let used = Use {
+            let used = Utilization {
                 units: capacity.units,
                 window_us: capacity.window_us,
                 begin_us: experiment.start_us,
                 end_us: experiment.start_us.saturating_add(experiment.duration_us),
                 window: 0,
-                asked: 0,
+                attempt: 0,
                 admitted: 0,
                 used: 0,
                 windows: 0,
             };
-            (Window::new(capacity.window_us, Per::Resource, 0), used)
+            (PeakWindow::new(capacity.window_us, Per::Resource, 0), used)
         });
         let limits = case.parts.iter().flat_map(|part| {
             part.limits.limits().iter().map(|limit| {
@@ -205,7 +210,7 @@ impl Measures {
                     promise: limit.strategy().traits(quota).worst_window,
                     holds: true,
                 };
-                (Window::new(quota.period.as_micros(), part.per, clients), result)
+                (PeakWindow::new(quota.period.as_micros(), part.per, clients), result)
             })
         });
         let none = GroupResult {
@@ -225,7 +230,7 @@ impl Measures {
             clients: vec![(0, 0); clients],
             denied: vec![0; clients],
             groups: vec![none; experiment.workloads.len()],
-            drawn,
+            raster,
             begun: 0,
             failed: 0,
             bytes_per_subject: None,
@@ -236,21 +241,21 @@ impl Measures {
     }
 
     /// Counts an attempt, in the order in which they were decided.
-    pub(super) fn count(&mut self, asked: &Asked, became: Became) {
-        let Became { decided_us, waited_us, is_admitted, is_last } = became;
+    pub(super) fn count(&mut self, attempt: &Attempt, outcome: AttemptOutcome) {
+        let AttemptOutcome { decided_us, waited_us, is_admitted, is_last } = outcome;
         // Clocks of two machines may differ by a little: windows go by the one that decides, and
         // what is over time by when it began there.
         let at = decided_us.saturating_sub(self.start_us);
         self.grow(at);
         self.begin(at);
         for (window, _) in &mut self.limits {
-            window.see(decided_us, asked.client, is_admitted);
+            window.see(decided_us, attempt.client, is_admitted);
         }
         let mut occupancy = 0;
         // What a queue accepts goes through later.
         let goes_through = is_admitted && self.delivered.is_none();
         if let Some((window, used)) = &mut self.capacity {
-            window.see(decided_us, asked.client, goes_through);
+            window.see(decided_us, attempt.client, goes_through);
             occupancy = window.admitted.len() as u64;
             // The windows of the clock, as those of a fixed window.
             used.count(decided_us, goes_through);
@@ -262,16 +267,16 @@ impl Measures {
             bucket.denied += u64::from(!is_admitted);
             bucket.occupancy = bucket.occupancy.max(occupancy);
         }
-        if let Some(denied) = self.denied.get_mut(asked.client as usize) {
+        if let Some(denied) = self.denied.get_mut(attempt.client as usize) {
             *denied = denied.saturating_add(u32::from(!is_admitted));
         }
-        if let Some((requests, admitted)) = self.clients.get_mut(asked.client as usize) {
-            *requests = requests.saturating_add(u32::from(asked.tries == 0));
+        if let Some((requests, admitted)) = self.clients.get_mut(attempt.client as usize) {
+            *requests = requests.saturating_add(u32::from(attempt.tries == 0));
             *admitted = admitted.saturating_add(u32::from(is_admitted));
         }
-        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
+        if let Some(group) = self.groups.get_mut(attempt.workload as usize) {
             group.attempts += 1;
-            group.requests += u64::from(asked.tries == 0);
+            group.requests += u64::from(attempt.tries == 0);
             if is_admitted {
                 group.admitted += 1;
                 group.longest_wait_us = group.longest_wait_us.max(Some(waited_us));
@@ -279,7 +284,7 @@ impl Measures {
                 group.never_served += 1;
             }
         }
-        self.drawn.see(asked.client, at, is_admitted, &self.denied);
+        self.raster.see(attempt.client, at, is_admitted, &self.denied);
     }
 
     /// Counts a job of a queue that is delivered, in the order of time.
@@ -300,11 +305,11 @@ impl Measures {
     }
 
     /// Counts an attempt that got no answer: it was neither admitted nor denied.
-    pub(super) fn fail(&mut self, asked: &Asked) {
+    pub(super) fn fail(&mut self, attempt: &Attempt) {
         self.failed += 1;
-        let is_first = asked.tries == 0;
+        let is_first = attempt.tries == 0;
         // No strategy was unfair to a client that nobody answered.
-        if let Some(group) = self.groups.get_mut(asked.workload as usize) {
+        if let Some(group) = self.groups.get_mut(attempt.workload as usize) {
             group.attempts += 1;
             group.requests += u64::from(is_first);
             group.never_served += 1;
@@ -399,7 +404,7 @@ impl Measures {
                 .into_iter()
                 .map(|(client, denied)| Denied { client: name(client), denied })
                 .collect(),
-            raster: self.drawn.finish(&self.denied, name),
+            raster: self.raster.finish(&self.denied, name),
         }
     }
 }
@@ -476,13 +481,13 @@ mod tests {
 
     #[test]
     fn a_window_is_half_open() {
-        let mut window = Window::new(10, Per::Resource, 0);
+        let mut window = PeakWindow::new(10, Per::Resource, 0);
         for (at, most) in [(0, 1), (9, 2), (10, 2), (19, 2), (20, 2), (20, 3)] {
             window.pass(at);
             window.admit(at, 0);
             assert_eq!(window.most, most, "at {at}");
         }
-        let mut each = Window::new(10, Per::Client, 2);
+        let mut each = PeakWindow::new(10, Per::Client, 2);
         for (at, client) in [(0, 0), (1, 1), (2, 0), (10, 0), (12, 0)] {
             each.pass(at);
             each.admit(at, client);
@@ -492,26 +497,26 @@ mod tests {
 
     #[test]
     fn use_is_of_windows_in_which_enough_was_asked_for() {
-        let mut used = Use {
+        let mut used = Utilization {
             units: 2,
             window_us: 10,
             begin_us: 1_000,
             end_us: 1_035,
             window: 0,
-            asked: 0,
+            attempt: 0,
             admitted: 0,
             used: 0,
             windows: 0,
         };
         // One admitted of three in a window, no more asked for than the capacity in one, more than
         // it admitted in one, and one that ends after the experiment.
-        let asked = [
+        let attempt = [
             [(0, true), (5, false), (9, false)].as_slice(),
             &[(10, true), (11, false)],
             &[(20, true), (21, true), (22, true)],
             &[(30, false), (31, false), (32, false)],
         ];
-        for (at, is_admitted) in asked.concat() {
+        for (at, is_admitted) in attempt.concat() {
             used.count(1_000 + at, is_admitted);
         }
         assert_eq!(used.share(), Some(0.75));

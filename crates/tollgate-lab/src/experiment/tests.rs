@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use tollgate::Strategy;
 
-use super::live::{Answer, Live, Used};
+use super::live::{Answer, Live, ServerUsage};
 use super::*;
 use crate::decide::{Decider, InMemory, Verdict};
 use crate::error::Error;
@@ -233,14 +233,14 @@ fn the_measures_are_those_of_the_attempts() {
             let name = &names[attempt.client.index() as usize];
             let row = result.raster.clients.iter().position(|client| client == name).unwrap();
             let column = (attempt.at_us - experiment.start_us) / 50_000;
-            let became = cells.entry((row, column)).or_insert((false, false));
-            *became = (became.0 || verdict.is_admitted, became.1 || !verdict.is_admitted);
+            let outcome = cells.entry((row, column)).or_insert((false, false));
+            *outcome = (outcome.0 || verdict.is_admitted, outcome.1 || !verdict.is_admitted);
         }
-        let drawn = result.raster.cells.iter().map(|cell| {
+        let raster = result.raster.cells.iter().map(|cell| {
             let place = (cell.row as usize, u64::from(cell.column));
             (place, (cell.admitted, cell.denied))
         });
-        assert!(drawn.eq(cells), "{}", case.name);
+        assert!(raster.eq(cells), "{}", case.name);
         assert_eq!((result.raster.clients.len(), result.raster.cut), (10, false));
         let of_groups: u64 = result.groups.iter().map(|group| group.attempts).sum();
         assert_eq!(of_groups, result.attempts);
@@ -301,29 +301,29 @@ fn real_time_on_a_store_that_takes_none_is_simulated_time() {
 fn what_gets_no_answer_is_neither_admitted_nor_denied() {
     let experiment = Experiment::parse("x", RETRIES).unwrap();
     let mut live = Live::new(&experiment, &experiment.cases[0]).unwrap();
-    let (mut asked, mut failed) = (0, 0);
+    let (mut attempt, mut failed) = (0, 0);
     while let Some(due_us) = live.next_due().unwrap() {
         assert!(due_us == 0 || live.take(due_us - 1).unwrap().is_none(), "not before it is due");
         let question = live.take(due_us).unwrap().unwrap();
-        asked += 1;
-        if asked % 3 == 0 {
+        attempt += 1;
+        if attempt % 3 == 0 {
             failed += 1;
             live.failed(question, "no answer within 50 ms");
             continue;
         }
         // Denied for ever: nobody comes back.
-        let verdict = Verdict { is_admitted: asked % 3 == 1, retry_after_us: None };
+        let verdict = Verdict { is_admitted: attempt % 3 == 1, retry_after_us: None };
         let (sent_us, answered_us) = (due_us + 4, due_us + 9);
         let decided_us = experiment.start_us + due_us + 5;
         live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
     }
-    let case = live.finish(Some(Used { cpu_us: 500, calls: 50, commands: 150 }));
+    let case = live.finish(Some(ServerUsage { cpu_us: 500, calls: 50, commands: 150 }));
     assert_eq!(case.attempts, case.admitted + case.denied + failed);
-    assert_eq!(case.attempts, asked);
+    assert_eq!(case.attempts, attempt);
     let took = case.live.unwrap();
     assert_eq!((took.failed, took.failure.as_deref()), (failed, Some("no answer within 50 ms")));
     assert_eq!((took.latency_us.unwrap().p50, took.late_us.unwrap().p50), (9, 4));
-    let answered = (asked - failed) as f64;
+    let answered = (attempt - failed) as f64;
     assert!((took.calls.unwrap() - 50.0 / answered).abs() < 1e-3);
 }
 

@@ -6,134 +6,149 @@ use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, Subject};
 use tollgate_sqlite::rusqlite;
 
-use super::rows::{At, Known, Out, body, client, id, maybe, number, once, read_out};
+use super::rows::{
+    InFlight, QueueRow, QueueTx, body, client, dedup, id, number, optional_number, read_in_flight,
+};
 use crate::body::{Body, Fields};
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, TakenJob, WaitingJob};
-use crate::model::{Afterwards, Granted, LOOK, Offered, Stats};
-use crate::settings::{Offering, Settings, Working, micros, other_settings};
+use crate::job::{
+    DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
+};
+use crate::model::{Grant, NackOutcome, OfferOutcome, SCAN_MARGIN, Stats};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings, micros, settings_mismatch};
 
-impl At<'_, '_> {
-    fn agree_on_offering(&mut self, offering: &Offering) -> Result<(), Error> {
-        let said = offering.text();
-        match &self.is.offering {
-            Some(made) if *made == said => Ok(()),
-            Some(made) => Err(other_settings(self.name, made, offering, Offering::read)),
+impl QueueTx<'_, '_> {
+    fn check_producer(&mut self, producer: &ProducerSettings) -> Result<(), Error> {
+        let asked = producer.to_text();
+        match &self.row.producer {
+            Some(made) if *made == asked => Ok(()),
+            Some(made) => {
+                Err(settings_mismatch(self.name, made, producer, ProducerSettings::parse))
+            }
             None => {
-                self.offered_to(offering);
+                self.set_producer(producer);
                 Ok(())
             }
         }
     }
 
-    fn offered_to(&mut self, offering: &Offering) {
-        self.is.offering = Some(offering.text());
-        self.is.counts_all = offering.counts_all();
+    fn set_producer(&mut self, producer: &ProducerSettings) {
+        self.row.producer = Some(producer.to_text());
+        self.row.counts_all = producer.counts_all();
     }
 
-    fn worked_on(&mut self, working: &Working) {
-        self.is.working = Some(working.text());
-        self.is.keep_done = u32::try_from(working.kept_done()).unwrap_or(u32::MAX);
+    fn set_consumer(&mut self, consumer: &ConsumerSettings) {
+        self.row.consumer = Some(consumer.to_text());
+        self.row.keep_done = u32::try_from(consumer.kept_done()).unwrap_or(u32::MAX);
     }
 
-    fn agree_on_working(&self, working: &Working) -> Result<(), Error> {
-        match &self.is.working {
-            Some(made) if *made != working.text() => {
-                Err(other_settings(self.name, made, working, Working::read))
+    fn check_consumer(&self, consumer: &ConsumerSettings) -> Result<(), Error> {
+        match &self.row.consumer {
+            Some(made) if *made != consumer.to_text() => {
+                Err(settings_mismatch(self.name, made, consumer, ConsumerSettings::parse))
             }
             _ => Ok(()),
         }
     }
 
-    pub(super) fn offer(&mut self, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        self.agree_on_offering(offering)?;
-        let queue = self.is.id;
-        if let Some(once) = job.once_id() {
+    pub(super) fn offer(
+        &mut self,
+        producer: &ProducerSettings,
+        job: &Job,
+    ) -> Result<OfferOutcome, Error> {
+        self.check_producer(producer)?;
+        let queue = self.row.id;
+        if let Some(dedup) = job.requested_dedup_id() {
             let sql = "DELETE FROM queue_once WHERE queue = ?1 AND once IN
                        (SELECT once FROM queue_once WHERE queue = ?1 AND until_us <= ?2 LIMIT ?3)";
-            self.tx.execute(sql, (queue, self.now_us.cast_signed(), LOOK as i64))?;
+            self.tx.execute(sql, (queue, self.now_us.cast_signed(), SCAN_MARGIN as i64))?;
             let sql = "SELECT ms, number FROM queue_once
                        WHERE queue = ?1 AND once = ?2 AND until_us > ?3";
             let known =
-                self.tx.first(sql, (queue, once, self.now_us.cast_signed()), |row| id(row, 0))?;
+                self.tx.first(sql, (queue, dedup, self.now_us.cast_signed()), |row| id(row, 0))?;
             if let Some(id) = known {
-                self.is.totals.known += 1;
-                return Ok(Offered::Known { id });
+                self.row.totals.duplicates += 1;
+                return Ok(OfferOutcome::Duplicate { id });
             }
         }
-        let Stats { waiting, in_flight, .. } = self.is.totals;
-        let depth = waiting + if offering.counts_all() { in_flight } else { 0 };
-        if depth >= offering.bound() {
-            self.is.totals.refused += 1;
-            let retry_after = self.is.drain.one_more(self.now_us);
-            return Ok(Offered::Full { depth, retry_after });
+        let Stats { waiting, in_flight, .. } = self.row.totals;
+        let depth = waiting + if producer.counts_all() { in_flight } else { 0 };
+        if depth >= producer.bound() {
+            self.row.totals.refused += 1;
+            let retry_after = self.row.drain.time_to_next(self.now_us);
+            return Ok(OfferOutcome::Full { depth, retry_after });
         }
-        if let Some(of_client) = self.beyond(offering, job)? {
-            self.is.totals.refused += 1;
-            return Ok(Offered::ClientFull { of_client });
+        if let Some(of_client) = self.client_over_bound(producer, job)? {
+            self.row.totals.refused += 1;
+            return Ok(OfferOutcome::ClientFull { of_client });
         }
-        self.is.last = self.is.last.next(self.now_us / 1_000);
-        let id = self.is.last;
+        self.row.last = self.row.last.next(self.now_us / 1_000);
+        let id = self.row.last;
         let (ms, number) = (id.ms().cast_signed(), id.number().cast_signed());
-        if let Some(once) = job.once_id()
-            && offering.remember_us() > 0
+        if let Some(dedup) = job.requested_dedup_id()
+            && producer.dedup_window_us() > 0
         {
-            let until_us = self.now_us.saturating_add(offering.remember_us()).cast_signed();
+            let until_us = self.now_us.saturating_add(producer.dedup_window_us()).cast_signed();
             let sql = "INSERT OR REPLACE INTO queue_once VALUES (?1, ?2, ?3, ?4, ?5)";
-            self.tx.execute(sql, (queue, once, ms, number, until_us))?;
+            self.tx.execute(sql, (queue, dedup, ms, number, until_us))?;
         }
         let until_us = job.deadline_us().map(|it| self.now_us.saturating_add(it).cast_signed());
         let client = job.client_name().map(|client| &**client);
-        let once = job.known_as(id, offering.remember_us() > 0).map(|once| once.to_string());
+        let dedup =
+            job.dedup_record(id, producer.dedup_window_us() > 0).map(|dedup| dedup.to_string());
         let sql = "INSERT INTO queue_jobs (queue, ms, number, until_us, client, once, body)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
         match job.body() {
             Body::Bytes(bytes) => {
-                self.tx.execute(sql, (queue, ms, number, until_us, client, once, &bytes[..]))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, dedup, &bytes[..]))?;
             }
             Body::Fields(fields) => {
                 let json = serde_json::to_string(&Fields(fields));
                 let json = json.map_err(|error| Error::invalid(error.to_string()))?;
-                self.tx.execute(sql, (queue, ms, number, until_us, client, once, json))?;
+                self.tx.execute(sql, (queue, ms, number, until_us, client, dedup, json))?;
             }
         }
-        self.is.totals.waiting += 1;
-        self.is.totals.accepted += 1;
-        Ok(Offered::Accepted { id, depth: depth + 1 })
+        self.row.totals.waiting += 1;
+        self.row.totals.accepted += 1;
+        Ok(OfferOutcome::Accepted { id, depth: depth + 1 })
     }
 
     /// How many of the job's client are counted, where these are as many as may be.
-    fn beyond(&self, offering: &Offering, job: &Job) -> Result<Option<u64>, Error> {
-        let (Some(client), Some(most)) = (job.client_name(), offering.most_per_client()) else {
+    fn client_over_bound(
+        &self,
+        producer: &ProducerSettings,
+        job: &Job,
+    ) -> Result<Option<u64>, Error> {
+        let (Some(client), Some(max)) = (job.client_name(), producer.max_per_client()) else {
             return Ok(None);
         };
         let sql = "SELECT waiting + ?3 * out FROM queue_clients WHERE queue = ?1 AND client = ?2";
-        let params = (self.is.id, &**client, offering.counts_all());
+        let params = (self.row.id, &**client, producer.counts_all());
         let of_client = self.tx.first(sql, params, |row| number(row, 0))?.unwrap_or(0);
-        Ok((of_client >= most).then_some(of_client))
+        Ok((of_client >= max).then_some(of_client))
     }
 
     pub(super) fn take(
         &mut self,
-        working: &Working,
+        consumer: &ConsumerSettings,
         worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
-        self.agree_on_working(working)?;
-        if self.is.working.is_none() {
-            self.worked_on(working);
+        max: usize,
+    ) -> Result<TakeOutcome, Error> {
+        self.check_consumer(consumer)?;
+        if self.row.consumer.is_none() {
+            self.set_consumer(consumer);
         }
-        if self.is.totals.paused {
-            return Ok(Taken { paused: true, ..Taken::default() });
+        if self.row.totals.paused {
+            return Ok(TakeOutcome { paused: true, ..TakeOutcome::default() });
         }
-        let (back, more_back) = self.come_back(working, most)?;
-        let (fresh, more_fresh) = self.fresh(most - back.len())?;
+        let (back, more_back) = self.due_again(consumer, max)?;
+        let (fresh, more_fresh) = self.undelivered(max - back.len())?;
         let there = back.len() + fresh.len();
-        let granted = match (there, working.limits()) {
-            (0, _) | (_, None) => Granted { jobs: there, next: None },
+        let granted = match (there, consumer.limits()) {
+            (0, _) | (_, None) => Grant { jobs: there, next: None },
             (there, Some(limits)) => self.grant(limits, there)?,
         };
-        let due_us = self.now_us.saturating_add(working.visibility_us()).cast_signed();
+        let due_us = self.now_us.saturating_add(consumer.visibility_us()).cast_signed();
         let sql = "UPDATE queue_jobs SET deliveries = deliveries + 1, held = 1, due_us = ?2,
                                          worker = ?3
                    WHERE id = ?1 RETURNING ms, number, deliveries, body";
@@ -142,29 +157,30 @@ impl At<'_, '_> {
             let taken = self.tx.first(sql, (row, due_us, worker), |row| {
                 Ok((id(row, 0)?, row.get::<_, u32>(2)?, body(row, 3)?))
             })?;
-            let Some((id, delivery, body)) = taken else { continue };
+            let Some((id, attempt, body)) = taken else { continue };
             match body {
-                Ok(body) => jobs.push(TakenJob { id, delivery, body }),
-                Err((_, why)) => foreign.push((id, why)),
+                Ok(body) => jobs.push(Delivery { id, attempt, body }),
+                Err((_, reason)) => foreign.push((id, reason)),
             }
         }
         let delivered = jobs.len() + foreign.len();
         let again = delivered.min(back.len()) as u64;
         let first = delivered as u64 - again;
-        self.is.totals.redelivered += again;
-        self.is.totals.delivered += first;
-        self.is.totals.waiting -= first;
-        self.is.totals.in_flight += first;
-        if !self.is.counts_all {
-            self.left(first);
+        self.row.totals.redelivered += again;
+        self.row.totals.delivered += first;
+        self.row.totals.waiting -= first;
+        self.row.totals.in_flight += first;
+        if !self.row.counts_all {
+            self.count_drained(first);
         }
-        for (id, why) in &foreign {
-            if let Some(out) = self.out(*id)? {
-                self.tx.execute("UPDATE queue_jobs SET why = ?2 WHERE id = ?1", (out.row, why))?;
-                self.bury(&out, working)?;
+        for (id, reason) in &foreign {
+            if let Some(out) = self.find_in_flight(*id)? {
+                self.tx
+                    .execute("UPDATE queue_jobs SET why = ?2 WHERE id = ?1", (out.row, reason))?;
+                self.dead_letter(&out, consumer)?;
             }
         }
-        let next = if delivered == most {
+        let next = if delivered == max {
             Some(Duration::ZERO)
         } else if granted.jobs < there {
             granted.next
@@ -172,24 +188,24 @@ impl At<'_, '_> {
             Some(Duration::ZERO)
         } else {
             let sql = "SELECT min(due_us) FROM queue_jobs WHERE queue = ?1 AND due_us IS NOT NULL";
-            let due = self.tx.first(sql, [self.is.id], |row| maybe(row, 0))?.flatten();
+            let due = self.tx.first(sql, [self.row.id], |row| optional_number(row, 0))?.flatten();
             due.map(|due| Duration::from_micros(due.saturating_sub(self.now_us)))
         };
-        Ok(Taken { jobs, next, foreign, ..Taken::default() })
+        Ok(TakeOutcome { jobs, next, foreign, ..TakeOutcome::default() })
     }
 
     /// As many have left what the bound counts.
-    fn left(&mut self, many: u64) {
+    fn count_drained(&mut self, many: u64) {
         for _ in 0..many {
-            self.is.drain.count(self.now_us);
+            self.row.drain.count(self.now_us);
         }
     }
 
     /// How many of `there` the limits let through, in this transaction.
-    fn grant(&self, limits: &LimitSet, there: usize) -> Result<Granted, Error> {
+    fn grant(&self, limits: &LimitSet, there: usize) -> Result<Grant, Error> {
         let subject = Subject::of("queue", self.name);
         let subject = subject.map_err(|error| Error::invalid(error.to_string()))?;
-        Granted::of(there, |cost| {
+        Grant::from_rate(there, |cost| {
             let parts = [Counted::new(&subject, limits)].into();
             let outcome = self.tx.check(&Question::new(parts, cost, Mode::Partial))?;
             let waits = outcome.fields.iter().map(|field| field.retry_after_us);
@@ -201,23 +217,30 @@ impl At<'_, '_> {
 
     /// As [`crate::Model`] has it: rows that are due to come back; true when there are more that
     /// were not looked at.
-    fn come_back(&mut self, working: &Working, most: usize) -> Result<(Vec<i64>, bool), Error> {
-        let look = most.saturating_add(LOOK);
+    fn due_again(
+        &mut self,
+        consumer: &ConsumerSettings,
+        max: usize,
+    ) -> Result<(Vec<i64>, bool), Error> {
+        let look = max.saturating_add(SCAN_MARGIN);
         let sql = "SELECT id, until_us, deliveries, held FROM queue_jobs
                    WHERE queue = ?1 AND due_us <= ?2 ORDER BY due_us, ms, number LIMIT ?3";
-        let due =
-            self.tx.rows(sql, (self.is.id, self.now_us.cast_signed(), look as i64), read_out)?;
+        let due = self.tx.rows(
+            sql,
+            (self.row.id, self.now_us.cast_signed(), look as i64),
+            read_in_flight,
+        )?;
         let is_cut = due.len() == look;
         let mut back = Vec::new();
         for out in due {
-            if back.len() == most {
+            if back.len() == max {
                 break;
             }
             if out.until_us.is_some_and(|until_us| until_us <= self.now_us) {
                 self.remove(&out)?;
-                self.is.totals.too_old += 1;
-            } else if working.has_had_enough(out.deliveries) {
-                self.bury(&out, working)?;
+                self.row.totals.expired += 1;
+            } else if consumer.is_exhausted(out.deliveries) {
+                self.dead_letter(&out, consumer)?;
             } else {
                 back.push(out.row);
             }
@@ -226,28 +249,28 @@ impl At<'_, '_> {
     }
 
     /// As [`crate::Model`] has it: the first that wait, up to `most`.
-    fn fresh(&mut self, most: usize) -> Result<(Vec<i64>, bool), Error> {
-        let look = most.saturating_add(LOOK);
+    fn undelivered(&mut self, max: usize) -> Result<(Vec<i64>, bool), Error> {
+        let look = max.saturating_add(SCAN_MARGIN);
         let sql = "SELECT id, ms, number, until_us FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NULL AND (ms, number) > (?2, ?3)
                    ORDER BY ms, number LIMIT ?4";
         let (mut fresh, mut looked) = (Vec::new(), 0);
         // Before the first id there is.
         let mut from = (-1_i64, -1_i64);
-        while fresh.len() < most && looked < look {
-            let many = (most - fresh.len()).min(look - looked);
-            let rows = self.tx.rows(sql, (self.is.id, from.0, from.1, many as i64), |row| {
-                Ok((row.get::<_, i64>(0)?, (row.get(1)?, row.get(2)?), maybe(row, 3)?))
+        while fresh.len() < max && looked < look {
+            let many = (max - fresh.len()).min(look - looked);
+            let rows = self.tx.rows(sql, (self.row.id, from.0, from.1, many as i64), |row| {
+                Ok((row.get::<_, i64>(0)?, (row.get(1)?, row.get(2)?), optional_number(row, 3)?))
             })?;
             looked += rows.len();
             let is_end = rows.len() < many;
-            for (row, place, until_us) in rows {
-                from = place;
+            for (row, column, until_us) in rows {
+                from = column;
                 if until_us.is_some_and(|until_us| until_us <= self.now_us) {
                     self.tx.execute("DELETE FROM queue_jobs WHERE id = ?1", [row])?;
-                    self.is.totals.waiting -= 1;
-                    self.is.totals.too_old += 1;
-                    self.left(1);
+                    self.row.totals.waiting -= 1;
+                    self.row.totals.expired += 1;
+                    self.count_drained(1);
                 } else {
                     fresh.push(row);
                 }
@@ -260,50 +283,50 @@ impl At<'_, '_> {
     }
 
     /// A job that is out.
-    fn out(&self, id: JobId) -> Result<Option<Out>, Error> {
+    fn find_in_flight(&self, id: JobId) -> Result<Option<InFlight>, Error> {
         let sql = "SELECT id, until_us, deliveries, held FROM queue_jobs
                    WHERE queue = ?1 AND ms = ?2 AND number = ?3 AND due_us IS NOT NULL";
-        let place = (self.is.id, id.ms().cast_signed(), id.number().cast_signed());
-        Ok(self.tx.first(sql, place, read_out)?)
+        let column = (self.row.id, id.ms().cast_signed(), id.number().cast_signed());
+        Ok(self.tx.first(sql, column, read_in_flight)?)
     }
 
-    fn held(&self, held: Held) -> Result<Option<Out>, Error> {
-        let out = self.out(held.id)?;
-        Ok(out.filter(|out| out.is_held && out.deliveries == held.delivery))
+    fn find_delivery(&self, tag: DeliveryTag) -> Result<Option<InFlight>, Error> {
+        let out = self.find_in_flight(tag.id)?;
+        Ok(out.filter(|out| out.is_held && out.deliveries == tag.attempt))
     }
 
     /// Removes a job that is out.
-    fn remove(&mut self, out: &Out) -> Result<(), Error> {
+    fn remove(&mut self, out: &InFlight) -> Result<(), Error> {
         self.tx.execute("DELETE FROM queue_jobs WHERE id = ?1", [out.row])?;
-        self.is.totals.in_flight -= 1;
-        if self.is.counts_all {
-            self.left(1);
+        self.row.totals.in_flight -= 1;
+        if self.row.counts_all {
+            self.count_drained(1);
         }
         Ok(())
     }
 
-    fn bury(&mut self, out: &Out, working: &Working) -> Result<(), Error> {
+    fn dead_letter(&mut self, out: &InFlight, consumer: &ConsumerSettings) -> Result<(), Error> {
         let sql = "INSERT INTO queue_dead (queue, ms, number, deliveries, why, body, client, once)
                    SELECT queue, ms, number, deliveries, why, body, client, once
                    FROM queue_jobs WHERE id = ?1";
         self.tx.execute(sql, [out.row])?;
         self.remove(out)?;
-        self.is.totals.died += 1;
-        self.is.totals.dead += 1;
-        while self.is.totals.dead > working.kept_dead() as u64 {
+        self.row.totals.died += 1;
+        self.row.totals.dead += 1;
+        while self.row.totals.dead > consumer.kept_dead() as u64 {
             let sql = "DELETE FROM queue_dead WHERE id =
                        (SELECT id FROM queue_dead WHERE queue = ?1 ORDER BY id LIMIT 1)";
-            self.tx.execute(sql, [self.is.id])?;
-            self.is.totals.dead -= 1;
+            self.tx.execute(sql, [self.row.id])?;
+            self.row.totals.dead -= 1;
         }
         Ok(())
     }
 
-    pub(super) fn done(&mut self, ids: &[JobId]) -> Result<u64, Error> {
+    pub(super) fn ack(&mut self, ids: &[JobId]) -> Result<u64, Error> {
         let mut done = 0;
         for id in ids {
-            if let Some(out) = self.out(*id)? {
-                if self.is.keep_done > 0 {
+            if let Some(out) = self.find_in_flight(*id)? {
+                if self.row.keep_done > 0 {
                     let sql = "INSERT INTO queue_done (queue, ms, number, deliveries, body)
                                SELECT queue, ms, number, deliveries, body FROM queue_jobs
                                WHERE id = ?1";
@@ -313,51 +336,55 @@ impl At<'_, '_> {
                 done += 1;
             }
         }
-        if self.is.keep_done > 0 {
-            self.keep_done()?;
+        if self.row.keep_done > 0 {
+            self.trim_done()?;
         }
-        self.is.totals.done += done;
+        self.row.totals.done += done;
         Ok(done)
     }
 
     /// The oldest of the done go beyond as many as are kept.
-    fn keep_done(&self) -> Result<(), Error> {
+    fn trim_done(&self) -> Result<(), Error> {
         let sql = "DELETE FROM queue_done WHERE queue = ?1 AND id <=
                    (SELECT id FROM queue_done WHERE queue = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";
-        self.tx.execute(sql, (self.is.id, self.is.keep_done))?;
+        self.tx.execute(sql, (self.row.id, self.row.keep_done))?;
         Ok(())
     }
 
-    pub(super) fn again(
+    pub(super) fn nack(
         &mut self,
-        working: &Working,
-        held: Held,
+        consumer: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        self.agree_on_working(working)?;
-        let Some(out) = self.held(held)? else { return Ok(Afterwards::Lost) };
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        self.check_consumer(consumer)?;
+        let Some(out) = self.find_delivery(tag)? else { return Ok(NackOutcome::Lost) };
         let sql = "UPDATE queue_jobs SET why = ?2, held = 0, due_us = ?3 WHERE id = ?1";
-        let why = (!why.is_empty()).then_some(why);
+        let reason = (!reason.is_empty()).then_some(reason);
         let due_us = self.now_us.saturating_add(micros(after)).cast_signed();
-        self.tx.execute(sql, (out.row, why, due_us))?;
-        if working.has_had_enough(out.deliveries) {
-            self.bury(&out, working)?;
-            return Ok(Afterwards::Dead);
+        self.tx.execute(sql, (out.row, reason, due_us))?;
+        if consumer.is_exhausted(out.deliveries) {
+            self.dead_letter(&out, consumer)?;
+            return Ok(NackOutcome::DeadLettered);
         }
-        Ok(Afterwards::Again)
+        Ok(NackOutcome::Requeued)
     }
 
-    pub(super) fn extend(&self, working: &Working, held: Held) -> Result<bool, Error> {
-        self.agree_on_working(working)?;
-        let Some(out) = self.held(held)? else { return Ok(false) };
-        let due_us = self.now_us.saturating_add(working.visibility_us()).cast_signed();
+    pub(super) fn extend(
+        &self,
+        consumer: &ConsumerSettings,
+        tag: DeliveryTag,
+    ) -> Result<bool, Error> {
+        self.check_consumer(consumer)?;
+        let Some(out) = self.find_delivery(tag)? else { return Ok(false) };
+        let due_us = self.now_us.saturating_add(consumer.visibility_us()).cast_signed();
         self.tx.execute("UPDATE queue_jobs SET due_us = ?2 WHERE id = ?1", (out.row, due_us))?;
         Ok(true)
     }
 
-    pub(super) fn release(&self, held: Held) -> Result<bool, Error> {
-        let Some(out) = self.held(held)? else { return Ok(false) };
+    pub(super) fn release(&self, tag: DeliveryTag) -> Result<bool, Error> {
+        let Some(out) = self.find_delivery(tag)? else { return Ok(false) };
         let sql = "UPDATE queue_jobs SET deliveries = deliveries - 1, held = 0, due_us = ?2
                    WHERE id = ?1";
         self.tx.execute(sql, (out.row, self.now_us.cast_signed()))?;
@@ -365,17 +392,17 @@ impl At<'_, '_> {
     }
 
     pub(super) fn settings(&self) -> Result<Settings, Error> {
-        let Known { offering, working, .. } = &self.is;
-        Settings::read(self.name, offering.as_deref(), working.as_deref())
+        let QueueRow { producer, consumer, .. } = &self.row;
+        Settings::parse(self.name, producer.as_deref(), consumer.as_deref())
     }
 
     pub(super) fn change(&mut self, settings: &Settings) -> Result<(), Error> {
-        if let Some(offering) = &settings.offering {
-            self.offered_to(offering);
+        if let Some(producer) = &settings.producer {
+            self.set_producer(producer);
         }
-        if let Some(working) = &settings.working {
-            self.worked_on(working);
-            self.keep_done()?;
+        if let Some(consumer) = &settings.consumer {
+            self.set_consumer(consumer);
+            self.trim_done()?;
         }
         Ok(())
     }
@@ -383,53 +410,53 @@ impl At<'_, '_> {
     pub(super) fn remove_all(&self) -> Result<bool, Error> {
         for table in ["queue_jobs", "queue_dead", "queue_done", "queue_once", "queue_clients"] {
             let sql = format!("DELETE FROM {table} WHERE queue = ?1");
-            self.tx.execute(&sql, [self.is.id])?;
+            self.tx.execute(&sql, [self.row.id])?;
         }
-        self.tx.execute("DELETE FROM queues WHERE id = ?1", [self.is.id])?;
+        self.tx.execute("DELETE FROM queues WHERE id = ?1", [self.row.id])?;
         Ok(self.settings()? != Settings::default())
     }
 
     pub(super) fn stats(&self) -> Result<Stats, Error> {
         let sql = "SELECT ms FROM queue_jobs WHERE queue = ?1 AND due_us IS NULL
                    ORDER BY ms, number LIMIT 1";
-        let oldest = self.tx.first(sql, [self.is.id], |row| number(row, 0))?;
+        let oldest = self.tx.first(sql, [self.row.id], |row| number(row, 0))?;
         let oldest = oldest.map(|ms| self.now_us.saturating_sub(ms.saturating_mul(1_000)));
-        Ok(Stats { oldest: oldest.map(Duration::from_micros), ..self.is.totals })
+        Ok(Stats { oldest: oldest.map(Duration::from_micros), ..self.row.totals })
     }
 
-    pub(super) fn waiting(&self, most: usize) -> Result<Vec<WaitingJob>, Error> {
+    pub(super) fn waiting(&self, max: usize) -> Result<Vec<WaitingJob>, Error> {
         let sql = "SELECT ms, number, body, client FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NULL ORDER BY ms, number LIMIT ?2";
-        Ok(self.tx.rows(sql, (self.is.id, most as i64), |row| {
+        Ok(self.tx.rows(sql, (self.row.id, max as i64), |row| {
             let (id, client) = (id(row, 0)?, client(row, 3)?);
             let body = body(row, 2)?.unwrap_or_else(|(body, _)| body);
             Ok(WaitingJob { id, age: id.age(self.now_us), client, body })
         })?)
     }
 
-    pub(super) fn in_hand(&self, most: usize) -> Result<Vec<OutJob>, Error> {
+    pub(super) fn in_flight(&self, max: usize) -> Result<Vec<InFlightJob>, Error> {
         let sql = "SELECT ms, number, deliveries, held, due_us, why, body, client FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NOT NULL ORDER BY due_us, ms, number LIMIT ?2";
-        Ok(self.tx.rows(sql, (self.is.id, most as i64), |row| {
+        Ok(self.tx.rows(sql, (self.row.id, max as i64), |row| {
             let id = id(row, 0)?;
             let back = number(row, 4)?.saturating_sub(self.now_us);
-            Ok(OutJob {
+            Ok(InFlightJob {
                 id,
                 deliveries: row.get(2)?,
                 is_held: row.get(3)?,
                 age: id.age(self.now_us),
-                back: Duration::from_micros(back),
-                why: row.get(5)?,
+                due_in: Duration::from_micros(back),
+                reason: row.get(5)?,
                 client: client(row, 7)?,
                 body: body(row, 6)?.unwrap_or_else(|(body, _)| body),
             })
         })?)
     }
 
-    pub(super) fn done_jobs(&self, most: usize) -> Result<Vec<DoneJob>, Error> {
+    pub(super) fn done_jobs(&self, max: usize) -> Result<Vec<DoneJob>, Error> {
         let sql = "SELECT ms, number, deliveries, body FROM queue_done WHERE queue = ?1
                    ORDER BY id LIMIT ?2";
-        let rows = self.tx.rows(sql, (self.is.id, most as i64), |row| {
+        let rows = self.tx.rows(sql, (self.row.id, max as i64), |row| {
             Ok((id(row, 0)?, row.get::<_, u32>(2)?, body(row, 3)?))
         })?;
         let done = rows.into_iter().map(|(id, deliveries, body)| {
@@ -440,45 +467,45 @@ impl At<'_, '_> {
     }
 
     /// Dead jobs by a condition, the oldest first.
-    pub(super) fn dead(
+    pub(super) fn dead_letters(
         &self,
         which: &str,
         params: impl rusqlite::Params,
-    ) -> Result<Vec<(i64, Dead)>, Error> {
+    ) -> Result<Vec<(i64, DeadLetter)>, Error> {
         let sql = format!(
             "SELECT id, ms, number, deliveries, why, body, client, once FROM queue_dead
              WHERE queue = ?1 {which}"
         );
         Ok(self.tx.rows(&sql, params, |row| {
-            let dead = Dead {
+            let dead = DeadLetter {
                 id: id(row, 1)?,
                 deliveries: row.get(3)?,
-                why: row.get(4)?,
+                reason: row.get(4)?,
                 client: client(row, 6)?,
-                once: once(row, 7)?,
+                dedup: dedup(row, 7)?,
                 body: body(row, 5)?.unwrap_or_else(|(body, _)| body),
             };
             Ok((row.get::<_, i64>(0)?, dead))
         })?)
     }
 
-    pub(super) fn take_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {
-        let place = (self.is.id, id.ms().cast_signed(), id.number().cast_signed());
-        let found = self.dead("AND ms = ?2 AND number = ?3", place)?;
+    pub(super) fn take_dead_letter(&mut self, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        let column = (self.row.id, id.ms().cast_signed(), id.number().cast_signed());
+        let found = self.dead_letters("AND ms = ?2 AND number = ?3", column)?;
         let Some((row, dead)) = found.into_iter().next() else { return Ok(None) };
         self.tx.execute("DELETE FROM queue_dead WHERE id = ?1", [row])?;
-        self.is.totals.dead -= 1;
+        self.row.totals.dead -= 1;
         Ok(Some(dead))
     }
 
-    pub(super) fn forget_dead(&mut self, id: JobId) -> Result<Option<Dead>, Error> {
-        let dead = self.take_dead(id)?;
-        if let Some(once) = dead.as_ref().and_then(|dead| dead.once.as_ref()) {
-            let (ms, number) = (once.of.ms().cast_signed(), once.of.number().cast_signed());
+    pub(super) fn forget_dead_letter(&mut self, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        let dead = self.take_dead_letter(id)?;
+        if let Some(dedup) = dead.as_ref().and_then(|dead| dead.dedup.as_ref()) {
+            let (ms, number) = (dedup.of.ms().cast_signed(), dedup.of.number().cast_signed());
             // Another may have been accepted under it since.
             let sql = "DELETE FROM queue_once
                        WHERE queue = ?1 AND once = ?2 AND ms = ?3 AND number = ?4";
-            self.tx.execute(sql, (self.is.id, &*once.id, ms, number))?;
+            self.tx.execute(sql, (self.row.id, &*dedup.id, ms, number))?;
         }
         Ok(dead)
     }

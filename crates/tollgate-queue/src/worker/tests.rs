@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 use tollgate::{Clock, StoreError, Time};
 
 use super::*;
-use crate::job::{Dead, DoneJob, Job, OutJob, Taken, WaitingJob};
+use crate::job::{DeadLetter, DoneJob, InFlightJob, Job, TakeOutcome, WaitingJob};
 use crate::memory::MemoryQueues;
-use crate::model::{Offered, Stats};
+use crate::model::{OfferOutcome, Stats};
 use crate::queue::Queue;
-use crate::settings::{Offering, Settings, Working};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 
 const START_US: u64 = 1_700_000_000_000_000;
 
@@ -41,11 +41,11 @@ async fn pass(time: Duration) {
 
 /// Offers two hundred a second for ten seconds; how many were accepted and refused.
 async fn press(queue: &Queue<MemoryQueues>) -> (u64, u64) {
-    let door = queue.offering(Offering::new(10)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(10)).unwrap();
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..2_000 {
-        match door.offer(&Job::new()).await.unwrap() {
-            Offered::Accepted { .. } => accepted += 1,
+        match producer.offer(&Job::new()).await.unwrap() {
+            OfferOutcome::Accepted { .. } => accepted += 1,
             _ => refused += 1,
         }
         pass(millis(5)).await;
@@ -61,7 +61,10 @@ async fn what_is_let_in_is_what_is_worked_off() {
         let (stop, _) = tokio::sync::broadcast::channel::<()>(1);
         let mut all = JoinSet::new();
         for n in 0..workers {
-            let worker = Worker::new(queue.working(Working::new()).unwrap(), format!("worker {n}"));
+            let worker = Worker::new(
+                queue.consumer(ConsumerSettings::new()).unwrap(),
+                format!("worker {n}"),
+            );
             let mut stopped = stop.subscribe();
             all.spawn(async move {
                 // A hundred a second each.
@@ -93,17 +96,17 @@ async fn what_is_let_in_is_what_is_worked_off() {
 #[tokio::test(start_paused = true)]
 async fn a_rate_over_all_workers_is_used_and_never_exceeded() {
     let queue = queue();
-    let door = queue.offering(Offering::new(2_000)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(2_000)).unwrap();
     for _ in 0..2_000 {
-        door.offer(&Job::new()).await.unwrap();
+        producer.offer(&Job::new()).await.unwrap();
     }
     let rate = "100/s via sliding_log".parse().unwrap();
-    let working = Working::new().rate(rate);
+    let settings = ConsumerSettings::new().rate(rate);
     let begin = Instant::now();
     let times = Arc::new(Mutex::new(Vec::new()));
     let mut all = JoinSet::new();
     for n in 0..4 {
-        let worker = Worker::new(queue.working(working.clone()).unwrap(), format!("worker {n}"))
+        let worker = Worker::new(queue.consumer(settings.clone()).unwrap(), format!("worker {n}"))
             .concurrency(10)
             .batch(10);
         let times = Arc::clone(&times);
@@ -127,22 +130,27 @@ async fn a_rate_over_all_workers_is_used_and_never_exceeded() {
 #[tokio::test(start_paused = true)]
 async fn what_fails_comes_back_later_each_time_and_dies() {
     let queue = queue();
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new().field("a", "1")).await.unwrap();
-    let working = Working::new().deliveries(4);
+    queue
+        .producer(ProducerSettings::new(9))
+        .unwrap()
+        .offer(&Job::new().field("a", "1"))
+        .await
+        .unwrap();
+    let settings = ConsumerSettings::new().deliveries(4);
     let worker =
-        Worker::new(queue.working(working).unwrap(), "w").pause(millis(1_000), millis(3_000));
+        Worker::new(queue.consumer(settings).unwrap(), "w").backoff(millis(1_000), millis(3_000));
     let begin = Instant::now();
     let times = Mutex::new(Vec::new());
-    let handle = |job: TakenJob| {
+    let handle = |job: Delivery| {
         times.lock().push(begin.elapsed());
-        assert_ne!(job.delivery, 2, "a panic before there is a future is a failure");
+        assert_ne!(job.attempt, 2, "a panic before there is a future is a failure");
         async move {
-            assert_ne!(job.delivery, 3, "and one within it");
+            assert_ne!(job.attempt, 3, "and one within it");
             Err(Failure::new("no such mailbox"))
         }
     };
     let ran = worker.run(handle, pass(Duration::from_secs(60))).await.unwrap();
-    assert_eq!((ran.again, ran.dead, ran.done), (3, 1, 0));
+    assert_eq!((ran.requeued, ran.dead, ran.done), (3, 1, 0));
     let times = times.lock().clone();
     let pauses: Vec<Duration> = times.windows(2).map(|two| two[1] - two[0]).collect();
     for (pause, longest) in pauses.iter().zip([1_000, 2_000, 3_000]) {
@@ -150,29 +158,29 @@ async fn what_fails_comes_back_later_each_time_and_dies() {
         let range = millis(longest / 2)..=millis(longest + 2);
         assert!(range.contains(pause), "{pauses:?}");
     }
-    let dead = queue.dead(9).await.unwrap();
-    assert_eq!((dead[0].deliveries, dead[0].why.as_deref()), (4, Some("no such mailbox")));
+    let dead = queue.dead_letters(9).await.unwrap();
+    assert_eq!((dead[0].deliveries, dead[0].reason.as_deref()), (4, Some("no such mailbox")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_takes_long_keeps_its_job_and_who_is_dead_does_not() {
     let queue = queue();
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let working = Working::new().visibility(millis(300));
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let settings = ConsumerSettings::new().visibility(millis(300));
     // Somebody took it and died.
     assert_eq!(
-        queue.working(working.clone()).unwrap().take("dead", 1).await.unwrap().jobs.len(),
+        queue.consumer(settings.clone()).unwrap().take("dead", 1).await.unwrap().jobs.len(),
         1
     );
     let count = AtomicUsize::new(0);
     let count = &count;
     let run = |name: &str| {
-        let worker = Worker::new(queue.working(working.clone()).unwrap(), name);
+        let worker = Worker::new(queue.consumer(settings.clone()).unwrap(), name);
         async move {
-            let handle = |job: TakenJob| {
+            let handle = |job: Delivery| {
                 count.fetch_add(1, Ordering::Relaxed);
                 async move {
-                    assert_eq!(job.delivery, 2);
+                    assert_eq!(job.attempt, 2);
                     pass(Duration::from_secs(5)).await;
                     Ok(())
                 }
@@ -187,11 +195,12 @@ async fn who_takes_long_keeps_its_job_and_who_is_dead_does_not() {
 #[tokio::test(start_paused = true)]
 async fn at_the_end_what_is_in_hand_is_done_and_what_was_taken_given_back() {
     let queue = queue();
-    let door = queue.offering(Offering::new(9)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
     for _ in 0..9 {
-        door.offer(&Job::new()).await.unwrap();
+        producer.offer(&Job::new()).await.unwrap();
     }
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").concurrency(2).batch(5);
+    let worker =
+        Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").concurrency(2).batch(5);
     let handle = |_| async {
         pass(millis(100)).await;
         Ok(())
@@ -200,8 +209,8 @@ async fn at_the_end_what_is_in_hand_is_done_and_what_was_taken_given_back() {
     assert_eq!((ran.done, ran.released), (2, 3));
     let ran = worker.clone().max_jobs(3).run(handle, core::future::pending()).await.unwrap();
     assert_eq!((ran.done, ran.released), (3, 0));
-    let taken = queue.working(Working::new()).unwrap().take("w", 9).await.unwrap();
-    assert!(taken.jobs.len() == 4 && taken.jobs.iter().all(|job| job.delivery == 1), "{taken:?}");
+    let taken = queue.consumer(ConsumerSettings::new()).unwrap().take("w", 9).await.unwrap();
+    assert!(taken.jobs.len() == 4 && taken.jobs.iter().all(|job| job.attempt == 1), "{taken:?}");
 }
 
 /// Queues that fail as often as is said.
@@ -224,45 +233,55 @@ impl Failing {
 }
 
 impl Backend for Failing {
-    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        self.queues.offer(queue, offering, job).await
+    async fn offer(
+        &self,
+        queue: &str,
+        settings: &ProducerSettings,
+        job: &Job,
+    ) -> Result<OfferOutcome, Error> {
+        self.queues.offer(queue, settings, job).await
     }
 
     async fn take(
         &self,
         queue: &str,
-        working: &Working,
+        settings: &ConsumerSettings,
         worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
+        max: usize,
+    ) -> Result<TakeOutcome, Error> {
         if !self.is_permanent {
             self.fault()?;
         }
-        self.queues.take(queue, working, worker, most).await
+        self.queues.take(queue, settings, worker, max).await
     }
 
-    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+    async fn ack(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
         self.fault()?;
-        self.queues.done(queue, ids).await
+        self.queues.ack(queue, ids).await
     }
 
-    async fn again(
+    async fn nack(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        self.queues.again(queue, working, held, after, why).await
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        self.queues.nack(queue, settings, tag, after, reason).await
     }
 
-    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
-        self.queues.extend(queue, working, held).await
+    async fn extend(
+        &self,
+        queue: &str,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
+    ) -> Result<bool, Error> {
+        self.queues.extend(queue, settings, tag).await
     }
 
-    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        self.queues.release(queue, held).await
+    async fn release(&self, queue: &str, tag: DeliveryTag) -> Result<bool, Error> {
+        self.queues.release(queue, tag).await
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
@@ -289,32 +308,36 @@ impl Backend for Failing {
         self.queues.stats(queue).await
     }
 
-    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        self.queues.waiting(queue, most).await
+    async fn waiting(&self, queue: &str, max: usize) -> Result<Vec<WaitingJob>, Error> {
+        self.queues.waiting(queue, max).await
     }
 
-    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
-        self.queues.in_hand(queue, most).await
+    async fn in_flight(&self, queue: &str, max: usize) -> Result<Vec<InFlightJob>, Error> {
+        self.queues.in_flight(queue, max).await
     }
 
-    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
-        self.queues.done_jobs(queue, most).await
+    async fn done_jobs(&self, queue: &str, max: usize) -> Result<Vec<DoneJob>, Error> {
+        self.queues.done_jobs(queue, max).await
     }
 
-    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        self.queues.dead(queue, most).await
+    async fn dead_letters(&self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, Error> {
+        self.queues.dead_letters(queue, max).await
     }
 
-    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.queues.take_dead(queue, id).await
+    async fn take_dead_letter(&self, queue: &str, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        self.queues.take_dead_letter(queue, id).await
     }
 
-    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.queues.forget_dead(queue, id).await
+    async fn forget_dead_letter(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> Result<Option<DeadLetter>, Error> {
+        self.queues.forget_dead_letter(queue, id).await
     }
 
-    async fn wait(&self, queue: &str, most: Duration) {
-        self.queues.wait(queue, most).await;
+    async fn wait(&self, queue: &str, max: Duration) {
+        self.queues.wait(queue, max).await;
     }
 }
 
@@ -327,8 +350,8 @@ fn failing(faults: u64, is_permanent: bool) -> Queue<Failing> {
 #[tokio::test(start_paused = true)]
 async fn faults_that_pass_are_waited_for() {
     let queue = failing(7, false);
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(1);
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").max_jobs(1);
     let ran = worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
     assert_eq!((ran.done, queue.stats().await.unwrap().done), (1, 1));
 }
@@ -336,12 +359,12 @@ async fn faults_that_pass_are_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_fault_that_does_not_pass_ends_it_when_what_is_in_hand_is_finished() {
     let queue = failing(1, true);
-    let door = queue.offering(Offering::new(9)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
     for long in ["", "yes"] {
-        door.offer(&Job::new().field("long", long)).await.unwrap();
+        producer.offer(&Job::new().field("long", long)).await.unwrap();
     }
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").concurrency(2);
-    let handle = |job: TakenJob| async move {
+    let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").concurrency(2);
+    let handle = |job: Delivery| async move {
         if job.text("long") == Some("yes") {
             pass(Duration::from_secs(3)).await;
         }
@@ -359,8 +382,8 @@ async fn the_grace_begins_when_the_last_job_is_over() {
     let (faults, queues) = (Arc::default(), MemoryQueues::with_clock(TestClock(Instant::now())));
     let failing = Failing { queues, faults: Arc::clone(&faults), is_permanent: false };
     let queue = Queue::new(failing, "q").unwrap();
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w");
     let handle = |_| {
         let faults: Arc<AtomicU64> = Arc::clone(&faults);
         async move {
@@ -370,7 +393,7 @@ async fn the_grace_begins_when_the_last_job_is_over() {
         }
     };
     let ran = worker.run(handle, pass(millis(10))).await.unwrap();
-    assert_eq!((ran.done, ran.unsaid), (1, 0), "{ran:?}");
+    assert_eq!((ran.done, ran.unreported), (1, 0), "{ran:?}");
     assert_eq!(queue.stats().await.unwrap().done, 1);
 }
 
@@ -378,16 +401,16 @@ async fn the_grace_begins_when_the_last_job_is_over() {
 #[tokio::test(start_paused = true)]
 async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
     let queue = Queue::new(MemoryQueues::with_clock(TestClock(Instant::now())), "q").unwrap();
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let working = Working::new().deliveries(2);
-    let worker = Worker::new(queue.working(working).unwrap(), "w").until_empty(true);
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let settings = ConsumerSettings::new().deliveries(2);
+    let worker = Worker::new(queue.consumer(settings).unwrap(), "w").until_empty(true);
     let tries = AtomicUsize::new(0);
     let begin = Instant::now();
-    let handle = |job: TakenJob| {
+    let handle = |job: Delivery| {
         let nth = tries.fetch_add(1, Ordering::Relaxed);
         async move {
-            assert_eq!(job.delivery, 1);
-            if nth < 9 { Err(Failure::not_begun("no program")) } else { Ok(()) }
+            assert_eq!(job.attempt, 1);
+            if nth < 9 { Err(Failure::not_started("no program")) } else { Ok(()) }
         }
     };
     let ran = worker.run(handle, core::future::pending()).await.unwrap();
@@ -400,35 +423,35 @@ async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_change_is_followed_also_where_several_questions_are_refused() {
     let others = [
-        Working::new().visibility(millis(1_800)).keep_dead(7),
-        Working::new().visibility(millis(1_800)).rate("100/s".parse().unwrap()),
-        Working::new().visibility(millis(200)),
-        Working::new().visibility(millis(9_000)),
+        ConsumerSettings::new().visibility(millis(1_800)).keep_dead(7),
+        ConsumerSettings::new().visibility(millis(1_800)).rate("100/s".parse().unwrap()),
+        ConsumerSettings::new().visibility(millis(200)),
+        ConsumerSettings::new().visibility(millis(9_000)),
     ];
     for other in others {
         // The first fails when it is time to take again, too: before the beat, at it, and after it.
         // A second is held across it or not.
         for (fails_ms, jobs) in [550, 550, 600, 601, 700].into_iter().zip([1, 2, 2, 2, 2]) {
             let queue = queue();
-            let door = queue.offering(Offering::new(9)).unwrap();
+            let producer = queue.producer(ProducerSettings::new(9)).unwrap();
             for _ in 0..jobs {
-                door.offer(&Job::new()).await.unwrap();
+                producer.offer(&Job::new()).await.unwrap();
             }
-            let working = Working::new().visibility(millis(1_800));
+            let settings = ConsumerSettings::new().visibility(millis(1_800));
             let changed = Arc::new(Mutex::new(Vec::new()));
-            let worker = Worker::new(queue.working(working).unwrap(), "w")
+            let worker = Worker::new(queue.consumer(settings).unwrap(), "w")
                 .concurrency(usize::try_from(jobs).unwrap())
-                .pause(millis(1), millis(1))
+                .backoff(millis(1), millis(1))
                 .until_empty(true)
-                .on_notice({
+                .on_event({
                     let changed = Arc::clone(&changed);
                     move |notice| match notice {
-                        Notice::Changed(working) => changed.lock().push(working.clone()),
+                        WorkerEvent::Changed(settings) => changed.lock().push(settings.clone()),
                         other => panic!("{other:?}"),
                     }
                 });
             let begun = AtomicUsize::new(0);
-            let handle = |job: TakenJob| {
+            let handle = |job: Delivery| {
                 let is_first = begun.fetch_add(1, Ordering::Relaxed) == 0;
                 let (queue, other) = (queue.clone(), other.clone());
                 async move {
@@ -438,12 +461,12 @@ async fn a_change_is_followed_also_where_several_questions_are_refused() {
                         pass(millis(fails_ms - 20)).await;
                         return Err(Failure::new("no"));
                     }
-                    pass(millis(if job.delivery == 1 { 1_000 } else { 1 })).await;
+                    pass(millis(if job.attempt == 1 { 1_000 } else { 1 })).await;
                     Ok(())
                 }
             };
             let ran = worker.run(handle, core::future::pending()).await.unwrap();
-            assert_eq!((ran.done, ran.again, ran.lost), (jobs, 1, 0), "{other:?} {fails_ms}");
+            assert_eq!((ran.done, ran.requeued, ran.lost), (jobs, 1, 0), "{other:?} {fails_ms}");
             assert_eq!(*changed.lock(), std::slice::from_ref(&other));
         }
     }
@@ -453,15 +476,15 @@ async fn a_change_is_followed_also_where_several_questions_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_taken_back_is_none() {
     let queue = queue();
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let working = Working::new();
-    let worker = Worker::new(queue.working(working.clone()).unwrap(), "w").until_empty(true);
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let settings = ConsumerSettings::new();
+    let worker = Worker::new(queue.consumer(settings.clone()).unwrap(), "w").until_empty(true);
     let handle = |_| {
-        let (queue, working) = (queue.clone(), working.clone());
+        let (queue, settings) = (queue.clone(), settings.clone());
         async move {
-            queue.change(working.clone().keep_dead(7)).await.unwrap();
+            queue.change(settings.clone().keep_dead(7)).await.unwrap();
             pass(millis(700)).await;
-            queue.change(working).await.unwrap();
+            queue.change(settings).await.unwrap();
             Ok(())
         }
     };
@@ -473,18 +496,18 @@ async fn a_change_that_is_taken_back_is_none() {
 #[tokio::test(start_paused = true)]
 async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
     let queue = queue();
-    let door = queue.offering(Offering::new(9)).unwrap();
-    door.offer(&Job::new()).await.unwrap();
-    let working = Working::new().visibility(millis(30_000));
-    let worker = Worker::new(queue.working(working.clone()).unwrap(), "w").concurrency(4);
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
+    producer.offer(&Job::new()).await.unwrap();
+    let settings = ConsumerSettings::new().visibility(millis(30_000));
+    let worker = Worker::new(queue.consumer(settings.clone()).unwrap(), "w").concurrency(4);
     let count = AtomicUsize::new(0);
     let handle = |_| {
         let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
-        let (queue, door, working) = (queue.clone(), door.clone(), working.clone());
+        let (queue, producer, settings) = (queue.clone(), producer.clone(), settings.clone());
         async move {
             if is_first {
-                queue.change(working.visibility(millis(300))).await.unwrap();
-                door.offer(&Job::new()).await.unwrap();
+                queue.change(settings.visibility(millis(300))).await.unwrap();
+                producer.offer(&Job::new()).await.unwrap();
             }
             pass(Duration::from_secs(5)).await;
             Ok(())
@@ -498,33 +521,33 @@ async fn a_visibility_that_is_lowered_delivers_nothing_twice() {
 fn told<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
-    (worker.on_notice(move |notice| tell.lock().push(format!("{notice:?}"))), told)
+    (worker.on_event(move |notice| tell.lock().push(format!("{notice:?}"))), told)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_is_told_once_and_its_return_with_how_long() {
     let queue = failing(7, false);
-    queue.offering(Offering::new(9)).unwrap().offer(&Job::new()).await.unwrap();
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w").max_jobs(1);
+    queue.producer(ProducerSettings::new(9)).unwrap().offer(&Job::new()).await.unwrap();
+    let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w").max_jobs(1);
     let (worker, told) = told(worker);
     worker.run(|_| async { Ok(()) }, core::future::pending()).await.unwrap();
     let told = told.lock().clone();
     assert!(told.len() == 2 && told[0].starts_with("Fault("), "{told:?}");
     // 0.1 s, and twice as long each time up to 5 s.
-    assert!(told[1].starts_with("Back(11.3"), "{told:?}");
+    assert!(told[1].starts_with("Recovered(11.3"), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_queue_that_is_removed_beside_its_worker_is_told_once_each_time() {
     let queue = queue();
-    let worker = Worker::new(queue.working(Working::new()).unwrap(), "w");
+    let worker = Worker::new(queue.consumer(ConsumerSettings::new()).unwrap(), "w");
     let (worker, told) = told(worker);
     let removes = async {
-        let door = queue.offering(Offering::new(9)).unwrap();
+        let producer = queue.producer(ProducerSettings::new(9)).unwrap();
         // Nobody has made it yet: that is nothing that was removed.
         pass(millis(2_000)).await;
         for _ in 0..2 {
-            door.offer(&Job::new()).await.unwrap();
+            producer.offer(&Job::new()).await.unwrap();
             pass(millis(2_000)).await;
             assert!(queue.remove().await.unwrap());
             pass(millis(2_000)).await;

@@ -1,8 +1,8 @@
 //! The store: what is asked becomes one call of one script.
 
-mod answer;
 mod builder;
 mod plan;
+mod reply;
 mod swap;
 
 use core::fmt;
@@ -18,12 +18,12 @@ use tollgate::{
     Refund, Store, StoreError, Subject, Time,
 };
 
-use self::answer::{Found, damaged, read_outcome, read_states};
-pub(crate) use self::answer::{natural, unread};
 pub use self::builder::Builder;
 use self::plan::{Plans, fingerprint};
+use self::reply::{StoredValue, damaged, read_outcome, read_states};
+pub(crate) use self::reply::{parse_unsigned, unexpected_reply};
 use crate::client::{BreakerState, Call, Client};
-use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
+use crate::compose::{self, Clock, Parts, has_state, in_state_order, set_tag};
 use crate::key::Keys;
 use crate::notices;
 use crate::options::Options;
@@ -65,11 +65,11 @@ struct Shared {
     deadline: Duration,
     nonce: AtomicU64,
     plans: Plans,
-    rare: Rare,
+    rare: RareScripts,
 }
 
 /// The scripts that are the same for any limits.
-struct Rare {
+struct RareScripts {
     refund: Script,
     adjust: Script,
     reset: Script,
@@ -78,7 +78,7 @@ struct Rare {
     notices: notices::Scripts,
 }
 
-impl Rare {
+impl RareScripts {
     fn new(clock: Clock, parts: &Parts) -> Self {
         Self {
             refund: compose::refund(clock, parts),
@@ -149,12 +149,13 @@ impl RedisStore {
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
         let plan =
-            self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
+            self.0.plans.get(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
-        let Some(many) = &plan.many else { return Ok(()) };
-        let of_check = |part: &Counted<'_>| Keys::of_check(&self.0.keys.of(*part), part.limits);
-        let keys: Vec<String> = parts.iter().flat_map(of_check).collect();
-        self.0.client.load_many(many, &keys, self.0.deadline).await
+        let Some(batch) = &plan.batch else { return Ok(()) };
+        let for_check =
+            |part: &Counted<'_>| Keys::for_check(&self.0.keys.for_count(*part), part.limits);
+        let keys: Vec<String> = parts.iter().flat_map(for_check).collect();
+        self.0.client.load_batch(batch, &keys, self.0.deadline).await
     }
 
     /// How its keys are named.
@@ -182,7 +183,7 @@ impl RedisStore {
     /// # Errors
     /// When this is no store of a run; or the server cannot be reached or refuses to scan.
     pub async fn clear_run(&self) -> Result<(), StoreError> {
-        if !self.0.keys.are_of_a_run() {
+        if !self.0.keys.is_for_run() {
             return Err(StoreError::permanent("only the keys of a run are removed at once"));
         }
         self.scan(|keys| {
@@ -206,9 +207,9 @@ impl RedisStore {
             let pattern = format!("{}:*", self.0.keys.prefix());
             command.arg(&cursor[..]).arg("MATCH").arg(pattern).arg("COUNT").arg(10_000);
             let answer = self.0.client.raw(command, PATIENCE).await?;
-            let Value::Array(list) = answer else { return Err(unread()) };
+            let Value::Array(list) = answer else { return Err(unexpected_reply()) };
             let [Value::BulkString(next), Value::Array(keys)] = &list[..] else {
-                return Err(unread());
+                return Err(unexpected_reply());
             };
             let keys: Vec<Vec<u8>> = keys
                 .iter()
@@ -273,11 +274,11 @@ impl RedisStore {
         {
             return self.check_by_swapping(question, deadline).await;
         }
-        let plan = self.0.plans.of(question)?;
+        let plan = self.0.plans.get(question)?;
         let once = question.request.is_some();
         let nonce = self.next_nonce();
         let keys = plan.keys() + usize::from(once);
-        let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.many.as_ref());
+        let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
             key.clear();
@@ -290,13 +291,13 @@ impl RedisStore {
             }
         }
         if let (Some(id), Some(first)) = (question.request, question.parts.first()) {
-            call.word(Keys::request(&self.0.keys.of(*first), id));
+            call.word(Keys::request(&self.0.keys.for_count(*first), id));
         }
         call.word(question.cost).word(nonce);
         if once {
             call.word(fingerprint(question)).word(self.0.remember.as_millis().max(1).to_string());
         }
-        for word in &plan.given {
+        for word in &plan.number_args {
             call.word(word.as_str());
         }
         let answer = self.send(call, deadline).await?;
@@ -309,7 +310,8 @@ impl RedisStore {
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
         let by = Instant::now() + deadline;
-        let keys: Vec<String> = question.parts.iter().map(|part| self.0.keys.of(*part)).collect();
+        let keys: Vec<String> =
+            question.parts.iter().map(|part| self.0.keys.for_count(*part)).collect();
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let nonce = self.next_nonce();
@@ -342,7 +344,7 @@ impl RedisStore {
 
     /// The key of a state, and of everything beside it that its limits may use.
     fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
-        let state = self.0.keys.of(counted);
+        let state = self.0.keys.for_count(counted);
         let logs = Keys::logs(&state, counted.limits);
         (state, logs)
     }
@@ -380,7 +382,7 @@ impl Store for RedisStore {
             keys.extend(logs);
             args.push(charges.limits.limits().len().to_string());
             let first = places.len();
-            for (declared, limit) in by_place(&charges.limits) {
+            for (declared, limit) in in_state_order(&charges.limits) {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
                 let until = engine::spent_until_us(limit, at_us, receipt.cost);
                 args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
@@ -399,17 +401,17 @@ impl Store for RedisStore {
         let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
         let (left, units) = match &answer[..] {
             [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
-            [Value::Int(0), left, units @ ..] => (natural(left)?, units),
-            _ => return Err(unread()),
+            [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
+            _ => return Err(unexpected_reply()),
         };
         if units.len() != places.len() || left > receipt.cost {
-            return Err(unread());
+            return Err(unexpected_reply());
         }
         let mut given = vec![0; places.len()];
         for (place, units) in places.iter().zip(units) {
-            given[*place] = natural(units)?;
+            given[*place] = parse_unsigned(units)?;
             if given[*place] > receipt.cost {
-                return Err(unread());
+                return Err(unexpected_reply());
             }
         }
         Ok(Refund::new(given, left))
@@ -429,11 +431,11 @@ impl Store for RedisStore {
         ];
         let answer = self.call(&self.0.rare.adjust, &keys, args, nonce, self.0.deadline).await?;
         if answer.len() != limits.limits().len() {
-            return Err(unread());
+            return Err(unexpected_reply());
         }
         let mut changes = vec![0; answer.len()];
-        for ((declared, _), change) in by_place(limits).into_iter().zip(&answer) {
-            let Value::Int(change) = change else { return Err(unread()) };
+        for ((declared, _), change) in in_state_order(limits).into_iter().zip(&answer) {
+            let Value::Int(change) = change else { return Err(unexpected_reply()) };
             changes[declared] = *change;
         }
         Ok(changes)
@@ -450,7 +452,7 @@ impl Store for RedisStore {
         let answer = self.call(&self.0.rare.reset, &keys, args, nonce, self.0.deadline).await?;
         match answer[..] {
             [Value::Int(found)] => Ok(found == 1),
-            _ => Err(unread()),
+            _ => Err(unexpected_reply()),
         }
     }
 
@@ -470,9 +472,9 @@ impl Store for RedisStore {
         let mut logs = vec![Vec::new(); limits.limits().len()];
         for (i, found) in found.into_iter().enumerate() {
             match found {
-                Found::Nothing => {}
-                Found::State(bytes) if i == 0 => state = Some(bytes),
-                Found::Log(rows) if single || i > 0 => logs[i.saturating_sub(1)] = rows,
+                StoredValue::Nothing => {}
+                StoredValue::State(bytes) if i == 0 => state = Some(bytes),
+                StoredValue::Log(rows) if single || i > 0 => logs[i.saturating_sub(1)] = rows,
                 _ => return Err(damaged("it is of another kind")),
             }
         }
@@ -498,15 +500,15 @@ impl Store for RedisStore {
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
         let script = &self.0.rare.notices.read;
-        notices::read(&self.call_notices(script, [notices::seen(seen)]).await?)
+        notices::read(&self.call_notices(script, [notices::read_args(seen)]).await?)
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
         let script = &self.0.rare.notices.post;
-        match self.call_notices(script, notices::posted(notice)).await?[..] {
+        match self.call_notices(script, notices::post_args(notice)).await?[..] {
             [Value::Int(1)] => Ok(()),
             [Value::Int(0)] => Err(Notices::too_many()),
-            _ => Err(unread()),
+            _ => Err(unexpected_reply()),
         }
     }
 
@@ -514,7 +516,7 @@ impl Store for RedisStore {
         let script = &self.0.rare.notices.withdraw;
         match self.call_notices(script, [name.to_owned()]).await?[..] {
             [Value::Int(was_there)] => Ok(was_there == 1),
-            _ => Err(unread()),
+            _ => Err(unexpected_reply()),
         }
     }
 }

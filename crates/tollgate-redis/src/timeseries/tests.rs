@@ -12,11 +12,11 @@ use tokio::sync::Notify;
 use tollgate_proof::redis_or_skip;
 
 use super::{
-    Found, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query, Recorded, Sample, Series, TimeSeries,
-    TimeSeriesError, label,
+    FoundSeries, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query, Recorded, Sample, Series,
+    TimeSeries, TimeSeriesError, label,
 };
-use crate::client::Line;
-use crate::fault::{Fault, Outcome};
+use crate::client::CommandConnection;
+use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 
 /// How long something that must happen may take.
@@ -165,18 +165,18 @@ fn query(bucket_ms: u64) -> Query {
 }
 
 /// Found series in short: `KEY NAME=VALUE ... AT:SUM ...`
-fn short(found: &[Found]) -> Vec<String> {
-    let line = |one: &Found| {
-        let mut line = one.key.clone();
+fn short(found: &[FoundSeries]) -> Vec<String> {
+    let connection = |one: &FoundSeries| {
+        let mut connection = one.key.clone();
         for (name, value) in &one.labels {
-            line += &format!(" {name}={value}");
+            connection += &format!(" {name}={value}");
         }
         for bucket in &one.buckets {
-            line += &format!(" {}:{}", bucket.at_ms, bucket.sum);
+            connection += &format!(" {}:{}", bucket.at_ms, bucket.sum);
         }
-        line
+        connection
     };
-    found.iter().map(line).collect()
+    found.iter().map(connection).collect()
 }
 
 fn taken(taken: usize) -> Recorded {
@@ -351,7 +351,7 @@ async fn many_samples_are_sent_a_thousand_commands_at_a_time() {
     let samples: Vec<_> =
         (0..2_001).map(|at_ms| Sample { series: &yes, at_ms, value: 1 }).collect();
     let recorded = series.record(&samples).await.unwrap();
-    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    let error = Some(Fault::Closed { charge: ChargeState::Unknown }.into());
     assert_eq!(recorded, Recorded { taken: 1_999, unknown: 2, error, ..Recorded::default() });
     drop(series);
     server.done().await;
@@ -370,7 +370,7 @@ async fn a_lost_connection_is_made_anew_and_nothing_is_sent_twice() {
     let yes = hits("yes");
     let at = |at_ms| [Sample { series: &yes, at_ms, value: 1 }];
     let recorded = series.record(&at(1)).await.unwrap();
-    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    let error = Some(Fault::Closed { charge: ChargeState::Unknown }.into());
     assert_eq!(recorded, Recorded { unknown: 1, error, ..Recorded::default() });
     assert_eq!(series.record(&at(2)).await, Ok(taken(1)));
     ended(&series).await;
@@ -385,7 +385,7 @@ async fn a_lost_connection_is_made_anew_and_nothing_is_sent_twice() {
 /// Waits until the connection is seen to have ended.
 async fn ended(series: &TimeSeries) {
     let ended = async {
-        while series.open.lock().await.as_ref().is_some_and(|open| !open.line.has_ended()) {
+        while series.open.lock().await.as_ref().is_some_and(|open| !open.connection.has_ended()) {
             tokio::task::yield_now().await;
         }
     };
@@ -409,7 +409,7 @@ async fn what_comes_after_a_lost_connection_is_unsent() {
     let first: String = (0..999).map(|at| add("yes", at, 1)).collect();
     let (server, series) = scripted([hear(create + &first), Close]).await;
     let recorded = series.record(&samples).await.unwrap();
-    let error = Some(Fault::Closed { outcome: Outcome::Unknown }.into());
+    let error = Some(Fault::Closed { charge: ChargeState::Unknown }.into());
     assert_eq!(recorded, Recorded { unknown: 999, unsent: 501, error, ..Recorded::default() });
     drop(series);
     server.done().await;
@@ -447,7 +447,7 @@ async fn a_silent_server_has_its_deadline() {
     let yes = hits("yes");
     let sample = Sample { series: &yes, at_ms: 1, value: 1 };
     let recorded = series.record(&[sample]).await.unwrap();
-    let error = Some(Fault::Deadline { after: short, outcome: Outcome::Unknown }.into());
+    let error = Some(Fault::Deadline { after: short, charge: ChargeState::Unknown }.into());
     assert_eq!(recorded, Recorded { unknown: 1, error, ..Recorded::default() });
     assert!(series.open.lock().await.is_none(), "it is not used again");
     drop(series);
@@ -504,7 +504,7 @@ async fn a_server_that_knows_no_time_series_is_told_from_one_that_refuses() {
         assert!(matches!(error, TimeSeriesError::Malformed { .. }), "{wrong}: {error:?}");
     }
     let error = refusal("").await;
-    assert_eq!(error, Fault::Closed { outcome: Outcome::NotCharged }.into());
+    assert_eq!(error, Fault::Closed { charge: ChargeState::NotCharged }.into());
 }
 
 /// What a query fails with when this is the answer, and the connection closes then.
@@ -666,7 +666,7 @@ async fn a_redis_without_time_series_says_what_is_missing() {
     let server = redis_or_skip!();
     let options = |url: &str| Options::from_url(url).unwrap().deadline(PATIENCE);
     // A server of a later version has them.
-    if knows(options(&server.url())).await {
+    if supports_command(options(&server.url())).await {
         assert!(TimeSeries::connect(options(&server.url())).await.is_ok());
         return;
     }
@@ -682,9 +682,9 @@ async fn a_redis_without_time_series_says_what_is_missing() {
 }
 
 /// Whether `TS.ADD` is known, found out in another way than the code does.
-async fn knows(options: Options) -> bool {
-    let line = Line::open(options).await.unwrap();
-    let answer = line.exchange(&redis::cmd("TS.ADD"), PATIENCE).await.unwrap();
+async fn supports_command(options: Options) -> bool {
+    let connection = CommandConnection::open(options).await.unwrap();
+    let answer = connection.exchange(&redis::cmd("TS.ADD"), PATIENCE).await.unwrap();
     let redis::Value::ServerError(error) = answer else { panic!("{answer:?}") };
     !error.details().unwrap_or_default().starts_with("unknown command")
 }
@@ -703,7 +703,7 @@ async fn a_redis_with_time_series_adds_up() {
     };
     let options = Options::from_url(&url).unwrap().deadline(PATIENCE);
     let series = TimeSeries::connect(options.clone()).await.unwrap();
-    let line = Line::open(options).await.unwrap();
+    let connection = CommandConnection::open(options).await.unwrap();
     let run = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
     let run = format!("tollgate-test-{run}");
     let of = |outcome: &str| {
@@ -749,7 +749,7 @@ async fn a_redis_with_time_series_adds_up() {
     let delete = async || {
         let mut command = redis::cmd("DEL");
         command.arg(yes.key()).arg(no.key());
-        line.exchange(&command, PATIENCE).await.unwrap()
+        connection.exchange(&command, PATIENCE).await.unwrap()
     };
     delete().await;
     assert_eq!(series.record(&[at(&no, 100_000, 4)]).await, Ok(taken(1)));

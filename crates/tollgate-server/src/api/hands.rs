@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
-use tollgate_queue::{Afterwards, Error, Held, TakenJob};
+use tollgate_queue::{Delivery, DeliveryTag, Error, NackOutcome};
 
 use super::bearer::Guard;
 use super::check::json;
@@ -131,7 +131,7 @@ struct HeldJson<'a> {
 /// The jobs that a worker gets.
 #[derive(Serialize)]
 struct TakenJson<'t> {
-    jobs: &'t [TakenJob],
+    jobs: &'t [Delivery],
     visibility_us: u64,
     next_us: Option<u64>,
     paused: bool,
@@ -270,7 +270,7 @@ fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, 
 }
 
 /// The jobs of a request.
-fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<Held>, Problem> {
+fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<DeliveryTag>, Problem> {
     let jobs = jobs.filter(|jobs| (1..=MAX_JOBS).contains(&jobs.len())).ok_or_else(|| {
         let detail = format!(
             "of which jobs? 1 to {MAX_JOBS}, each as {{\"id\": \"1700000000000-0\", \"delivery\": 1}}"
@@ -283,7 +283,7 @@ fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<Held>, Problem> {
             let problem = Problem::bad("deliveries are counted from 1");
             return Err(problem.at(format!("jobs[{place}].delivery")));
         }
-        Ok(Held::new(id.parse().map_err(wrong)?, *delivery))
+        Ok(DeliveryTag::new(id.parse().map_err(wrong)?, *delivery))
     });
     each.collect()
 }
@@ -305,7 +305,7 @@ async fn nack(door: &Door, ask: NackJson<'_>) -> Result<Reply, Problem> {
 }
 
 /// Says this of each job, one after the other: what became of it.
-async fn say(door: &Door, jobs: &[Held], word: &Word<'_>) -> Result<Reply, Problem> {
+async fn say(door: &Door, jobs: &[DeliveryTag], word: &Word<'_>) -> Result<Reply, Problem> {
     let mut outcomes = Vec::with_capacity(jobs.len());
     for held in jobs {
         let outcome = match say_of(door, *held, word).await {
@@ -313,17 +313,17 @@ async fn say(door: &Door, jobs: &[Held], word: &Word<'_>) -> Result<Reply, Probl
             // Those before are taken up, and it is the same to say so again.
             Err(error) => return Ok(failed(&error, SAID_IN_DOUBT)),
         };
-        let (id, delivery) = (held.id.to_string(), held.delivery);
+        let (id, delivery) = (held.id.to_string(), held.attempt);
         outcomes.push(OutcomeJson { id, delivery, outcome });
     }
     Ok(json(&SaidJson { jobs: outcomes }))
 }
 
-async fn say_of(door: &Door, held: Held, word: &Word<'_>) -> Result<&'static str, Error> {
+async fn say_of(door: &Door, held: DeliveryTag, word: &Word<'_>) -> Result<&'static str, Error> {
     let or_lost = |is_so, word| if is_so { word } else { "lost" };
     match word {
         Word::Done => {
-            let done = door.work(|hands| async move { hands.done(&[held.id]).await }).await?;
+            let done = door.work(|hands| async move { hands.ack(&[held.id]).await }).await?;
             Ok(or_lost(done > 0, "done"))
         }
         Word::Extend => {
@@ -335,12 +335,11 @@ async fn say_of(door: &Door, held: Held, word: &Word<'_>) -> Result<&'static str
             Ok(or_lost(is_held, "released"))
         }
         Word::Failed { after, why } => {
-            let after = after.unwrap_or_else(|| held.pause(PAUSE, MAX_PAUSE));
-            let said =
-                door.work(|hands| async move { hands.again(held, after, why).await }).await?;
+            let after = after.unwrap_or_else(|| held.backoff(PAUSE, MAX_PAUSE));
+            let said = door.work(|hands| async move { hands.nack(held, after, why).await }).await?;
             Ok(match said {
-                Afterwards::Again => "again",
-                Afterwards::Dead => "dead",
+                NackOutcome::Requeued => "again",
+                NackOutcome::DeadLettered => "dead",
                 _ => "lost",
             })
         }
@@ -349,7 +348,7 @@ async fn say_of(door: &Door, held: Held, word: &Word<'_>) -> Result<&'static str
 
 #[cfg(test)]
 mod tests {
-    use tollgate_queue::{AnyQueues, MemoryQueues, Offering, Queue};
+    use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 
     use super::*;
     use crate::queues::Queues;
@@ -357,7 +356,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_wait_than_may() {
         let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
-        let queues = Queues::open([(queue, Some(Offering::new(1)))]).await.unwrap();
+        let queues = Queues::open([(queue, Some(ProducerSettings::new(1)))]).await.unwrap();
         let (_ending, ended) = watch::channel(false);
         let guard = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", None).unwrap();
         let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, guard, ended) };

@@ -6,22 +6,22 @@ use tollgate::engine::Mode;
 use tollgate::strategy::{LuaSpec, LuaStep};
 use tollgate::{Limit, LimitSet};
 
-use super::{Clock, Form, Parts, by_place, distinct, has_state, tag};
+use super::{Clock, Form, Parts, distinct, has_state, in_state_order, tag};
 use crate::script::Script;
 
-mod given;
 mod inline;
+mod number_args;
 mod read;
 mod write;
 
-use given::Numbers;
-pub use given::{given, shape};
-use inline::Body;
+use inline::InlinedFunction;
+use number_args::Numbers;
+pub use number_args::{number_args, shape};
 
 /// What a script answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum ReplyFormat {
     /// The nonce, the units granted, the time, then `remaining`, `retry_after` (-1 for never) and
     /// `reset_after` of each limit; times in microseconds. Where a charge was recorded at another
     /// time than now, or a count was carried over from other numbers: two more for each limit,
@@ -44,23 +44,23 @@ pub struct Check {
     /// Whose clock counts.
     pub clock: Clock,
     /// What it answers.
-    pub answer: Answer,
+    pub reply: ReplyFormat,
 }
 
 impl Check {
     /// A check by the server's clock, with the verbose answer.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
-        Self { mode, clock: Clock::Server, answer: Answer::Verbose }
+        Self { mode, clock: Clock::Server, reply: ReplyFormat::Verbose }
     }
 
     /// How many arguments the script takes.
     #[must_use]
     pub fn arguments(&self) -> usize {
-        let answer = match self.answer {
-            Answer::Boolean => 1,
-            Answer::Verbose => 2,
-            Answer::Remembered => 4,
+        let answer = match self.reply {
+            ReplyFormat::Boolean => 1,
+            ReplyFormat::Verbose => 2,
+            ReplyFormat::Remembered => 4,
         };
         answer + usize::from(self.clock != Clock::Server)
     }
@@ -75,12 +75,16 @@ impl Check {
     }
 
     /// The script for all limits of the [`shape`](super::shape) of these: it takes their numbers as
-    /// arguments, which are [`given`](super::given). They stand after the others, and before a
-    /// clock that is given.
+    /// arguments, which are [`number_args`](super::number_args). They stand after the others, and
+    /// before a clock that is given.
     #[must_use]
-    pub fn compose_given(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
+    pub fn compose_with_number_args(
+        &self,
+        subjects: &[&LimitSet],
+        parts: &Parts,
+    ) -> Option<Script> {
         let composer = Composer::new(self, subjects, parts)?;
-        Some(Script::new(composer.with_numbers_given().write()))
+        Some(Script::new(composer.with_number_args().write()))
     }
 
     /// The script of several such questions in one call, about the same limits of other subjects
@@ -88,26 +92,26 @@ impl Check {
     /// arguments, and answers with a list of what [`Check::compose`]'s script would answer each,
     /// were they called in this order at one time. What fails for one is the error in its place.
     ///
-    /// A verbose answer about up to eight limits is packed: [`unpacked`] has its numbers. So the
-    /// nonce must be a number, below 2^53: another text is an error after the charge. A list takes
-    /// longer to write, and several times as long to read.
+    /// A verbose answer about up to eight limits is packed: [`unpack_reply`] has its numbers. So
+    /// the nonce must be a number, below 2^53: another text is an error after the charge. A list
+    /// takes longer to write, and several times as long to read.
     #[must_use]
-    pub fn compose_many(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
-        let composer = Composer { together: true, ..Composer::new(self, subjects, parts)? };
-        Some(Script::new(composer.write_many()))
+    pub fn compose_batch(&self, subjects: &[&LimitSet], parts: &Parts) -> Option<Script> {
+        let composer = Composer { is_batched: true, ..Composer::new(self, subjects, parts)? };
+        Some(Script::new(composer.write_batch()))
     }
 }
 
-/// The numbers of a packed answer, which are those of [`Answer::Verbose`]: eight bytes each, signed
-/// and big-endian. None for bytes that are no such answer.
+/// The numbers of a packed answer, which are those of [`ReplyFormat::Verbose`]: eight bytes each,
+/// signed and big-endian. None for bytes that are no such answer.
 #[must_use]
-pub fn unpacked(answer: &[u8]) -> Option<impl ExactSizeIterator<Item = i64>> {
+pub fn unpack_reply(answer: &[u8]) -> Option<impl ExactSizeIterator<Item = i64>> {
     let (numbers, rest) = answer.as_chunks();
     rest.is_empty().then(|| numbers.iter().map(|number| i64::from_be_bytes(*number)))
 }
 
 /// One limit in the script.
-struct Slot<'s> {
+struct LimitSlot<'s> {
     limit: &'s Limit,
     spec: LuaSpec,
     step: &'static LuaStep,
@@ -118,33 +122,33 @@ struct Slot<'s> {
     place: usize,
     /// Which key holds a log.
     key: usize,
-    /// How many words were given before its own.
-    given_before: usize,
+    /// How many number arguments stand before its own.
+    number_args_before: usize,
 }
 
 /// One subject in the script.
-struct Part<'s> {
+struct SubjectPart<'s> {
     /// In the order in which the states lie.
-    slots: Vec<Slot<'s>>,
+    slots: Vec<LimitSlot<'s>>,
     /// Which key holds the integers; none when there is no such state.
     key: Option<usize>,
     number: usize,
     tag: String,
     limits: &'s LimitSet,
-    /// How many words were given before its own.
-    given_before: usize,
+    /// How many number arguments stand before its own.
+    number_args_before: usize,
 }
 
 struct Composer<'s> {
     check: &'s Check,
     texts: &'s Parts,
-    parts: Vec<Part<'s>>,
+    parts: Vec<SubjectPart<'s>>,
     keys: usize,
     /// Where values live: Lua has room for 200 local variables.
     local: &'static str,
     prefix: &'static str,
     /// One of several questions in one call.
-    together: bool,
+    is_batched: bool,
     numbers: Numbers,
 }
 
@@ -153,43 +157,59 @@ const LOCALS_FOR: usize = 8;
 
 impl<'s> Composer<'s> {
     fn new(check: &'s Check, subjects: &[&'s LimitSet], texts: &'s Parts) -> Option<Self> {
-        let (mut parts, mut keys, mut first, mut given) = (Vec::new(), 0, 1, 0);
+        let (mut parts, mut keys, mut first, mut number_arg) = (Vec::new(), 0, 1, 0);
         for (index, set) in subjects.iter().enumerate() {
             let key = has_state(set).then(|| {
                 keys += 1;
                 keys
             });
             let mut slots = Vec::new();
-            let given_before = given;
-            given += given::OF_PART;
-            for (place, (declared, limit)) in by_place(set).into_iter().enumerate() {
-                let (spec, form) = (limit.lua_spec(), Form::of(limit));
+            let number_args_before = number_arg;
+            number_arg += number_args::OF_PART;
+            for (place, (declared, limit)) in in_state_order(set).into_iter().enumerate() {
+                let (spec, form) = (limit.lua_spec(), Form::from_limit(limit));
                 let step = spec.step?;
                 if form == Form::Log {
                     keys += 1;
                 }
-                let (number, place, given_before) = (first + declared, place + 1, given);
-                given += given::OF_SLOT + spec.numbers.len() + spec.arguments.len();
+                let (number, place, number_args_before) = (first + declared, place + 1, number_arg);
+                number_arg += number_args::OF_SLOT + spec.numbers.len() + spec.arguments.len();
                 let key = keys;
-                slots.push(Slot { limit, spec, step, form, number, place, key, given_before });
+                slots.push(LimitSlot {
+                    limit,
+                    spec,
+                    step,
+                    form,
+                    number,
+                    place,
+                    key,
+                    number_args_before,
+                });
             }
             let tag = tag(slots.iter().map(|slot| slot.limit));
-            parts.push(Part { slots, key, number: index + 1, tag, limits: set, given_before });
+            parts.push(SubjectPart {
+                slots,
+                key,
+                number: index + 1,
+                tag,
+                limits: set,
+                number_args_before,
+            });
             first += set.limits().len();
         }
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
-        let keys = keys + usize::from(check.answer == Answer::Remembered);
-        let (together, numbers) = (false, Numbers::Written);
-        Some(Self { check, texts, parts, keys, local, prefix, together, numbers })
+        let keys = keys + usize::from(check.reply == ReplyFormat::Remembered);
+        let (is_batched, numbers) = (false, Numbers::Inlined);
+        Some(Self { check, texts, parts, keys, local, prefix, is_batched, numbers })
     }
 
-    fn slots(&self) -> impl Iterator<Item = &Slot<'s>> {
+    fn slots(&self) -> impl Iterator<Item = &LimitSlot<'s>> {
         self.parts.iter().flat_map(|part| &part.slots)
     }
 
     /// The slots in the order of the answer.
-    fn answered(&self) -> Vec<&Slot<'s>> {
-        let mut slots: Vec<&Slot<'s>> = self.slots().collect();
+    fn answered(&self) -> Vec<&LimitSlot<'s>> {
+        let mut slots: Vec<&LimitSlot<'s>> = self.slots().collect();
         slots.sort_by_key(|slot| slot.number);
         slots
     }
@@ -206,7 +226,7 @@ impl<'s> Composer<'s> {
         out
     }
 
-    fn write_many(&self) -> String {
+    fn write_batch(&self) -> String {
         let mut out = self.head();
         let clock = self.texts.clock(self.check.clock);
         if self.check.clock == Clock::Server {
@@ -249,7 +269,7 @@ impl<'s> Composer<'s> {
     /// A text of the driver, with how many keys and arguments a question has.
     fn numbered(&self, name: &str) -> String {
         let text = self.texts.driver(name).replace("$KEYS", &self.keys.to_string());
-        text.replace("$ARGS", &(self.check.arguments() + self.given_words()).to_string())
+        text.replace("$ARGS", &(self.check.arguments() + self.number_arg_count()).to_string())
     }
 
     /// What stands before all else: the functions of the steps.
@@ -276,7 +296,7 @@ impl<'s> Composer<'s> {
     /// One question, from its cost to its answer.
     fn one(&self, out: &mut String) {
         out.push_str(self.texts.driver("cost.lua"));
-        self.read_given(out);
+        self.read_number_args(out);
         if self.prefix == "L." {
             out.push_str("local L = {}\n");
         }
@@ -308,21 +328,21 @@ impl<'s> Composer<'s> {
     }
 
     /// `a1` or `L.a1`.
-    fn name(&self, what: &str, slot: &Slot<'_>) -> String {
+    fn name(&self, what: &str, slot: &LimitSlot<'_>) -> String {
         format!("{}{what}{}", self.prefix, slot.number)
     }
 
-    fn arguments(&self, slot: &Slot<'_>) -> String {
+    fn arguments(&self, slot: &LimitSlot<'_>) -> String {
         self.arguments_of(slot).collect::<Vec<_>>().join(", ")
     }
 
-    fn numbers(&self, slot: &Slot<'_>) -> String {
+    fn numbers(&self, slot: &LimitSlot<'_>) -> String {
         self.numbers_of(slot).collect::<Vec<_>>().join(", ")
     }
 
     /// An answer that was given before under the same request id.
     fn remembered(&self, out: &mut String) {
-        if self.check.answer != Answer::Remembered {
+        if self.check.reply != ReplyFormat::Remembered {
             return;
         }
         let key = self.keys;
@@ -342,7 +362,7 @@ end
     }
 
     /// How a limit stands at now, before what is asked.
-    fn view(&self, slot: &Slot<'_>, out: &mut String) {
+    fn view(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
             Form::Pair => (&["p", "q", "at", "back"], vec!["a", "b"]),
             Form::Row(_) => (&["x", "y", "z", "at", "back"], vec!["row"]),
@@ -356,7 +376,7 @@ end
     }
 
     /// What remains, how long to wait, and until when all is free.
-    fn judge(&self, slot: &Slot<'_>, local: &str, cost: &str, out: &mut String) {
+    fn judge(&self, slot: &LimitSlot<'_>, local: &str, cost: &str, out: &mut String) {
         let mut arguments = match slot.form {
             Form::Pair => vec!["p", "q", "at"],
             Form::Row(_) => vec!["row", "x", "y", "z", "at", "back"],
@@ -370,7 +390,7 @@ end
     /// of values of the limit; `now` and the cost are everybody's.
     fn call(
         &self,
-        slot: &Slot<'_>,
+        slot: &LimitSlot<'_>,
         function: &str,
         local: &str,
         results: &[&str],
@@ -398,9 +418,9 @@ end
 
     /// A function that is written out instead of called. Not with many limits: the script would
     /// grow by all of them.
-    fn body(&self, step: &LuaStep, function: &str) -> Option<Body<'_>> {
+    fn body(&self, step: &LuaStep, function: &str) -> Option<InlinedFunction<'_>> {
         let name = format!("{}_{function}", step.name);
-        self.is_small().then(|| Body::of(self.texts.hot(step), &name)).flatten()
+        self.is_small().then(|| InlinedFunction::parse(self.texts.hot(step), &name)).flatten()
     }
 
     /// The functions of a step that are called.
@@ -448,7 +468,7 @@ end
     }
 
     /// Charges one limit. What is written is written by `keep`.
-    fn charge(&self, slot: &Slot<'_>, out: &mut String) {
+    fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
             Form::Pair => (&["a", "b", "reset"], vec!["p", "q", "at"]),
@@ -468,18 +488,19 @@ end
     }
 
     /// The lines that answer. `wait` names the waits; none where all are 0.
-    fn answer(&self, granted: &str, wait: &str, slots: &[&Slot<'_>], out: &mut String) {
+    fn answer(&self, granted: &str, wait: &str, slots: &[&LimitSlot<'_>], out: &mut String) {
         let indent = if granted == "0" { "" } else { "  " };
-        if self.check.answer == Answer::Boolean {
+        if self.check.reply == ReplyFormat::Boolean {
             let verdict = u8::from(granted != "0");
             let _ = writeln!(out, "{indent}return {verdict}");
             return;
         }
-        let remembers = self.check.answer == Answer::Remembered && granted != "0" && !self.peeks();
-        let first = match self.check.answer {
+        let remembers =
+            self.check.reply == ReplyFormat::Remembered && granted != "0" && !self.peeks();
+        let first = match self.check.reply {
             // What is kept says which question it answers.
-            Answer::Remembered if remembers => "ARGV[3], ARGV[2]",
-            Answer::Remembered => "ARGV[2], ARGV[2]",
+            ReplyFormat::Remembered if remembers => "ARGV[3], ARGV[2]",
+            ReplyFormat::Remembered => "ARGV[2], ARGV[2]",
             _ => "ARGV[2]",
         };
         let mut fields = format!("{first}, {granted}, now");
@@ -503,7 +524,8 @@ end
             let _ = write!(more, ", {at}, {}", self.name("carried", slot));
         }
         if !remembers {
-            let packs = self.together && self.is_small() && self.check.answer == Answer::Verbose;
+            let packs =
+                self.is_batched && self.is_small() && self.check.reply == ReplyFormat::Verbose;
             let reply = |fields: &str| match packs {
                 true => {
                     let count = fields.split(", ").count();

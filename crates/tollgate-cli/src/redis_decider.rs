@@ -27,8 +27,8 @@ const WINDOW: usize = 256;
 
 /// The Redis that decides `what`; none to decide in memory.
 pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
-    match (Kind::of(url), scheme(url)) {
-        (Ok(Kind::Memory), _) if StoreUrl::read(url).is_ok() => Ok(None),
+    match (Kind::from_url(url), scheme(url)) {
+        (Ok(Kind::Memory), _) if StoreUrl::parse(url).is_ok() => Ok(None),
         (Ok(Kind::Redis), _) => Ok(Some(Options::from_url(url)?.deadline_or(PATIENCE))),
         // The scheme alone: what follows may hold a password.
         (_, Some(scheme)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
@@ -48,12 +48,12 @@ pub(crate) fn run_name(of: &str) -> String {
 
 /// Decides on a Redis, each case under keys of its own, unless it goes on with those of the case
 /// before. Memory decides beside it: both must say the same.
-pub(crate) struct OnRedis {
+pub(crate) struct RedisDecider {
     options: Options,
     runtime: Runtime,
     run: String,
     cases: usize,
-    current: Option<Current>,
+    current: Option<CurrentCase>,
     memory: InMemory,
     stop: Stop,
 }
@@ -65,7 +65,7 @@ fn disturbances(store: &RedisStore) -> u64 {
 }
 
 /// The case at work.
-struct Current {
+struct CurrentCase {
     limiter: Limiter<RedisStore>,
     clock: ManualClock,
     parts: Vec<Part>,
@@ -73,7 +73,7 @@ struct Current {
     before: u64,
 }
 
-impl OnRedis {
+impl RedisDecider {
     pub(crate) fn new(options: Options, stop: Stop) -> Result<Self> {
         // Events of one connection are decided in the order in which they are sent.
         let options = options.connections(1);
@@ -91,7 +91,7 @@ impl OnRedis {
 
     /// Removes what the case at work has written.
     pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
-        let Some(Current { limiter, .. }) = self.current.take() else { return Ok(()) };
+        let Some(CurrentCase { limiter, .. }) = self.current.take() else { return Ok(()) };
         self.runtime.block_on(clear(limiter.store()))
     }
 }
@@ -121,14 +121,14 @@ pub(crate) async fn clear(store: &RedisStore) -> Result<(), StoreError> {
     })
 }
 
-impl Decider for OnRedis {
+impl Decider for RedisDecider {
     fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
         self.memory.begin(parts, keeps)?;
         let Some(first) = parts.first() else { return Ok(()) };
         let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
         // It stays what is to be cleared, whatever fails on the way.
         let (store, clock) = match self.current.as_ref().filter(|_| keeps) {
-            Some(Current { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
+            Some(CurrentCase { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
             None => {
                 self.clear()?;
                 self.cases += 1;
@@ -143,7 +143,7 @@ impl Decider for OnRedis {
         self.runtime.block_on(store.prepare(&all))?;
         let (before, parts) = (disturbances(&store), parts.to_vec());
         let limiter = Limiter::new(first.limits.clone(), store);
-        self.current = Some(Current { limiter, clock, parts, before });
+        self.current = Some(CurrentCase { limiter, clock, parts, before });
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Decider for OnRedis {
     }
 }
 
-impl Current {
+impl CurrentCase {
     /// Asks for every event, in order, without waiting for the answer before the next is sent.
     async fn decide(
         &self,
@@ -185,7 +185,7 @@ impl Current {
         verdicts: &mut Vec<Verdict>,
         stop: &Stop,
     ) -> Result<(), Error> {
-        let mut window: VecDeque<Answer<_>> = VecDeque::with_capacity(WINDOW);
+        let mut window: VecDeque<PendingVerdict<_>> = VecDeque::with_capacity(WINDOW);
         for event in events {
             if stop.is_asked() {
                 break;
@@ -201,8 +201,8 @@ impl Current {
             self.clock.set(Time::from_micros(event.at_us));
             let polled = poll_fn(|context| Poll::Ready(verdict.as_mut().poll(context))).await;
             window.push_back(match polled {
-                Poll::Pending => Answer::Coming(verdict),
-                Poll::Ready(verdict) => Answer::There(verdict),
+                Poll::Pending => PendingVerdict::Waiting(verdict),
+                Poll::Ready(verdict) => PendingVerdict::Ready(verdict),
             });
         }
         // Also when it stops: what is on its way would be written after everything was removed.
@@ -227,21 +227,21 @@ impl Current {
     async fn ask(&self, event: Event) -> Result<Verdict, Error> {
         let client = event.client.index().to_string();
         let Some(ask) = ask(&self.parts, &client) else { return Err(Error::Stopped) };
-        Ok(Verdict::of(&self.limiter.check(ask).await?))
+        Ok(Verdict::from_decision(&self.limiter.check(ask).await?))
     }
 }
 
 /// The answer to a question that was sent.
-enum Answer<F> {
-    Coming(Pin<Box<F>>),
-    There(Result<Verdict, Error>),
+enum PendingVerdict<F> {
+    Waiting(Pin<Box<F>>),
+    Ready(Result<Verdict, Error>),
 }
 
-impl<F: Future<Output = Result<Verdict, Error>>> Answer<F> {
+impl<F: Future<Output = Result<Verdict, Error>>> PendingVerdict<F> {
     async fn verdict(self) -> Result<Verdict, Error> {
         match self {
-            Self::Coming(answer) => answer.await,
-            Self::There(answer) => answer,
+            Self::Waiting(answer) => answer.await,
+            Self::Ready(answer) => answer,
         }
     }
 }

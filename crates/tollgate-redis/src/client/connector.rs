@@ -18,14 +18,14 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
 use super::wire::{Wire, lost, refused};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{ChargeState, Fault};
 use crate::options::{Address, Options};
 
 /// How long finding out what went wrong may take, where a connection cannot be made.
-const DIAGNOSIS: Duration = Duration::from_millis(250);
+const DIAGNOSIS_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How many loads of scripts may wait to be sent beside the questions.
-const ROOM_FOR_LOADS: usize = 64;
+const LOAD_QUEUE_SLOTS: usize = 64;
 
 /// A record of TLS with a handshake that is none. Whoever speaks TLS says so in an alert; to plain
 /// text it would answer with a reset and not a byte.
@@ -49,7 +49,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Knows how to connect. Shared by everything that does.
-pub(crate) struct Door {
+pub(crate) struct Connector {
     pub(super) options: Options,
     /// Set up once: reading the machine's authorities takes milliseconds.
     tls: Option<Arc<ClientConfig>>,
@@ -57,7 +57,7 @@ pub(crate) struct Door {
     any: bool,
 }
 
-impl Door {
+impl Connector {
     pub(super) fn new(options: Options) -> Result<Self, Fault> {
         let tls = match &options.address {
             Address::Tcp { tls: true, .. } => {
@@ -101,7 +101,7 @@ impl Door {
         opening: impl Future<Output = Result<T, Fault>>,
     ) -> Result<T, Fault> {
         let mut opening = pin!(opening);
-        let early = self.options.connect_timeout.saturating_sub(DIAGNOSIS);
+        let early = self.options.connect_timeout.saturating_sub(DIAGNOSIS_TIMEOUT);
         if let Ok(opened) = timeout(early, &mut opening).await {
             return match opened {
                 Err(fault) if is_suspicious(&fault) => Err(self.other().await.unwrap_or(fault)),
@@ -130,7 +130,7 @@ impl Door {
     /// and the first byte looked at.
     async fn other(&self) -> Option<Fault> {
         let Address::Tcp { host, port, tls } = &self.options.address else { return None };
-        let first = timeout(DIAGNOSIS, async {
+        let first = timeout(DIAGNOSIS_TIMEOUT, async {
             let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.write_all(if *tls { b"PING\r\n" } else { BAD_HANDSHAKE }).await?;
             stream.read_u8().await
@@ -191,7 +191,7 @@ impl Door {
             if let Some(password) = &self.options.password {
                 info = info.set_password(password);
             }
-            let lost = |error: redis::RedisError| lost(&error, Outcome::NotCharged);
+            let lost = |error: redis::RedisError| lost(&error, ChargeState::NotCharged);
             let mut line = PubSub::new(&info, stream).await.map_err(lost)?;
             line.subscribe(channel).await.map_err(lost)?;
             Ok(line)
@@ -215,13 +215,13 @@ impl Door {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
-            .set_pipeline_buffer_size(options.in_flight.saturating_add(ROOM_FOR_LOADS));
+            .set_pipeline_buffer_size(options.in_flight.saturating_add(LOAD_QUEUE_SLOTS));
         // RESP2, and not a word said by redis-rs itself: the errors of its own greeting do not
         // tell a wrong password from a missing one.
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
         let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
             .await
-            .map_err(|error| lost(&error, Outcome::NotCharged))?;
+            .map_err(|error| lost(&error, ChargeState::NotCharged))?;
         let wire = Wire::new(id, connection, driver, ended, options.in_flight);
         if let Some(password) = &options.password {
             let mut auth = redis::cmd("AUTH");
@@ -248,7 +248,7 @@ async fn hello(wire: &Wire, command: &Cmd) -> Result<(), Fault> {
     match wire.greet(command).await? {
         Value::Okay | Value::SimpleString(_) => Ok(()),
         Value::ServerError(error) => Err(refused(&error)),
-        _ => Err(Fault::Garbled { outcome: Outcome::NotCharged }),
+        _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),
     }
 }
 

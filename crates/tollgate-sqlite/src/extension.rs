@@ -77,53 +77,53 @@ impl<'t> Transaction<'t> {
 }
 
 /// Whether the tables of a guest have their present format.
-pub(crate) fn is_furnished(
+pub(crate) fn is_migrated(
     context: &Context<'_>,
-    guest: &str,
-    steps: &[&str],
+    extension: &str,
+    migrations: &[&str],
 ) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'guests'";
     if context.first(sql, [], |_| Ok(()))?.is_none() {
         return Ok(false);
     }
     let sql = "SELECT format FROM guests WHERE name = ?1";
-    let format: Option<i64> = context.first(sql, [guest], |row| row.get(0))?;
-    Ok(format.and_then(|format| usize::try_from(format).ok()) == Some(steps.len()))
+    let format: Option<i64> = context.first(sql, [extension], |row| row.get(0))?;
+    Ok(format.and_then(|format| usize::try_from(format).ok()) == Some(migrations.len()))
 }
 
-/// Brings the tables of a guest to their present format: `steps` are what made them, one after the
-/// other, and the file says how many of them it has behind it. They are never edited once released:
-/// another is added.
-pub(crate) fn furnish(
+/// Brings the tables of a guest to their present format: `migrations` are what made them, one after
+/// the other, and the file says how many of them it has behind it. They are never edited once
+/// released: another is added.
+pub(crate) fn migrate_extension(
     context: &Context<'_>,
-    guest: &str,
-    steps: &[&str],
+    extension: &str,
+    migrations: &[&str],
 ) -> Result<(), StoreError> {
     context.execute(
         "CREATE TABLE IF NOT EXISTS guests (name TEXT PRIMARY KEY, format INTEGER NOT NULL)",
         [],
     )?;
     let sql = "SELECT format FROM guests WHERE name = ?1";
-    let format: Option<i64> = context.first(sql, [guest], |row| row.get(0))?;
+    let format: Option<i64> = context.first(sql, [extension], |row| row.get(0))?;
     let behind = match usize::try_from(format.unwrap_or(0)) {
-        Ok(behind) if behind <= steps.len() => behind,
+        Ok(behind) if behind <= migrations.len() => behind,
         _ => {
             return Err(StoreError::permanent(format!(
-                "{} has format {} of `{guest}`, and this version of tollgate knows formats up to \
+                "{} has format {} of `{extension}`, and this version of tollgate knows formats up to \
                  {}; nothing was changed in it: use a newer tollgate, or give another path",
                 context.path().display(),
                 format.unwrap_or(0),
-                steps.len()
+                migrations.len()
             )));
         }
     };
-    for step in steps.iter().skip(behind) {
+    for step in migrations.iter().skip(behind) {
         context.batch(step)?;
     }
-    if behind < steps.len() {
+    if behind < migrations.len() {
         let sql = "INSERT INTO guests VALUES (?1, ?2)
                    ON CONFLICT (name) DO UPDATE SET format = excluded.format";
-        context.execute(sql, (guest, i64::try_from(steps.len()).unwrap_or(i64::MAX)))?;
+        context.execute(sql, (extension, i64::try_from(migrations.len()).unwrap_or(i64::MAX)))?;
     }
     Ok(())
 }

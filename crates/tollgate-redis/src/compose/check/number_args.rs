@@ -7,16 +7,16 @@ use std::fmt::Write as _;
 
 use tollgate::{LimitSet, SKEW_US, Time, engine};
 
-use super::{Composer, Part, Slot};
-use crate::compose::{Clock, Form, by_place, has_state, part, set_tag};
+use super::{Composer, LimitSlot, SubjectPart};
+use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag};
 
 /// Where a script has its numbers from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Numbers {
     /// They are written in.
-    Written,
+    Inlined,
     /// They are arguments.
-    Given,
+    Arguments,
 }
 
 /// The words of a subject: its tag, and how long what was counted under it may lie.
@@ -25,13 +25,13 @@ pub(super) const OF_PART: usize = 2;
 /// The words of a limit before its numbers: its own tag and its identity.
 pub(super) const OF_SLOT: usize = 2;
 
-/// What [`super::Check::compose_given`]'s script takes for these limits.
+/// What [`super::Check::compose_with_number_args`]'s script takes for these limits.
 #[must_use]
-pub fn given(subjects: &[&LimitSet]) -> Vec<String> {
+pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
     let mut words = Vec::new();
     for set in subjects {
         words.extend([set_tag(set), span_ms(set).to_string()]);
-        for (_, limit) in by_place(set) {
+        for (_, limit) in in_state_order(set) {
             let spec = limit.lua_spec();
             words.extend([super::tag([limit]), limit.identity().to_owned()]);
             words.extend(spec.numbers.iter().chain(&spec.arguments).map(ToString::to_string));
@@ -46,7 +46,7 @@ pub fn shape(subjects: &[&LimitSet]) -> String {
     let mut shape = String::new();
     for set in subjects {
         shape.push(if has_state(set) { '+' } else { '-' });
-        for (declared, limit) in by_place(set) {
+        for (declared, limit) in in_state_order(set) {
             // The strategy, the step and how many integers; the numbers stand after the colon.
             let part = part(limit);
             let (form, _) = part.split_once(':').unwrap_or((&part, ""));
@@ -63,12 +63,12 @@ fn span_ms(limits: &LimitSet) -> u64 {
 }
 
 /// A text of a script: written in, or given as an argument.
-pub(super) struct Text<'t> {
+pub(super) struct ScriptText<'t> {
     text: &'t str,
     argument: Option<usize>,
 }
 
-impl Text<'_> {
+impl ScriptText<'_> {
     /// It, as an expression.
     pub(super) fn value(&self) -> String {
         match self.argument {
@@ -103,38 +103,38 @@ impl Text<'_> {
 }
 
 impl<'s> Composer<'s> {
-    pub(super) fn with_numbers_given(self) -> Self {
-        Self { numbers: Numbers::Given, ..self }
+    pub(super) fn with_number_args(self) -> Self {
+        Self { numbers: Numbers::Arguments, ..self }
     }
 
-    fn is_given(&self) -> bool {
-        self.numbers == Numbers::Given
+    fn takes_number_args(&self) -> bool {
+        self.numbers == Numbers::Arguments
     }
 
     /// How many words are given.
-    pub(super) fn given_words(&self) -> usize {
-        match self.parts.last().filter(|_| self.is_given()) {
+    pub(super) fn number_arg_count(&self) -> usize {
+        match self.parts.last().filter(|_| self.takes_number_args()) {
             None => 0,
-            Some(Part { slots, given_before, .. }) => match slots.last() {
-                None => given_before + OF_PART,
-                Some(Slot { given_before, spec, .. }) => {
-                    given_before + OF_SLOT + spec.numbers.len() + spec.arguments.len()
+            Some(SubjectPart { slots, number_args_before, .. }) => match slots.last() {
+                None => number_args_before + OF_PART,
+                Some(LimitSlot { number_args_before, spec, .. }) => {
+                    number_args_before + OF_SLOT + spec.numbers.len() + spec.arguments.len()
                 }
             },
         }
     }
 
     /// Where the words begin among the arguments, from 1: after those of every script.
-    fn first_given(&self) -> usize {
+    fn first_number_arg(&self) -> usize {
         let clock = usize::from(self.check.clock != Clock::Server);
         self.check.arguments() - clock + 1
     }
 
     /// The lines that read the numbers. Texts are looked up where they are needed.
-    pub(super) fn read_given(&self, out: &mut String) {
-        if self.is_given() {
-            let first = self.first_given();
-            let last = first + self.given_words() - 1;
+    pub(super) fn read_number_args(&self, out: &mut String) {
+        if self.takes_number_args() {
+            let first = self.first_number_arg();
+            let last = first + self.number_arg_count() - 1;
             let _ = write!(
                 out,
                 "local N = {{}}\nfor i = {first}, {last} do\n  N[i] = tonumber(ARGV[i])\nend\n"
@@ -143,64 +143,69 @@ impl<'s> Composer<'s> {
     }
 
     /// What a limit is called at the head of a script.
-    pub(super) fn title(&self, slot: &Slot<'_>) -> String {
+    pub(super) fn title(&self, slot: &LimitSlot<'_>) -> String {
         match (self.numbers, slot.form) {
-            (Numbers::Written, _) => slot.limit.to_string(),
-            (Numbers::Given, Form::Row(count)) => {
+            (Numbers::Inlined, _) => slot.limit.to_string(),
+            (Numbers::Arguments, Form::Row(count)) => {
                 format!("any {} of {count}", slot.limit.strategy().name())
             }
-            (Numbers::Given, _) => format!("any {}", slot.limit.strategy().name()),
+            (Numbers::Arguments, _) => format!("any {}", slot.limit.strategy().name()),
         }
     }
 
     /// The numbers that a limit's state is written under.
     pub(super) fn numbers_of<'c>(
         &'c self,
-        slot: &'c Slot<'_>,
+        slot: &'c LimitSlot<'_>,
     ) -> impl Iterator<Item = String> + 'c {
-        self.each(&slot.spec.numbers, slot.given_before + OF_SLOT)
+        self.each(&slot.spec.numbers, slot.number_args_before + OF_SLOT)
     }
 
     /// The numbers that the functions of its step take.
     pub(super) fn arguments_of<'c>(
         &'c self,
-        slot: &'c Slot<'_>,
+        slot: &'c LimitSlot<'_>,
     ) -> impl Iterator<Item = String> + 'c {
-        self.each(&slot.spec.arguments, slot.given_before + OF_SLOT + slot.spec.numbers.len())
+        self.each(&slot.spec.arguments, slot.number_args_before + OF_SLOT + slot.spec.numbers.len())
     }
 
     fn each<'c>(&'c self, numbers: &'c [u64], before: usize) -> impl Iterator<Item = String> + 'c {
-        let first = self.first_given() + before;
+        let first = self.first_number_arg() + before;
         numbers.iter().enumerate().map(move |(i, number)| match self.numbers {
-            Numbers::Written => number.to_string(),
-            Numbers::Given => format!("N[{}]", first + i),
+            Numbers::Inlined => number.to_string(),
+            Numbers::Arguments => format!("N[{}]", first + i),
         })
     }
 
-    fn text<'t>(&self, text: &'t str, before: usize) -> Text<'t> {
-        Text { text, argument: self.is_given().then(|| self.first_given() + before) }
+    fn text<'t>(&self, text: &'t str, before: usize) -> ScriptText<'t> {
+        ScriptText {
+            text,
+            argument: self.takes_number_args().then(|| self.first_number_arg() + before),
+        }
     }
 
     /// What a state of this subject begins with.
-    pub(super) fn tag_of<'p>(&self, part: &'p Part<'_>) -> Text<'p> {
-        self.text(&part.tag, part.given_before)
+    pub(super) fn tag_of<'p>(&self, part: &'p SubjectPart<'_>) -> ScriptText<'p> {
+        self.text(&part.tag, part.number_args_before)
     }
 
     /// For how long anything charged to this subject can be given back, in milliseconds.
-    pub(super) fn span_of(&self, part: &Part<'_>) -> String {
+    pub(super) fn span_of(&self, part: &SubjectPart<'_>) -> String {
         match self.numbers {
-            Numbers::Written => span_ms(part.limits).to_string(),
-            Numbers::Given => format!("N[{}]", self.first_given() + part.given_before + 1),
+            Numbers::Inlined => span_ms(part.limits).to_string(),
+            Numbers::Arguments => {
+                format!("N[{}]", self.first_number_arg() + part.number_args_before + 1)
+            }
         }
     }
 
     /// What the log of a limit begins with.
-    pub(super) fn head_of<'t>(&self, slot: &Slot<'_>, head: &'t str) -> Text<'t> {
-        self.text(head, slot.given_before)
+    pub(super) fn head_of<'t>(&self, slot: &LimitSlot<'_>, head: &'t str) -> ScriptText<'t> {
+        self.text(head, slot.number_args_before)
     }
 
     /// What a limit is known by.
-    pub(super) fn identity_of(&self, slot: &Slot<'s>) -> Text<'s> {
-        self.text(slot.limit.identity(), slot.given_before + 1)
+    pub(super) fn identity_of(&self, slot: &LimitSlot<'s>) -> ScriptText<'s> {
+        self.text(slot.limit.identity(), slot.number_args_before + 1)
     }
 }

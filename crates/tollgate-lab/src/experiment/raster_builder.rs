@@ -29,16 +29,16 @@ const DENIED_TOO: u8 = 2;
 
 /// What became of one client's attempts in one column, or in several beside each other.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldCell {
     client: u32,
     /// The first of its columns.
     column: u16,
     /// It has `1 << width` columns.
     width: u8,
-    became: u8,
+    outcome: u8,
 }
 
-impl Held {
+impl HeldCell {
     fn covers(self, column: u16) -> bool {
         self.column >> self.width == column >> self.width
     }
@@ -55,10 +55,10 @@ impl Held {
 /// Which clients have a row is known at the end alone, so cells are held of all. When they are too
 /// many, those of clients that were not denied most so far are joined to wider ones: the picture is
 /// coarser there, and lacks nothing.
-pub(super) struct Drawn {
+pub(super) struct RasterBuilder {
     column_us: u64,
     /// In the order of time.
-    cells: Vec<Held>,
+    cells: Vec<HeldCell>,
     /// Of each client, the place of its newest cell, counted from 1.
     newest: Vec<u32>,
     /// How many cells are held.
@@ -69,7 +69,7 @@ pub(super) struct Drawn {
     spread: Vec<u32>,
 }
 
-impl Drawn {
+impl RasterBuilder {
     /// Of clients with numbers below `clients`, over so many microseconds.
     pub(super) fn new(spread: Vec<u32>, clients: usize, duration_us: u64) -> Self {
         Self {
@@ -86,11 +86,11 @@ impl Drawn {
     /// An attempt becomes something; `denied` says how often each client was denied so far.
     pub(super) fn see(&mut self, client: u32, at_us: u64, is_admitted: bool, denied: &[u32]) {
         let column = u16::try_from(at_us / self.column_us).unwrap_or(u16::MAX);
-        let cell = Held {
+        let cell = HeldCell {
             client,
             column: column.min(MAX_COLUMNS - 1),
             width: 0,
-            became: if is_admitted { ADMITTED } else { DENIED_TOO },
+            outcome: if is_admitted { ADMITTED } else { DENIED_TOO },
         };
         if self.cells.len() >= self.most {
             self.join(denied);
@@ -98,11 +98,11 @@ impl Drawn {
         self.add(cell);
     }
 
-    fn add(&mut self, cell: Held) {
+    fn add(&mut self, cell: HeldCell) {
         let Some(newest) = self.newest.get_mut(cell.client as usize) else { return };
         let place = (*newest as usize).checked_sub(1);
         match place.and_then(|place| self.cells.get_mut(place)) {
-            Some(held) if held.covers(cell.column) => held.became |= cell.became,
+            Some(held) if held.covers(cell.column) => held.outcome |= cell.outcome,
             _ => {
                 self.cells.push(cell);
                 *newest = u32::try_from(self.cells.len()).unwrap_or(0);
@@ -148,8 +148,8 @@ impl Drawn {
                 row: u32::try_from(row?).ok()?,
                 column: u32::from(cell.column),
                 columns: 1 << cell.width,
-                admitted: cell.became & ADMITTED > 0,
-                denied: cell.became & DENIED_TOO > 0,
+                admitted: cell.outcome & ADMITTED > 0,
+                denied: cell.outcome & DENIED_TOO > 0,
             })
         });
         let mut cells: Vec<Cell> = cells.collect();
@@ -179,33 +179,36 @@ mod tests {
     use super::*;
 
     /// Lets a client see these attempts, and counts the denials beside them as the measures do.
-    struct Seen {
-        drawn: Drawn,
+    struct Recorder {
+        raster: RasterBuilder,
         denied: Vec<u32>,
     }
 
-    impl Seen {
+    impl Recorder {
         fn new(spread: Vec<u32>, clients: usize, duration_us: u64) -> Self {
-            Self { drawn: Drawn::new(spread, clients, duration_us), denied: vec![0; clients] }
+            Self {
+                raster: RasterBuilder::new(spread, clients, duration_us),
+                denied: vec![0; clients],
+            }
         }
 
         fn see(&mut self, client: u32, at_us: u64, is_admitted: bool) {
             self.denied[client as usize] += u32::from(!is_admitted);
-            self.drawn.see(client, at_us, is_admitted, &self.denied);
+            self.raster.see(client, at_us, is_admitted, &self.denied);
         }
 
         fn finish(self) -> Raster {
-            self.drawn.finish(&self.denied, |client| client.to_string())
+            self.raster.finish(&self.denied, |client| client.to_string())
         }
     }
 
-    fn of(raster: &Raster, row: u32) -> Vec<Cell> {
+    fn cells_of_row(raster: &Raster, row: u32) -> Vec<Cell> {
         raster.cells.iter().copied().filter(|cell| cell.row == row).collect()
     }
 
     #[test]
     fn who_is_denied_most_comes_first_and_the_others_are_spread() {
-        let mut seen = Seen::new((0..12).map(|n| n * 100).collect(), 1_200, 6_000);
+        let mut seen = Recorder::new((0..12).map(|n| n * 100).collect(), 1_200, 6_000);
         for client in 0..1_200 {
             seen.see(client, 1, true);
         }
@@ -218,24 +221,24 @@ mod tests {
         assert_eq!((raster.clients.len(), raster.column_us, raster.cut), (ROWS, 10, true));
         let cell =
             |row, column, admitted| Cell { row, column, columns: 1, admitted, denied: !admitted };
-        assert_eq!(of(&raster, 0), [cell(0, 0, true), cell(0, 599, false)]);
-        assert_eq!(of(&raster, 3), [cell(3, 0, true)]);
+        assert_eq!(cells_of_row(&raster, 0), [cell(0, 0, true), cell(0, 599, false)]);
+        assert_eq!(cells_of_row(&raster, 3), [cell(3, 0, true)]);
     }
 
     #[test]
     fn what_became_of_a_column_is_one_cell_whatever_the_number_of_attempts() {
-        let mut seen = Seen::new(vec![0], 1, 600);
+        let mut seen = Recorder::new(vec![0], 1, 600);
         for n in 0..600_000 {
             seen.see(0, n / 1_000, n % 2 == 0);
         }
         // Later than anything can be.
         seen.see(0, u64::MAX, false);
-        assert_eq!(seen.drawn.cells.len(), 601);
+        assert_eq!(seen.raster.cells.len(), 601);
         let raster = seen.finish();
         assert_eq!((raster.cells.len(), raster.cut), (601, false));
         assert!(raster.cells[..600].iter().all(|cell| cell.admitted && cell.denied));
         assert_eq!(raster.cells[600].column, u32::from(MAX_COLUMNS) - 1);
-        let nobody = Seen::new(vec![3], 4, 0).finish();
+        let nobody = Recorder::new(vec![3], 4, 0).finish();
         assert_eq!((&nobody.clients[..], nobody.column_us), (&["3".to_owned()][..], 1));
     }
 
@@ -243,8 +246,8 @@ mod tests {
     #[test]
     fn where_there_are_too_many_cells_those_of_others_are_wider_and_none_is_lost() {
         let clients = 1_000;
-        let mut seen = Seen::new(vec![0, 500], clients, 600);
-        seen.drawn.most = 20_000;
+        let mut seen = Recorder::new(vec![0, 500], clients, 600);
+        seen.raster.most = 20_000;
         for at in 0..600 {
             for client in 0..1_000 {
                 // 700 is denied a little all the time, 900 more often than all others in the end.
@@ -255,12 +258,15 @@ mod tests {
                 };
                 seen.see(client, at, !is_denied);
             }
-            assert!(seen.drawn.cells.len() <= 20_000);
+            assert!(seen.raster.cells.len() <= 20_000);
         }
         let raster = seen.finish();
         assert_eq!(raster.clients[..3], ["900", "700", "1"]);
         let covers = |row: u32| -> Vec<u32> {
-            of(&raster, row).iter().flat_map(|it| it.column..it.column + it.columns).collect()
+            cells_of_row(&raster, row)
+                .iter()
+                .flat_map(|it| it.column..it.column + it.columns)
+                .collect()
         };
         for row in 0..3 {
             let columns = covers(row);
@@ -268,8 +274,8 @@ mod tests {
             assert_eq!(columns[..600], all, "row {row}: the whole time, once");
         }
         // Who was denied most all along is as fine as if nobody else were there.
-        assert_eq!(of(&raster, 1).len(), 600);
-        let wide = of(&raster, 0);
+        assert_eq!(cells_of_row(&raster, 1).len(), 600);
+        let wide = cells_of_row(&raster, 0);
         assert!(wide[0].columns > 1 && wide[0].admitted && !wide[0].denied, "{:?}", wide[0]);
         assert!(wide.last().unwrap().columns == 1 && wide.last().unwrap().denied);
         assert!(
@@ -277,23 +283,23 @@ mod tests {
         );
         // Nobody denies 0, but it is one of those who are spread.
         let row = raster.clients.iter().position(|client| client == "0").unwrap();
-        assert_eq!(of(&raster, u32::try_from(row).unwrap()).len(), 600);
+        assert_eq!(cells_of_row(&raster, u32::try_from(row).unwrap()).len(), 600);
     }
 
     #[test]
     fn a_cell_of_each_of_many_clients_is_held() {
         let clients = u32::try_from(CELLS).unwrap() / 2 + 1_000;
-        let mut seen = Seen::new(vec![0], clients as usize, 600);
-        assert_eq!(seen.drawn.most, CELLS + 2_000);
+        let mut seen = Recorder::new(vec![0], clients as usize, 600);
+        assert_eq!(seen.raster.most, CELLS + 2_000);
         for at in [0, 300, 599] {
             for client in 0..clients {
-                seen.drawn.see(client, at, true, &[]);
+                seen.raster.see(client, at, true, &[]);
             }
         }
-        assert!(seen.drawn.cells.len() <= seen.drawn.most);
-        let last = Seen { denied: [vec![0; clients as usize - 1], vec![1]].concat(), ..seen };
+        assert!(seen.raster.cells.len() <= seen.raster.most);
+        let last = Recorder { denied: [vec![0; clients as usize - 1], vec![1]].concat(), ..seen };
         let raster = last.finish();
-        let whole: u32 = of(&raster, 0).iter().map(|cell| cell.columns).sum();
+        let whole: u32 = cells_of_row(&raster, 0).iter().map(|cell| cell.columns).sum();
         assert!(raster.cut && whole >= 3, "{:?}", raster.cells);
     }
 }

@@ -9,11 +9,11 @@ use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
 use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
-const STEPS: &[&str] = &["CREATE TABLE notes_all (text TEXT NOT NULL)"];
+const MIGRATIONS: &[&str] = &["CREATE TABLE notes_all (text TEXT NOT NULL)"];
 
 fn store(dir: &tempfile::TempDir) -> SqliteStore {
     let store = SqliteStore::open_with(Options::new(dir.path().join("counts.db"))).unwrap();
-    store.furnish("notes", STEPS).unwrap();
+    store.migrate_extension("notes", MIGRATIONS).unwrap();
     store
 }
 
@@ -35,7 +35,7 @@ fn notes(store: &SqliteStore) -> i64 {
     let count = |tx: &Transaction<'_>| -> Result<_, StoreError> {
         tx.first("SELECT count(*) FROM notes_all", [], |row| row.get(0))
     };
-    block_on(store.transact(Access::Read, count)).unwrap().unwrap()
+    block_on(store.transaction(Access::Read, count)).unwrap().unwrap()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_charge_and_a_note_are_both_or_neither() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir);
     let run = |end: fn() -> Result<(), StoreError>| {
-        block_on(store.transact(Access::Write, move |tx| charge_and_note(tx, end)))
+        block_on(store.transaction(Access::Write, move |tx| charge_and_note(tx, end)))
     };
     assert_eq!((run(|| Ok(())).unwrap(), notes(&store)), (4, 1));
     let error = run(|| Err(StoreError::permanent("no room"))).unwrap_err();
@@ -58,15 +58,16 @@ fn a_charge_and_a_note_are_both_or_neither() {
 fn tables_come_to_their_format_once_and_a_step_that_fails_leaves_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let store = store(&dir);
-    store.furnish("notes", STEPS).unwrap();
-    let next = [STEPS[0], "ALTER TABLE notes_all ADD COLUMN author TEXT", "DROP TABLE no_such"];
-    let error = store.furnish("notes", &next).unwrap_err().to_string();
+    store.migrate_extension("notes", MIGRATIONS).unwrap();
+    let next =
+        [MIGRATIONS[0], "ALTER TABLE notes_all ADD COLUMN author TEXT", "DROP TABLE no_such"];
+    let error = store.migrate_extension("notes", &next).unwrap_err().to_string();
     assert!(error.contains("no_such"), "{error}");
-    store.furnish("notes", &next[..2]).unwrap();
-    let error = store.furnish("notes", STEPS).unwrap_err().to_string();
+    store.migrate_extension("notes", &next[..2]).unwrap();
+    let error = store.migrate_extension("notes", MIGRATIONS).unwrap_err().to_string();
     assert!(error.contains("format 2 of `notes`") && error.contains("newer tollgate"), "{error}");
     // Another guest has a format of its own.
-    store.furnish("other", &["CREATE TABLE other_all (x)"]).unwrap();
+    store.migrate_extension("other", &["CREATE TABLE other_all (x)"]).unwrap();
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn who_has_waited_too_long_for_its_turn_is_told_that_nothing_was_done() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new(dir.path().join("counts.db")).deadline(Duration::from_millis(50));
     let store = SqliteStore::open_with(options).unwrap();
-    store.furnish("notes", STEPS).unwrap();
+    store.migrate_extension("notes", MIGRATIONS).unwrap();
     let other = tollgate_sqlite::rusqlite::Connection::open(store.path()).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     // The first waits for the lock for the whole deadline, and the others for the first.
@@ -83,7 +84,7 @@ fn who_has_waited_too_long_for_its_turn_is_told_that_nothing_was_done() {
             let store = store.clone();
             std::thread::spawn(move || {
                 let note = |tx: &Transaction<'_>| charge_and_note(tx, || Ok(()));
-                block_on(store.transact(Access::Write, note)).unwrap_err()
+                block_on(store.transaction(Access::Write, note)).unwrap_err()
             })
         })
         .collect();

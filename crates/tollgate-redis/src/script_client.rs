@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 use tollgate::StoreError;
 
-use crate::bell::Bell;
 use crate::client::{Call, Client, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
+use crate::subscription::Subscription;
 
 /// Calls scripts that count no limits, as those of a queue: over as many connections, with the
 /// deadline and the breaker of [`Options`], and never twice. Cheap to clone: clones share the
 /// connections.
 #[derive(Clone)]
-pub struct Caller(Arc<Shared>);
+pub struct ScriptClient(Arc<Shared>);
 
 struct Shared {
     client: Client,
@@ -28,7 +28,7 @@ struct Shared {
 /// What a script answers, as far as scripts do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)] // RESP2 has no more kinds that a script can answer
-pub enum Word {
+pub enum ScriptReply {
     /// Nothing, or false.
     Nil,
     /// A whole number.
@@ -39,13 +39,13 @@ pub enum Word {
     List(Vec<Self>),
 }
 
-impl fmt::Debug for Caller {
+impl fmt::Debug for ScriptClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Caller").field(&self.0.client).finish()
     }
 }
 
-impl Caller {
+impl ScriptClient {
     /// Connects.
     ///
     /// # Errors
@@ -58,11 +58,11 @@ impl Caller {
 
     /// Listens to a channel on a connection of its own, on the runtime that this is called on.
     #[must_use]
-    pub fn bell(&self, channel: String) -> Bell {
-        Bell::new(Arc::clone(self.0.client.door()), channel)
+    pub fn subscribe(&self, channel: String) -> Subscription {
+        Subscription::new(Arc::clone(self.0.client.connector()), channel)
     }
 
-    /// Calls a script with these keys, and a nonce before `words` as its first argument. It has to
+    /// Calls a script with these keys, and a nonce before `args` as its first argument. It has to
     /// answer with a list that begins with the nonce, which is taken off.
     ///
     /// # Errors
@@ -71,26 +71,26 @@ impl Caller {
         &self,
         script: &Script,
         keys: &[String],
-        words: impl IntoIterator<Item = W>,
-    ) -> Result<Vec<Word>, StoreError> {
+        args: impl IntoIterator<Item = W>,
+    ) -> Result<Vec<ScriptReply>, StoreError> {
         let nonce = self.0.nonce.fetch_add(1, Ordering::Relaxed);
         let mut call = Call::new(script, nonce, keys.len());
         call.word(keys).word(nonce);
-        for word in words {
+        for word in args {
             call.word(word.as_ref());
         }
         let answer = self.0.client.call(call, self.0.deadline).await?;
-        Ok(answer.into_iter().map(word).collect())
+        Ok(answer.into_iter().map(to_reply).collect())
     }
 }
 
-fn word(value: Value) -> Word {
+fn to_reply(value: Value) -> ScriptReply {
     match value {
-        Value::Int(number) => Word::Int(number),
-        Value::BulkString(bytes) => Word::Bytes(bytes),
-        Value::SimpleString(text) => Word::Bytes(text.into_bytes()),
-        Value::Okay => Word::Bytes(b"OK".to_vec()),
-        Value::Array(list) => Word::List(list.into_iter().map(word).collect()),
-        _ => Word::Nil,
+        Value::Int(number) => ScriptReply::Int(number),
+        Value::BulkString(bytes) => ScriptReply::Bytes(bytes),
+        Value::SimpleString(text) => ScriptReply::Bytes(text.into_bytes()),
+        Value::Okay => ScriptReply::Bytes(b"OK".to_vec()),
+        Value::Array(list) => ScriptReply::List(list.into_iter().map(to_reply).collect()),
+        _ => ScriptReply::Nil,
     }
 }

@@ -5,18 +5,18 @@ use smallvec::SmallVec;
 use tollgate::engine::{Fields, Mode, Outcome};
 use tollgate::{Carried, Question, StoreError, Time};
 
-pub(crate) fn unread() -> StoreError {
+pub(crate) fn unexpected_reply() -> StoreError {
     StoreError::permanent("the server answered what no script of ours answers")
 }
 
-pub(crate) fn natural(value: &Value) -> Result<u64, StoreError> {
+pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
     match value {
-        Value::Int(number) => u64::try_from(*number).map_err(|_| unread()),
+        Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected_reply()),
         Value::BulkString(digits) => {
-            let digits = std::str::from_utf8(digits).map_err(|_| unread())?;
-            digits.parse().map_err(|_| unread())
+            let digits = std::str::from_utf8(digits).map_err(|_| unexpected_reply())?;
+            digits.parse().map_err(|_| unexpected_reply())
         }
-        _ => Err(unread()),
+        _ => Err(unexpected_reply()),
     }
 }
 
@@ -30,56 +30,58 @@ pub(super) fn read_outcome(
     let mut rest = &answer[..];
     let mut number = nonce;
     if question.request.is_some() {
-        let (first, others) = rest.split_first().ok_or_else(unread)?;
+        let (first, others) = rest.split_first().ok_or_else(unexpected_reply)?;
         if *first == Value::Int(-1) {
             return Err(StoreError::misuse(
                 "this request id was used for another question: give each question its own",
             ));
         }
-        number = natural(first)?;
+        number = parse_unsigned(first)?;
         rest = others;
     }
     let usual = 2 + 3 * limits;
     if rest.len() != usual && rest.len() != usual + 2 * limits {
-        return Err(unread());
+        return Err(unexpected_reply());
     }
-    let (granted, now) = (natural(&rest[0])?, natural(&rest[1])?);
+    let (granted, now) = (parse_unsigned(&rest[0])?, parse_unsigned(&rest[1])?);
     let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
     if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
-        return Err(unread());
+        return Err(unexpected_reply());
     }
     let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
     let mut has_to_wait = granted > 0;
     let all = question.parts.iter().flat_map(|part| part.limits.limits());
     for (i, limit) in all.enumerate() {
-        let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else { return Err(unread()) };
-        let wait = if *wait == Value::Int(-1) { None } else { Some(natural(wait)?) };
-        let left = natural(left)?;
+        let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else {
+            return Err(unexpected_reply());
+        };
+        let wait = if *wait == Value::Int(-1) { None } else { Some(parse_unsigned(wait)?) };
+        let left = parse_unsigned(left)?;
         let is_above = question.cost > limit.capacity() && !is_partial;
         if left > limit.capacity() || wait.is_none() != is_above {
-            return Err(unread());
+            return Err(unexpected_reply());
         }
         has_to_wait |= wait != Some(0);
         let (mut at, mut carried) = (now, Carried::Same);
         if let Some([charged, how]) = rest.get(usual + 2 * i..usual + 2 * i + 2) {
-            at = natural(charged)?;
+            at = parse_unsigned(charged)?;
             carried = match how {
                 Value::Int(0) => Carried::Same,
                 Value::Int(1) => Carried::Over,
                 _ => Carried::Fresh,
             };
         }
-        fields.push(Fields::new(left, wait, natural(reset)?, at, carried));
+        fields.push(Fields::new(left, wait, parse_unsigned(reset)?, at, carried));
     }
     if !has_to_wait {
-        return Err(unread());
+        return Err(unexpected_reply());
     }
     let receipt = if granted > 0 && !question.mode.is_peek() { number } else { 0 };
     Ok(Outcome::new(granted, fields, receipt, Time::from_micros(now)))
 }
 
 /// What lies at the keys: a state, a list, or nothing.
-pub(super) enum Found {
+pub(super) enum StoredValue {
     Nothing,
     State(Vec<u8>),
     Log(Vec<Vec<u8>>),
@@ -89,22 +91,22 @@ pub(super) enum Found {
 pub(super) fn read_states(
     answer: Vec<Value>,
     keys: usize,
-) -> Result<(Time, Vec<Found>), StoreError> {
+) -> Result<(Time, Vec<StoredValue>), StoreError> {
     if answer.len() != keys + 1 {
-        return Err(unread());
+        return Err(unexpected_reply());
     }
     let mut values = answer.into_iter();
-    let now = Time::from_micros(natural(&values.next().ok_or_else(unread)?)?);
+    let now = Time::from_micros(parse_unsigned(&values.next().ok_or_else(unexpected_reply)?)?);
     let bytes = |value| match value {
         Value::BulkString(bytes) => Ok(bytes),
-        _ => Err(unread()),
+        _ => Err(unexpected_reply()),
     };
     let found = values.map(|value| match value {
-        Value::Nil => Ok(Found::Nothing),
+        Value::Nil => Ok(StoredValue::Nothing),
         Value::Array(rows) => {
-            Ok(Found::Log(rows.into_iter().map(bytes).collect::<Result<_, _>>()?))
+            Ok(StoredValue::Log(rows.into_iter().map(bytes).collect::<Result<_, _>>()?))
         }
-        other => Ok(Found::State(bytes(other)?)),
+        other => Ok(StoredValue::State(bytes(other)?)),
     });
     Ok((now, found.collect::<Result<_, StoreError>>()?))
 }

@@ -3,18 +3,18 @@
 use anyhow::{Result, bail};
 use tollgate::{Ask, LimitSet, Subject};
 
-use crate::args::Which;
+use crate::args::SubjectArgs;
 use crate::input;
 
 /// One or several subjects, each under its limits.
 #[derive(Debug)]
-pub(crate) struct Counts {
+pub(crate) struct SubjectLimits {
     parts: Vec<(Subject, LimitSet)>,
 }
 
-impl Counts {
+impl SubjectLimits {
     /// Reads the arguments.
-    pub(crate) fn read(which: &Which) -> Result<Self> {
+    pub(crate) fn read(which: &SubjectArgs) -> Result<Self> {
         let strategy = which.strategy.as_deref().map(input::strategy).transpose()?;
         if let Some(value) = &which.shard {
             input::shard(value)?;

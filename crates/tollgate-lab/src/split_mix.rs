@@ -6,11 +6,11 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A seeded sequence of 64-bit numbers. Good enough to spread events; not for secrets.
 #[derive(Debug, Clone)]
-pub(crate) struct Mix {
+pub(crate) struct SplitMix64 {
     state: u64,
 }
 
-impl Mix {
+impl SplitMix64 {
     pub(crate) const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -37,8 +37,8 @@ mod tests {
     #[test]
     fn gives_the_published_sequence() {
         // The reference values of SplitMix64 for seed 1234567.
-        let mut mix = Mix::new(1_234_567);
-        let first: Vec<u64> = (0..3).map(|_| mix.next()).collect();
+        let mut rng = SplitMix64::new(1_234_567);
+        let first: Vec<u64> = (0..3).map(|_| rng.next()).collect();
         assert_eq!(
             first,
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
@@ -47,12 +47,12 @@ mod tests {
 
     #[test]
     fn stays_below_its_bound_and_reaches_all_of_it() {
-        let mut mix = Mix::new(7);
+        let mut rng = SplitMix64::new(7);
         let mut seen = [0_u32; 10];
         for _ in 0..10_000 {
-            seen[usize::try_from(mix.below(10)).unwrap()] += 1;
+            seen[usize::try_from(rng.below(10)).unwrap()] += 1;
         }
         assert!(seen.iter().all(|&n| (850..1150).contains(&n)), "{seen:?}");
-        assert_eq!(mix.below(0), 0);
+        assert_eq!(rng.below(0), 0);
     }
 }
