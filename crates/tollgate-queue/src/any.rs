@@ -8,8 +8,9 @@ use crate::job::{
     DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
 };
 use crate::memory::MemoryQueues;
-use crate::model::{NackOutcome, OfferOutcome, Stats};
+use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// Queues in one of the places there are.
 #[derive(Clone, Debug)]

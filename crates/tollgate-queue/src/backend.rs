@@ -7,8 +7,9 @@ use crate::error::Error;
 use crate::job::{
     DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
 };
-use crate::model::{NackOutcome, OfferOutcome, Stats};
+use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// A place where queues lie, by name. Each operation is one step that nothing comes between; all
 /// do what [`crate::Model`] does.

@@ -40,31 +40,38 @@ struct Readme;
 mod any;
 mod backend;
 mod body;
+mod drain;
 mod error;
+mod grant;
 mod job;
+mod json;
 mod memory;
 mod model;
+mod outcome;
 mod queue;
 #[cfg(feature = "redis")]
 mod redis;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stats;
 mod worker;
 
 pub use any::AnyQueues;
 pub use backend::Backend;
+pub use body::{MAX_FIELDS, MAX_JOB_BYTES};
 pub use error::Error;
 pub use job::{
-    DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES,
-    TakeOutcome, WaitingJob,
+    DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
 };
 pub use memory::MemoryQueues;
-pub use model::{Model, NackOutcome, OfferOutcome, Stats};
+pub use model::Model;
+pub use outcome::{NackOutcome, OfferOutcome};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
 pub use redis::{Layout, OfferCall, RedisQueues};
 pub use settings::{ConsumerSettings, Counts, MAX_BOUND, ProducerSettings, Settings};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;
+pub use stats::Stats;
 pub use worker::{Failure, RunSummary, Worker, WorkerEvent};

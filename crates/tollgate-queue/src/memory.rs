@@ -10,11 +10,14 @@ use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
 
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::grant::Grant;
 use crate::job::{
     DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, TakeOutcome, WaitingJob,
 };
-use crate::model::{Grant, Model, NackOutcome, OfferOutcome, Stats};
+use crate::model::Model;
+use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// Queues in the memory of this process. Cheap to clone; clones are the same queues.
 #[derive(Clone, Debug)]

@@ -9,8 +9,9 @@ use crate::job::{
     DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, MAX_DELAY, TakeOutcome,
     WaitingJob,
 };
-use crate::model::{NackOutcome, OfferOutcome, Stats, check_same};
-use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings, check_same};
+use crate::stats::Stats;
 
 /// The longest reason of a failure, in bytes.
 pub(crate) const MAX_REASON_BYTES: usize = 1_024;

@@ -2,7 +2,10 @@
 
 use std::str;
 
-use super::{Layout, ScriptReply, unexpected_reply};
+use tollgate_redis::ScriptReply;
+
+use super::layout::Layout;
+use super::value::unexpected_reply;
 use crate::body::Body;
 use crate::error::Error;
 use crate::job::{Delivery, DeliveryTag, JobId};

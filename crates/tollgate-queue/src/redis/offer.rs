@@ -1,9 +1,10 @@
 //! What an offer asks, and the same for clients that are not ours.
 
-use super::{
-    ExpectedSettings, Layout, OFFER_KEYS, ScriptCall, args, body, dedup_key, keys, script,
-    with_layout,
-};
+use super::body;
+use super::call::{ExpectedSettings, ScriptCall, args};
+use super::layout::{Layout, OFFER_KEYS, dedup_key, keys};
+use super::reply::with_layout;
+use super::script::script;
 use crate::error::Error;
 use crate::job::Job;
 use crate::memory::MemoryQueues;

@@ -1,67 +1,17 @@
-//! What scripts are asked, and what their answers say.
+//! What the replies of scripts say.
 
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::StoreError;
 use tollgate_redis::ScriptReply;
 
-use super::Layout;
 use super::body::body;
+use super::call::{ExpectedSettings, ScriptCall};
+use super::layout::Layout;
+use super::value::{integer, text, unexpected_reply, unsigned};
 use crate::error::Error;
 use crate::job::{DeadLetter, DedupRecord, DoneJob, InFlightJob, JobId, WaitingJob};
 use crate::settings::{ConsumerSettings, ProducerSettings, settings_mismatch};
-
-/// An answer that no script of ours gives.
-pub(super) fn unexpected_reply() -> Error {
-    StoreError::permanent(
-        "a queue's script answered what none of this version answers: do other versions, or \
-         somebody else, write its keys (`tgq1:`)?",
-    )
-    .into()
-}
-
-pub(super) fn integer(word: &ScriptReply) -> Result<i64, Error> {
-    match word {
-        ScriptReply::Int(number) => Ok(*number),
-        _ => Err(unexpected_reply()),
-    }
-}
-
-pub(super) fn unsigned(word: &ScriptReply) -> Result<u64, Error> {
-    u64::try_from(integer(word)?).map_err(|_| unexpected_reply())
-}
-
-pub(super) fn text(word: &ScriptReply) -> Result<String, Error> {
-    match word {
-        ScriptReply::Bytes(bytes) => {
-            String::from_utf8(bytes.clone()).map_err(|_| unexpected_reply())
-        }
-        ScriptReply::Int(number) => Ok(number.to_string()),
-        _ => Err(unexpected_reply()),
-    }
-}
-
-/// A time to wait: -1 for none that is known.
-pub(super) fn optional_wait(word: &ScriptReply) -> Result<Option<Duration>, Error> {
-    let us = integer(word)?;
-    Ok(u64::try_from(us).ok().map(Duration::from_micros))
-}
-
-/// What a script is called with.
-pub(super) struct ScriptCall<'s> {
-    pub(super) queue: &'s str,
-    pub(super) expected: ExpectedSettings<'s>,
-    pub(super) keys: Vec<String>,
-    pub(super) args: Vec<Vec<u8>>,
-}
-
-/// The settings that a call is made with.
-pub(super) enum ExpectedSettings<'s> {
-    Any,
-    Producer(&'s ProducerSettings),
-    Consumer(&'s ConsumerSettings),
-}
 
 /// Whether the answer says that the queue was made with other settings, or in another form.
 pub(super) fn check_reply(

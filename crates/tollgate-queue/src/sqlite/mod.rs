@@ -4,11 +4,15 @@
 //! the transaction that takes, so that neither can be without the other. What was answered survives
 //! the death of every process ([`tollgate_sqlite::Sync`] says what a power loss may undo).
 
+mod inspect;
+mod offer;
 mod rows;
-mod steps;
+mod settle;
+mod take;
 
 use core::time::Duration;
 
+use rows::{MIGRATIONS, QueueTx};
 use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
 use crate::backend::{Backend, poll};
@@ -16,9 +20,9 @@ use crate::error::Error;
 use crate::job::{
     DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, TakeOutcome, WaitingJob,
 };
-use crate::model::{NackOutcome, OfferOutcome, Stats};
+use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
-use rows::{MIGRATIONS, QueueTx};
+use crate::stats::Stats;
 
 /// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
 /// processes that open the file.

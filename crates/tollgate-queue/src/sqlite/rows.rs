@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use tollgate_sqlite::Transaction;
-use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
+use tollgate_sqlite::rusqlite::types::ValueRef;
+use tollgate_sqlite::rusqlite::{self, Row};
 
 use crate::body::Body;
+use crate::drain::Drain;
 use crate::error::Error;
 use crate::job::{DedupRecord, JobId};
-use crate::model::{Drain, Stats};
+use crate::stats::Stats;
 
 /// What made the tables, step by step.
 pub(super) const MIGRATIONS: &[&str] = &[

@@ -7,23 +7,8 @@ use std::fmt::Write as _;
 
 use tollgate::{LimitSet, SKEW_US, Time, engine};
 
-use super::{Composer, LimitSlot, SubjectPart};
-use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag};
-
-/// Where a script has its numbers from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Numbers {
-    /// They are written in.
-    Inlined,
-    /// They are arguments.
-    Arguments,
-}
-
-/// The words of a subject: its tag, and how long what was counted under it may lie.
-pub(super) const OF_PART: usize = 2;
-
-/// The words of a limit before its numbers: its own tag and its identity.
-pub(super) const OF_SLOT: usize = 2;
+use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
+use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag};
 
 /// What [`super::Check::compose_with_number_args`]'s script takes for these limits.
 #[must_use]
@@ -33,7 +18,7 @@ pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
         words.extend([set_tag(set), span_ms(set).to_string()]);
         for (_, limit) in in_state_order(set) {
             let spec = limit.lua_spec();
-            words.extend([super::tag([limit]), limit.identity().to_owned()]);
+            words.extend([tag([limit]), limit.identity().to_owned()]);
             words.extend(spec.numbers.iter().chain(&spec.arguments).map(ToString::to_string));
         }
     }

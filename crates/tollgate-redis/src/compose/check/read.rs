@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::composer::{Composer, LimitSlot, SubjectPart};
 use super::write::row_format;
-use super::{Composer, LimitSlot, SubjectPart};
 use crate::compose::{Form, distinct, step_table, tag};
 use crate::state::MAX_EXACT;
 

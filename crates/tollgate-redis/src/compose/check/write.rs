@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Composer, LimitSlot, SubjectPart};
+use super::composer::{Composer, LimitSlot, SubjectPart};
 use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, encoded_expiry, tag};
 
 impl Composer<'_> {
