@@ -11,12 +11,12 @@ mod allocator;
 mod args;
 mod client;
 mod command;
-mod counts;
 mod input;
-mod on_redis;
+mod redis_decider;
 mod show;
 mod stop;
 mod store;
+mod subject_limits;
 
 use args::{Cli, Command};
 use show::Output;

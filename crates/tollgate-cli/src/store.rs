@@ -9,31 +9,35 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Limiter, MemoryStore, MemoryStoreBuilder};
-use tollgate_queue::{AnyQueues, Form, Offering, RedisQueues, SqliteQueues};
+use tollgate_queue::{AnyQueues, Layout, ProducerSettings, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
 use tollgate_server::Queues;
 use tollgate_stores::{AnyStore, Kind, StoreUrl, scheme};
 
-use crate::args::{Place, Which};
-use crate::counts::Counts;
+use crate::args::{StoreArgs, SubjectArgs};
 use crate::input::{bytes, shown};
+use crate::subject_limits::SubjectLimits;
 
 /// How long a command waits for Redis when the URL has no `deadline`: as long as for SQLite. A
 /// service gives up in 50 ms, but a person would rather wait than ask again.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A limiter over the store that was named, and what drives it.
-pub(crate) struct Counter {
+pub(crate) struct BlockingLimiter {
     pub(crate) limiter: Limiter<AnyStore>,
     /// Redis needs a runtime; the file does not.
     runtime: Option<Runtime>,
 }
 
-impl Counter {
+impl BlockingLimiter {
     /// Opens the store that the arguments, the environment or the default name. A busy database
     /// is waited for as long as its own default says: 5 s.
-    pub(crate) fn open(place: &Place, which: &Which, counts: &Counts) -> Result<Self> {
-        let (store, runtime) = match named(place.store.as_deref())? {
+    pub(crate) fn open(
+        place: &StoreArgs,
+        which: &SubjectArgs,
+        counts: &SubjectLimits,
+    ) -> Result<Self> {
+        let (store, runtime) = match store_url(place.store.as_deref())? {
             StoreUrl::Redis(options) => {
                 let runtime = runtime()?;
                 let mut builder = RedisStore::builder(options);
@@ -68,13 +72,13 @@ impl Counter {
 
 /// The store of a service, in its runtime: memory when none is named, of this size, with the
 /// counts of `snapshot`.
-pub(crate) async fn of_service(
+pub(crate) async fn service_store(
     url: Option<&str>,
     memory: Option<&str>,
     snapshot: Option<&Path>,
 ) -> Result<AnyStore> {
     let url = url.filter(|url| !url.is_empty());
-    let is_memory = url.is_none_or(|url| Kind::of(url) == Ok(Kind::Memory));
+    let is_memory = url.is_none_or(|url| Kind::from_url(url) == Ok(Kind::Memory));
     let mut builder = MemoryStore::builder();
     if let Some(size) = memory {
         if !is_memory {
@@ -91,14 +95,14 @@ pub(crate) async fn of_service(
         );
     }
     match url.map_or(Ok(StoreUrl::Memory), read)? {
-        StoreUrl::Memory => Ok(AnyStore::Memory(of_memory(builder, snapshot)?)),
+        StoreUrl::Memory => Ok(AnyStore::Memory(memory_store(builder, snapshot)?)),
         // A service gives up as fast as the store itself says, unless the URL does.
         other => Ok(other.open().await?),
     }
 }
 
 /// The memory of a service, with the counts of `snapshot` where it is there.
-fn of_memory(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<MemoryStore> {
+fn memory_store(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<MemoryStore> {
     let Some(path) = snapshot else { return Ok(builder.build()) };
     let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
     if let Some(restored) = restored {
@@ -114,31 +118,31 @@ fn of_memory(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<Mem
 }
 
 /// The queues of the place that the arguments, the environment or the default name.
-pub(crate) async fn queues(place: &Place, form: Form) -> Result<AnyQueues> {
-    queues_at(named(place.store.as_deref())?, form).await
+pub(crate) async fn queues(place: &StoreArgs, form: Layout) -> Result<AnyQueues> {
+    queues_at(store_url(place.store.as_deref())?, form).await
 }
 
-async fn queues_at(url: StoreUrl, form: Form) -> Result<AnyQueues> {
+async fn queues_at(url: StoreUrl, form: Layout) -> Result<AnyQueues> {
     match url {
         StoreUrl::Sqlite(options) => Ok(AnyQueues::Sqlite(SqliteQueues::open_with(options)?)),
         StoreUrl::Redis(options) => {
-            Ok(AnyQueues::Redis(RedisQueues::connect_as(options, form).await?))
+            Ok(AnyQueues::Redis(RedisQueues::connect_with(options, form).await?))
         }
         other => bail!("`{}://` keeps no queues: {KINDS}", other.kind().name()),
     }
 }
 
 /// The queues of a service, as `NAME=BOUND`, in the place where its counts are.
-pub(crate) async fn queues_of_service(
+pub(crate) async fn service_queues(
     url: Option<&str>,
     texts: &[String],
-    form: Form,
+    form: Layout,
 ) -> Result<Queues> {
     if texts.is_empty() {
         return Ok(Queues::default());
     }
-    let wanted: Vec<(&str, Option<Offering>)> =
-        texts.iter().map(|text| bound(text)).collect::<Result<_>>()?;
+    let wanted: Vec<(&str, Option<ProducerSettings>)> =
+        texts.iter().map(|text| queue_argument(text)).collect::<Result<_>>()?;
     for (place, (name, _)) in wanted.iter().enumerate() {
         if wanted.iter().take(place).any(|(other, _)| other == name) {
             bail!("`--queue` names `{name}` twice");
@@ -157,12 +161,12 @@ pub(crate) async fn queues_of_service(
     }
     let named = wanted
         .into_iter()
-        .map(|(name, offering)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, offering)));
+        .map(|(name, settings)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, settings)));
     Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
 }
 
 /// `NAME=BOUND`, `NAME=BOUND,per-client=N`, or `NAME` for one that is there.
-fn bound(text: &str) -> Result<(&str, Option<Offering>)> {
+fn queue_argument(text: &str) -> Result<(&str, Option<ProducerSettings>)> {
     let wrong = || {
         let text = shown(text);
         anyhow!(
@@ -176,16 +180,16 @@ fn bound(text: &str) -> Result<(&str, Option<Offering>)> {
         text.parse().ok().filter(|_| is_number).ok_or_else(wrong)
     };
     let Some((name, bounds)) = text.split_once('=') else { return Ok((text, None)) };
-    let Some((bound, more)) = bounds.split_once(',') else {
-        return Ok((name, Some(Offering::new(number(bounds)?))));
+    let Some((queue_argument, more)) = bounds.split_once(',') else {
+        return Ok((name, Some(ProducerSettings::new(number(bounds)?))));
     };
     let most = more.strip_prefix("per-client=").ok_or_else(wrong)?;
-    Ok((name, Some(Offering::new(number(bound)?).per_client(number(most)?))))
+    Ok((name, Some(ProducerSettings::new(number(queue_argument)?).per_client(number(most)?))))
 }
 
 /// The server that time series are written to.
-pub(crate) fn of_time_series(url: &str) -> Result<tollgate_redis::Options> {
-    match (Kind::of(url), scheme(url)) {
+pub(crate) fn time_series_options(url: &str) -> Result<tollgate_redis::Options> {
+    match (Kind::from_url(url), scheme(url)) {
         (Ok(Kind::Redis), _) => Ok(tollgate_redis::Options::from_url(url)?.deadline_or(PATIENCE)),
         // The scheme alone: what follows may hold a password.
         (_, Some(scheme)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
@@ -204,11 +208,11 @@ pub(crate) fn runtime() -> Result<Runtime> {
 
 /// What a command keeps its counts in: what a URL says, without one the file in the user's state
 /// folder.
-fn named(url: Option<&str>) -> Result<StoreUrl> {
+fn store_url(url: Option<&str>) -> Result<StoreUrl> {
     let Some(url) = url.filter(|url| !url.is_empty()) else {
         return Ok(StoreUrl::Sqlite(tollgate_sqlite::Options::new(default_path()?)));
     };
-    if Kind::of(url) == Ok(Kind::Memory) {
+    if Kind::from_url(url) == Ok(Kind::Memory) {
         bail!(
             "`memory://` would forget everything when this command ends, and so admit always: use \
              `sqlite://PATH` or `redis://HOST:PORT`, or leave `--store` out"
@@ -219,8 +223,8 @@ fn named(url: Option<&str>) -> Result<StoreUrl> {
 
 /// What a URL says.
 fn read(url: &str) -> Result<StoreUrl> {
-    match Kind::of(url) {
-        Ok(_) => Ok(StoreUrl::read(url)?),
+    match Kind::from_url(url) {
+        Ok(_) => Ok(StoreUrl::parse(url)?),
         // In the words of this command line, whose commands take different kinds.
         Err(unknown) => bail!("{unknown}: {KINDS}"),
     }
@@ -284,21 +288,21 @@ mod tests {
             ("user:secret@redis", "as `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
         ] {
-            let error = named(Some(url)).unwrap_err().to_string();
+            let error = store_url(Some(url)).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
         for url in ["sqlite:///tmp/x.db?sync=full", "sqlite://x.db", "/tmp/x.db", "./a:1", "../x"] {
-            assert!(matches!(named(Some(url)), Ok(StoreUrl::Sqlite(_))), "{url}");
+            assert!(matches!(store_url(Some(url)), Ok(StoreUrl::Sqlite(_))), "{url}");
         }
         for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
-            assert!(matches!(named(Some(url)), Ok(StoreUrl::Redis(_))), "{url}");
+            assert!(matches!(store_url(Some(url)), Ok(StoreUrl::Redis(_))), "{url}");
         }
     }
 
     #[test]
     fn time_series_are_on_a_redis() {
         for url in ["redis://x", "rediss://x", "unix:///x"] {
-            assert!(of_time_series(url).is_ok(), "{url}");
+            assert!(time_series_options(url).is_ok(), "{url}");
         }
         for (url, says) in [
             ("memory://", "memory keeps no time series: name a Redis"),
@@ -306,14 +310,14 @@ mod tests {
             ("user:secret@x", "no URL of a server with time series"),
             ("redis://", "the host is missing"),
         ] {
-            let error = of_time_series(url).unwrap_err().to_string();
+            let error = time_series_options(url).unwrap_err().to_string();
             assert!(error.contains(says) && !error.contains("secret"), "{url}: {error}");
         }
     }
 
     #[test]
     fn a_deadline_in_the_url_counts() {
-        let with = |url| format!("{:?}", named(Some(url)).unwrap());
+        let with = |url| format!("{:?}", store_url(Some(url)).unwrap());
         assert!(with("redis://x").contains("deadline: 5s"), "{}", with("redis://x"));
         assert!(with("redis://x?connections=1&deadline=70ms").contains("deadline: 70ms"));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use tollgate_lab::InMemory;
-use tollgate_lab::experiment::{Experiment, Took, run};
+use tollgate_lab::experiment::{Experiment, Timings, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Some(path) = std::env::args().nth(1) else {
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for case in &experiment.cases {
         let mut one = experiment.clone();
         one.cases = vec![case.clone()];
-        let (start, mut took) = (Instant::now(), Took::default());
+        let (start, mut took) = (Instant::now(), Timings::default());
         let results = run(&one, &mut InMemory::default(), |progress| took = progress.took)?;
         let [result] = &results.cases[..] else { continue };
         println!(

@@ -89,7 +89,7 @@ impl Verdict {
 
     /// What a decision says.
     #[must_use]
-    pub fn of(decision: &tollgate::Decision<'_>) -> Self {
+    pub fn from_decision(decision: &tollgate::Decision<'_>) -> Self {
         let is_admitted = decision.is_allowed();
         let wait = if is_admitted { None } else { decision.retry_after() };
         let retry_after_us = wait.and_then(|wait| u64::try_from(wait.as_micros()).ok());
@@ -135,12 +135,12 @@ pub struct InMemory {
     parts: Vec<Part>,
     /// Where cases go on with the counts of those before: what is counted apart is held apart, so
     /// that the bytes of a case are its own.
-    apart: Vec<Apart>,
+    separate: Vec<SeparateStore>,
 }
 
 /// A store, and what it has counts of: whose, and under the limits of which identities.
 #[derive(Debug)]
-struct Apart {
+struct SeparateStore {
     counts: Vec<(Per, String)>,
     store: MemoryStore,
 }
@@ -151,12 +151,13 @@ impl InMemory {
     fn store(&mut self, parts: &[Part]) -> MemoryStore {
         let counts: Vec<_> =
             parts.iter().map(|part| (part.per, part.limits.identity().to_owned())).collect();
-        let has_some = |apart: &&Apart| apart.counts.iter().any(|it| counts.contains(it));
-        if let Some(apart) = self.apart.iter().find(has_some) {
-            return apart.store.clone();
+        let has_some =
+            |separate: &&SeparateStore| separate.counts.iter().any(|it| counts.contains(it));
+        if let Some(separate) = self.separate.iter().find(has_some) {
+            return separate.store.clone();
         }
         let store = new_store(&self.clock);
-        self.apart.push(Apart { counts, store: store.clone() });
+        self.separate.push(SeparateStore { counts, store: store.clone() });
         store
     }
 }
@@ -171,7 +172,7 @@ impl Decider for InMemory {
     fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
         if !keeps {
             self.clock = ManualClock::at_micros(0);
-            self.apart.clear();
+            self.separate.clear();
         }
         let store = self.store(parts);
         self.parts = parts.to_vec();
@@ -184,9 +185,9 @@ impl Decider for InMemory {
         let mut digits = Digits::default();
         for event in events {
             self.clock.set(Time::from_micros(event.at_us));
-            let client = digits.of(event.client.index());
+            let client = digits.format(event.client.index());
             let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
-            verdicts.push(Verdict::of(&limiter.check_now(ask)?));
+            verdicts.push(Verdict::from_decision(&limiter.check_now(ask)?));
         }
         limiter.store().sweep_some();
         Ok(())

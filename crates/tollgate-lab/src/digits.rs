@@ -5,7 +5,7 @@
 pub(crate) struct Digits([u8; 10]);
 
 impl Digits {
-    pub(crate) fn of(&mut self, mut number: u32) -> &str {
+    pub(crate) fn format(&mut self, mut number: u32) -> &str {
         let mut start = self.0.len();
         loop {
             start -= 1;
@@ -27,7 +27,7 @@ mod tests {
     fn digits_are_those_of_the_number() {
         let mut digits = Digits::default();
         for number in [0, 9, 10, 4_294_967_295, 1_234_567_890, 7] {
-            assert_eq!(digits.of(number), number.to_string());
+            assert_eq!(digits.format(number), number.to_string());
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::mix::Mix;
+use crate::split_mix::SplitMix64;
 
 /// What log to write.
 ///
@@ -74,17 +74,17 @@ impl Log {
     /// # Errors
     /// What `out` says.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut mix = Mix::new(self.seed);
+        let mut rng = SplitMix64::new(self.seed);
         let weights = zipf(self.clients.max(1));
         let total = weights.last().copied().unwrap_or(1);
         for line in 0..self.lines {
-            let draw = mix.below(total);
+            let draw = rng.below(total);
             let client = weights.partition_point(|sum| *sum <= draw);
-            let late_us = mix.below(u64::from(self.late_s) * 1_000_000 + 1);
+            let late_us = rng.below(u64::from(self.late_s) * 1_000_000 + 1);
             let passed_us = line * 1_000_000 / u64::from(self.per_second.max(1));
             // The start is at most some seconds late, so this is never negative in practice.
             let at_us = (u64::from(self.start_s) * 1_000_000 + passed_us).saturating_sub(late_us);
-            self.write_line(out, &mut mix, client, at_us)?;
+            self.write_line(out, &mut rng, client, at_us)?;
         }
         Ok(())
     }
@@ -92,16 +92,16 @@ impl Log {
     fn write_line(
         &self,
         out: &mut impl Write,
-        mix: &mut Mix,
+        rng: &mut SplitMix64,
         client: usize,
         at_us: u64,
     ) -> io::Result<()> {
         let address = (client / 65_536 + 1, client / 256 % 256, client % 256);
         let (ip_b, ip_c, ip_d) = address;
-        let method = pick(mix, &METHODS);
-        let path = pick(mix, &PATHS);
-        let agent = pick(mix, &AGENTS);
-        let bytes = mix.below(100_000);
+        let method = pick(rng, &METHODS);
+        let path = pick(rng, &PATHS);
+        let agent = pick(rng, &AGENTS);
+        let bytes = rng.below(100_000);
         match self.format {
             Format::Combined => writeln!(
                 out,
@@ -132,8 +132,8 @@ impl std::fmt::Display for Stamp {
     }
 }
 
-fn pick<'a>(mix: &mut Mix, from: &[&'a str]) -> &'a str {
-    let index = usize::try_from(mix.below(from.len() as u64)).unwrap_or(0);
+fn pick<'a>(rng: &mut SplitMix64, from: &[&'a str]) -> &'a str {
+    let index = usize::try_from(rng.below(from.len() as u64)).unwrap_or(0);
     from[index]
 }
 

@@ -24,13 +24,13 @@ mod figure;
 #[cfg(test)]
 mod fixture;
 pub mod generate;
-mod mix;
 pub mod order;
 pub mod parse;
 pub mod read;
 pub mod replay;
 pub mod report;
 pub mod source;
+mod split_mix;
 mod text;
 pub mod time;
 

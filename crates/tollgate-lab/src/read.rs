@@ -162,10 +162,10 @@ impl Reading {
             }
             if lines.unpacked_bytes() >= next_progress {
                 next_progress = lines.unpacked_bytes() + PROGRESS_BYTES;
-                progress(Progress::of(&lines, line_number));
+                progress(Progress::new(&lines, line_number));
             }
         }
-        progress(Progress::of(&lines, line_number));
+        progress(Progress::new(&lines, line_number));
         let stats = sorter.stats();
         let summary = Summary {
             lines: line_number,
@@ -184,7 +184,7 @@ impl Reading {
 }
 
 impl Progress {
-    fn of(lines: &Lines, count: u64) -> Self {
+    fn new(lines: &Lines, count: u64) -> Self {
         let (bytes_read, total_bytes) = (lines.bytes_read(), lines.total_bytes());
         Self { bytes_read, total_bytes, lines: count }
     }

@@ -387,7 +387,7 @@ fn arguments_given_by_hand_are_looked_at() {
     let script = Check::new(Mode::Whole).compose(&[&set], &Parts::default()).unwrap();
     let subject = Subject::literal("bob").unwrap();
     let state = Keys::new().state(&subject, &set);
-    let keys = Keys::of_check(&state, &set);
+    let keys = Keys::for_check(&state, &set);
     let call = |keys: &[String], args: &[&str]| {
         let count = keys.len().to_string();
         let mut words: Vec<&[u8]> = vec![b"EVAL", script.text().as_bytes(), count.as_bytes()];

@@ -11,7 +11,7 @@ use common::redis::{Blocking, runtime, server};
 use tollgate::{Clock as _, ManualClock, Store as _};
 use tollgate_proof::conformance::sweeping;
 use tollgate_proof::redis::Reply;
-use tollgate_redis::compose::told_expiry_ms;
+use tollgate_redis::compose::encoded_expiry_ms;
 use tollgate_redis::{Builder, Keys, Options, RedisStore};
 
 /// Tells the stores of one test run apart.
@@ -43,15 +43,15 @@ mod by_scripts {
 
     fn make(clock: ManualClock) -> Blocking {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let builder = builder(run, clock.clone()).tell_expiry();
+        let builder = builder(run, clock.clone()).encode_expiry();
         let store = Blocking(runtime().block_on(builder.connect()).unwrap());
-        let pattern = format!("{}:*", Keys::of_run(&format!("kit-{run}")).prefix());
+        let pattern = format!("{}:*", Keys::for_run(&format!("kit-{run}")).prefix());
         MADE.lock().unwrap().insert(store.identity(), (pattern, clock));
         store
     }
 
     fn forget(store: &Blocking) {
-        assert_eq!(told_expiry_ms(3 << 20), 3);
+        assert_eq!(encoded_expiry_ms(3 << 20), 3);
         let (pattern, clock) = MADE.lock().unwrap()[&store.identity()].clone();
         let now_ms = (clock.now().as_micros() / 1_000).to_string();
         let words = [&b"EVAL"[..], FORGET.as_bytes(), b"0", pattern.as_bytes(), now_ms.as_bytes()];

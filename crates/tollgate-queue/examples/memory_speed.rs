@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_queue::{Error, Job, MemoryQueues, Offering, Queue, Working};
+use tollgate_queue::{ConsumerSettings, Error, Job, MemoryQueues, ProducerSettings, Queue};
 
 const JOBS: usize = 1_000_000;
 const RUNS: usize = 5;
@@ -30,13 +30,13 @@ fn main() -> Result<(), Error> {
 
 fn run(batch: usize) -> Result<[Duration; 3], Error> {
     let queue = Queue::new(MemoryQueues::new(), "q")?;
-    let door = queue.offering(Offering::new(JOBS as u64))?;
-    let hands = queue.working(Working::new())?;
+    let producer = queue.producer(ProducerSettings::new(JOBS as u64))?;
+    let consumer = queue.consumer(ConsumerSettings::new())?;
     let job = Job::new().field("to", "ann@example.com");
     let begin = Instant::now();
     now(async {
         for _ in 0..JOBS {
-            door.offer(&job).await?;
+            producer.offer(&job).await?;
         }
         Ok(())
     })?;
@@ -44,7 +44,7 @@ fn run(batch: usize) -> Result<[Duration; 3], Error> {
     let (mut taken, mut ids) = (Vec::with_capacity(JOBS), Vec::with_capacity(JOBS));
     now(async {
         while taken.len() < JOBS {
-            taken.extend(hands.take("w", batch).await?.jobs);
+            taken.extend(consumer.take("w", batch).await?.jobs);
         }
         Ok(())
     })?;
@@ -53,7 +53,7 @@ fn run(batch: usize) -> Result<[Duration; 3], Error> {
     let begin = Instant::now();
     now(async {
         for ids in ids.chunks(batch) {
-            hands.done(ids).await?;
+            consumer.ack(ids).await?;
         }
         Ok(())
     })?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_proof::redis::resp::{Reply, request};
-use tollgate_queue::{Form, Job, Offering, Queue, RedisQueues, Worker, Working};
+use tollgate_queue::{ConsumerSettings, Job, Layout, ProducerSettings, Queue, RedisQueues, Worker};
 use tollgate_redis::Options;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -43,8 +43,8 @@ fn main() -> Outcome<()> {
     let server = RedisServer::start();
     let options =
         || Options::from_url(&server.url()).map(|it| it.deadline(Duration::from_secs(10)));
-    let connect = |form| runtime.block_on(RedisQueues::connect_as(options()?, form));
-    let (stream, list) = (connect(Form::Stream)?, connect(Form::List)?);
+    let connect = |form| runtime.block_on(RedisQueues::connect_with(options()?, form));
+    let (stream, list) = (connect(Layout::Stream)?, connect(Layout::List)?);
     println!(
         "redis-server {}; {JOBS} jobs of the fields {FIELDS:?}, {DEPTH} requests sent at a time, \
          medians of {RUNS} runs in turns.\nus: for one job, in all three parts; cpu: of the \
@@ -113,8 +113,8 @@ impl Side<'_> {
             Self::Queue { form, many, is_held, .. } => {
                 let offered =
                     if *many == 1 { String::new() } else { format!(", {many} offered at once") };
-                let held = if *is_held { ", the first job in hand" } else { "" };
-                format!("queue in a {form}{offered}{held}")
+                let tag = if *is_held { ", the first job in hand" } else { "" };
+                format!("queue in a {form}{offered}{tag}")
             }
         }
     }
@@ -140,15 +140,16 @@ impl Side<'_> {
                 vec![request(&[b"RPUSH", b"bare", &fields.join(&b":"[..])]); JOBS]
             }
             Self::Queue { queues, many, is_held, .. } => {
-                let jobs = vec![Job::of_fields(FIELDS); *many];
-                let offer = queues.spoken_offer("q", &Offering::new(1_000_000), &jobs);
-                let take = queues.spoken_take("q", &Working::new(), "w", 1);
-                let done = queues.spoken_done("q", &[]);
+                let jobs = vec![Job::from_fields(FIELDS); *many];
+                let offer = queues.offer_command("q", &ProducerSettings::new(1_000_000), &jobs);
+                let take = queues.take_command("q", &ConsumerSettings::new(), "w", 1);
+                let done = queues.ack_command("q", &[]);
                 for (text, _) in [&offer, &take, &done] {
                     line.ask(&[b"SCRIPT", b"LOAD", text.as_bytes()])?;
                 }
                 if *is_held {
-                    let one = queues.spoken_offer("q", &Offering::new(1_000_000), &[Job::new()]);
+                    let one =
+                        queues.offer_command("q", &ProducerSettings::new(1_000_000), &[Job::new()]);
                     line.pipelined(&[words(&one.1), words(&take.1)])?;
                 }
                 vec![words(&offer.1); JOBS / many]
@@ -173,7 +174,7 @@ impl Side<'_> {
             ]),
             Self::BareList => request(&[b"LPOP", b"bare", count]),
             Self::Queue { queues, .. } => {
-                words(&queues.spoken_take("q", &Working::new(), "w", batch).1)
+                words(&queues.take_command("q", &ConsumerSettings::new(), "w", batch).1)
             }
         }
     }
@@ -191,7 +192,7 @@ impl Side<'_> {
             Self::BareList => items.iter().filter_map(id).collect(),
             Self::Queue { .. } => {
                 let packed = items.get(3).and_then(Reply::bytes).unwrap_or_default();
-                let ids = RedisQueues::heard_taken(packed).unwrap_or_default();
+                let ids = RedisQueues::parse_take_reply(packed).unwrap_or_default();
                 ids.iter().map(|id| id.to_string().into_bytes()).collect()
             }
         }
@@ -207,7 +208,7 @@ impl Side<'_> {
             }
             Self::BareList => Vec::new(),
             Self::Queue { queues, .. } => {
-                let (_, said) = queues.spoken_done("q", &[]);
+                let (_, said) = queues.ack_command("q", &[]);
                 let said: Vec<&[u8]> = said.iter().map(Vec::as_slice).collect();
                 vec![of(&said)]
             }
@@ -370,22 +371,22 @@ async fn workers(form: &str, queues: &RedisQueues) -> Outcome<()> {
             let jobs = if batch == 1 { WORKED } else { 8 * WORKED };
             let name = format!("{form}:{batch}:{at_once:?}").replace([' ', '(', ')'], ".");
             let queue = Queue::new(queues.clone(), name)?;
-            let door = queue.offering(Offering::new(1_000_000))?;
+            let producer = queue.producer(ProducerSettings::new(1_000_000))?;
             for _ in 0..jobs / MANY {
-                door.offer_all(&vec![Job::of_fields(FIELDS); MANY]).await?;
+                producer.offer_all(&vec![Job::from_fields(FIELDS); MANY]).await?;
             }
-            let hands = queue.working(Working::new())?;
+            let consumer = queue.consumer(ConsumerSettings::new())?;
             let begin = Instant::now();
             let mut done = 0;
             if let Some(at_once) = at_once {
-                let worker = Worker::new(hands, "w").batch(batch).concurrency(at_once);
+                let worker = Worker::new(consumer, "w").batch(batch).concurrency(at_once);
                 let worker = worker.max_jobs(jobs as u64);
                 done = worker.run(|_| async { Ok(()) }, std::future::pending()).await?.done;
             } else {
                 while done < jobs as u64 {
-                    let taken = hands.take("w", batch).await?.jobs;
+                    let taken = consumer.take("w", batch).await?.jobs;
                     let ids: Vec<_> = taken.iter().map(|job| job.id).collect();
-                    done += hands.done(&ids).await?;
+                    done += consumer.ack(&ids).await?;
                 }
             }
             if done != jobs as u64 {

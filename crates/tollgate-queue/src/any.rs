@@ -4,10 +4,13 @@ use core::time::Duration;
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, WaitingJob};
+use crate::job::{
+    DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
+};
 use crate::memory::MemoryQueues;
-use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working};
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// Queues in one of the places there are.
 #[derive(Clone, Debug)]
@@ -24,7 +27,7 @@ pub enum AnyQueues {
 }
 
 /// The same of the one there is.
-macro_rules! of {
+macro_rules! dispatch {
     ($any:expr, $queues:ident => $ask:expr) => {
         match $any {
             AnyQueues::Memory($queues) => $ask,
@@ -37,101 +40,115 @@ macro_rules! of {
 }
 
 impl Backend for AnyQueues {
-    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        of!(self, it => it.offer(queue, offering, job).await)
+    async fn offer(
+        &self,
+        queue: &str,
+        settings: &ProducerSettings,
+        job: &Job,
+    ) -> Result<OfferOutcome, Error> {
+        dispatch!(self, it => it.offer(queue, settings, job).await)
     }
 
     async fn offer_all(
         &self,
         queue: &str,
-        offering: &Offering,
+        settings: &ProducerSettings,
         jobs: &[Job],
-    ) -> Result<Vec<Offered>, Error> {
-        of!(self, it => it.offer_all(queue, offering, jobs).await)
+    ) -> Result<Vec<OfferOutcome>, Error> {
+        dispatch!(self, it => it.offer_all(queue, settings, jobs).await)
     }
 
     async fn take(
         &self,
         queue: &str,
-        working: &Working,
+        settings: &ConsumerSettings,
         worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
-        of!(self, it => it.take(queue, working, worker, most).await)
+        max: usize,
+    ) -> Result<TakeOutcome, Error> {
+        dispatch!(self, it => it.take(queue, settings, worker, max).await)
     }
 
-    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
-        of!(self, it => it.done(queue, ids).await)
+    async fn ack(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+        dispatch!(self, it => it.ack(queue, ids).await)
     }
 
-    async fn again(
+    async fn nack(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        of!(self, it => it.again(queue, working, held, after, why).await)
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        dispatch!(self, it => it.nack(queue, settings, tag, after, reason).await)
     }
 
-    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
-        of!(self, it => it.extend(queue, working, held).await)
+    async fn extend(
+        &self,
+        queue: &str,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
+    ) -> Result<bool, Error> {
+        dispatch!(self, it => it.extend(queue, settings, tag).await)
     }
 
-    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        of!(self, it => it.release(queue, held).await)
+    async fn release(&self, queue: &str, tag: DeliveryTag) -> Result<bool, Error> {
+        dispatch!(self, it => it.release(queue, tag).await)
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        of!(self, it => it.settings(queue).await)
+        dispatch!(self, it => it.settings(queue).await)
     }
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
-        of!(self, it => it.change(queue, settings).await)
+        dispatch!(self, it => it.change(queue, settings).await)
     }
 
     async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
-        of!(self, it => it.pause(queue, is_paused).await)
+        dispatch!(self, it => it.pause(queue, is_paused).await)
     }
 
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
-        of!(self, it => it.remove(queue).await)
+        dispatch!(self, it => it.remove(queue).await)
     }
 
     async fn names(&self) -> Result<Vec<String>, Error> {
-        of!(self, it => it.names().await)
+        dispatch!(self, it => it.names().await)
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        of!(self, it => it.stats(queue).await)
+        dispatch!(self, it => it.stats(queue).await)
     }
 
-    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        of!(self, it => it.waiting(queue, most).await)
+    async fn waiting(&self, queue: &str, max: usize) -> Result<Vec<WaitingJob>, Error> {
+        dispatch!(self, it => it.waiting(queue, max).await)
     }
 
-    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
-        of!(self, it => it.in_hand(queue, most).await)
+    async fn in_flight(&self, queue: &str, max: usize) -> Result<Vec<InFlightJob>, Error> {
+        dispatch!(self, it => it.in_flight(queue, max).await)
     }
 
-    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
-        of!(self, it => it.done_jobs(queue, most).await)
+    async fn done_jobs(&self, queue: &str, max: usize) -> Result<Vec<DoneJob>, Error> {
+        dispatch!(self, it => it.done_jobs(queue, max).await)
     }
 
-    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        of!(self, it => it.dead(queue, most).await)
+    async fn dead_letters(&self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, Error> {
+        dispatch!(self, it => it.dead_letters(queue, max).await)
     }
 
-    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        of!(self, it => it.take_dead(queue, id).await)
+    async fn take_dead_letter(&self, queue: &str, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        dispatch!(self, it => it.take_dead_letter(queue, id).await)
     }
 
-    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        of!(self, it => it.forget_dead(queue, id).await)
+    async fn forget_dead_letter(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> Result<Option<DeadLetter>, Error> {
+        dispatch!(self, it => it.forget_dead_letter(queue, id).await)
     }
 
-    async fn wait(&self, queue: &str, most: Duration) {
-        of!(self, it => it.wait(queue, most).await);
+    async fn wait(&self, queue: &str, max: Duration) {
+        dispatch!(self, it => it.wait(queue, max).await);
     }
 }

@@ -4,9 +4,12 @@ use core::future::Future;
 use core::time::Duration;
 
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, OutJob, Taken, WaitingJob};
-use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working};
+use crate::job::{
+    DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
+};
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// A place where queues lie, by name. Each operation is one step that nothing comes between; all
 /// do what [`crate::Model`] does.
@@ -15,21 +18,21 @@ pub trait Backend: Send + Sync {
     fn offer(
         &self,
         queue: &str,
-        offering: &Offering,
+        settings: &ProducerSettings,
         job: &Job,
-    ) -> impl Future<Output = Result<Offered, Error>> + Send;
+    ) -> impl Future<Output = Result<OfferOutcome, Error>> + Send;
 
     /// Adds jobs, each in turn as if it came alone: one after the other unless one step does all.
     fn offer_all(
         &self,
         queue: &str,
-        offering: &Offering,
+        settings: &ProducerSettings,
         jobs: &[Job],
-    ) -> impl Future<Output = Result<Vec<Offered>, Error>> + Send {
+    ) -> impl Future<Output = Result<Vec<OfferOutcome>, Error>> + Send {
         async move {
             let mut offered = Vec::with_capacity(jobs.len());
             for job in jobs {
-                offered.push(self.offer(queue, offering, job).await?);
+                offered.push(self.offer(queue, settings, job).await?);
             }
             Ok(offered)
         }
@@ -39,34 +42,38 @@ pub trait Backend: Send + Sync {
     fn take(
         &self,
         queue: &str,
-        working: &Working,
+        settings: &ConsumerSettings,
         worker: &str,
-        most: usize,
-    ) -> impl Future<Output = Result<Taken, Error>> + Send;
+        max: usize,
+    ) -> impl Future<Output = Result<TakeOutcome, Error>> + Send;
 
     /// These are done; how many of them there were.
-    fn done(&self, queue: &str, ids: &[JobId]) -> impl Future<Output = Result<u64, Error>> + Send;
+    fn ack(&self, queue: &str, ids: &[JobId]) -> impl Future<Output = Result<u64, Error>> + Send;
 
     /// This delivery failed.
-    fn again(
+    fn nack(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> impl Future<Output = Result<Afterwards, Error>> + Send;
+        reason: &str,
+    ) -> impl Future<Output = Result<NackOutcome, Error>> + Send;
 
     /// The visibility timeout begins anew; false when it is held no more.
     fn extend(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Given back as if it had not been delivered; false when it is held no more.
-    fn release(&self, queue: &str, held: Held) -> impl Future<Output = Result<bool, Error>> + Send;
+    fn release(
+        &self,
+        queue: &str,
+        tag: DeliveryTag,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// How it is offered to and worked on.
     fn settings(&self, queue: &str) -> impl Future<Output = Result<Settings, Error>> + Send;
@@ -98,46 +105,46 @@ pub trait Backend: Send + Sync {
     fn waiting(
         &self,
         queue: &str,
-        most: usize,
+        max: usize,
     ) -> impl Future<Output = Result<Vec<WaitingJob>, Error>> + Send;
 
     /// Those that were delivered and are not done, by when they come back.
-    fn in_hand(
+    fn in_flight(
         &self,
         queue: &str,
-        most: usize,
-    ) -> impl Future<Output = Result<Vec<OutJob>, Error>> + Send;
+        max: usize,
+    ) -> impl Future<Output = Result<Vec<InFlightJob>, Error>> + Send;
 
     /// The oldest jobs that were done and are kept.
     fn done_jobs(
         &self,
         queue: &str,
-        most: usize,
+        max: usize,
     ) -> impl Future<Output = Result<Vec<DoneJob>, Error>> + Send;
 
     /// The oldest dead jobs.
-    fn dead(
+    fn dead_letters(
         &self,
         queue: &str,
-        most: usize,
-    ) -> impl Future<Output = Result<Vec<Dead>, Error>> + Send;
+        max: usize,
+    ) -> impl Future<Output = Result<Vec<DeadLetter>, Error>> + Send;
 
     /// Removes a dead job and gives it.
-    fn take_dead(
+    fn take_dead_letter(
         &self,
         queue: &str,
         id: JobId,
-    ) -> impl Future<Output = Result<Option<Dead>, Error>> + Send;
+    ) -> impl Future<Output = Result<Option<DeadLetter>, Error>> + Send;
 
     /// The same, and forgets what it was accepted once under.
-    fn forget_dead(
+    fn forget_dead_letter(
         &self,
         queue: &str,
         id: JobId,
-    ) -> impl Future<Output = Result<Option<Dead>, Error>> + Send;
+    ) -> impl Future<Output = Result<Option<DeadLetter>, Error>> + Send;
 
     /// Waits until something may have been offered, and no longer than this.
-    fn wait(&self, queue: &str, most: Duration) -> impl Future<Output = ()> + Send;
+    fn wait(&self, queue: &str, max: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// How often it is looked whether there is something, where nobody says so.
@@ -146,6 +153,6 @@ const POLL: Duration = Duration::from_millis(20);
 
 /// Waits until it is time to look again, and no longer than this.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(crate) async fn poll(most: Duration) {
-    tokio::time::sleep(most.min(POLL)).await;
+pub(crate) async fn poll(max: Duration) {
+    tokio::time::sleep(max.min(POLL)).await;
 }

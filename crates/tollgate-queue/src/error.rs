@@ -4,7 +4,7 @@ use core::fmt;
 
 use tollgate::StoreError;
 
-/// Why a queue did not do what it was asked. Being full is no error: [`crate::Offered::Full`].
+/// Why a queue did not do what it was asked. Being full is no error: [`crate::OfferOutcome::Full`].
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

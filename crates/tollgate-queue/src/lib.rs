@@ -5,22 +5,24 @@
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! use tollgate_queue::{Job, MemoryQueues, Offered, Offering, Queue, Working};
+//! use tollgate_queue::{
+//!     ConsumerSettings, Job, MemoryQueues, OfferOutcome, ProducerSettings, Queue,
+//! };
 //!
 //! let mail = Queue::new(MemoryQueues::new(), "mail")?;
-//! let door = mail.offering(Offering::new(2))?;
+//! let producer = mail.producer(ProducerSettings::new(2))?;
 //! for to in ["ann", "bob"] {
-//!     let offered = door.offer(&Job::new().field("to", to)).await?;
-//!     assert!(matches!(offered, Offered::Accepted { .. }));
+//!     let offered = producer.offer(&Job::new().field("to", to)).await?;
+//!     assert!(matches!(offered, OfferOutcome::Accepted { .. }));
 //! }
-//! let full = door.offer(&Job::new().field("to", "cem")).await?;
-//! assert!(matches!(full, Offered::Full { depth: 2, .. }));
+//! let full = producer.offer(&Job::new().field("to", "cem")).await?;
+//! assert!(matches!(full, OfferOutcome::Full { depth: 2, .. }));
 //!
-//! let hands = mail.working(Working::new())?;
-//! let taken = hands.take("worker-1", 1).await?;
+//! let consumer = mail.consumer(ConsumerSettings::new())?;
+//! let taken = consumer.take("worker-1", 1).await?;
 //! let job = &taken.jobs[0];
-//! assert_eq!((job.text("to"), job.delivery), (Some("ann"), 1));
-//! hands.done(&[job.id]).await?;
+//! assert_eq!((job.text("to"), job.attempt), (Some("ann"), 1));
+//! consumer.ack(&[job.id]).await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -38,30 +40,38 @@ struct Readme;
 mod any;
 mod backend;
 mod body;
+mod drain;
 mod error;
+mod grant;
 mod job;
+mod json;
 mod memory;
 mod model;
+mod outcome;
 mod queue;
 #[cfg(feature = "redis")]
 mod redis;
 mod settings;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stats;
 mod worker;
 
 pub use any::AnyQueues;
 pub use backend::Backend;
+pub use body::{MAX_FIELDS, MAX_JOB_BYTES};
 pub use error::Error;
 pub use job::{
-    Dead, DoneJob, Held, Job, JobId, MAX_FIELDS, MAX_JOB_BYTES, OutJob, Taken, TakenJob, WaitingJob,
+    DeadLetter, Delivery, DeliveryTag, DoneJob, InFlightJob, Job, JobId, TakeOutcome, WaitingJob,
 };
 pub use memory::MemoryQueues;
-pub use model::{Afterwards, Model, Offered, Stats};
+pub use model::Model;
+pub use outcome::{NackOutcome, OfferOutcome};
 pub use queue::{Consumer, Producer, Queue};
 #[cfg(feature = "redis")]
-pub use redis::{Form, OfferCall, RedisQueues};
-pub use settings::{Counts, MAX_BOUND, Offering, Settings, Working};
+pub use redis::{Layout, OfferCall, RedisQueues};
+pub use settings::{ConsumerSettings, Counts, MAX_BOUND, ProducerSettings, Settings};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteQueues;
-pub use worker::{Failure, Notice, Ran, Worker};
+pub use stats::Stats;
+pub use worker::{Failure, RunSummary, Worker, WorkerEvent};

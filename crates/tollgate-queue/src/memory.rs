@@ -10,9 +10,14 @@ use tollgate::{Ask, Clock, LimitSet, Limiter, MemoryStore, MonotonicClock};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, OutJob, Taken, WaitingJob};
-use crate::model::{Afterwards, Granted, Model, Offered, Stats};
-use crate::settings::{Offering, Settings, Working};
+use crate::grant::Grant;
+use crate::job::{
+    DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, TakeOutcome, WaitingJob,
+};
+use crate::model::Model;
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// Queues in the memory of this process. Cheap to clone; clones are the same queues.
 #[derive(Clone, Debug)]
@@ -22,13 +27,13 @@ pub struct MemoryQueues(Arc<Shared>);
 struct Shared {
     clock: Arc<dyn Clock>,
     rates: MemoryStore,
-    queues: Mutex<HashMap<String, Arc<One>>>,
+    queues: Mutex<HashMap<String, Arc<QueueEntry>>>,
 }
 
 #[derive(Debug, Default)]
-struct One {
+struct QueueEntry {
     model: Mutex<Model>,
-    offered: Notify,
+    notify: Notify,
 }
 
 impl Default for MemoryQueues {
@@ -51,10 +56,10 @@ impl MemoryQueues {
         Self(Arc::new(Shared { clock: Arc::new(clock), rates, queues: Mutex::default() }))
     }
 
-    fn one(&self, name: &str) -> Arc<One> {
+    fn entry(&self, name: &str) -> Arc<QueueEntry> {
         let mut queues = self.0.queues.lock();
         match queues.get(name) {
-            Some(one) => Arc::clone(one),
+            Some(entry) => Arc::clone(entry),
             None => Arc::clone(queues.entry(name.to_owned()).or_default()),
         }
     }
@@ -64,10 +69,10 @@ impl MemoryQueues {
     }
 
     /// How many of `there` the limits of a queue let through.
-    fn grant(&self, queue: &str, limits: &LimitSet, there: usize) -> Result<Granted, Error> {
+    fn grant(&self, queue: &str, limits: &LimitSet, there: usize) -> Result<Grant, Error> {
         let limiter = Limiter::new(limits.clone(), self.0.rates.clone());
         let subject = format!("queue:{queue}");
-        Granted::of(there, |cost| {
+        Grant::from_rate(there, |cost| {
             let decision = limiter.check_now(Ask::new(&*subject).cost(cost).partial())?;
             Ok((decision.granted(), decision.retry_after()))
         })
@@ -75,11 +80,16 @@ impl MemoryQueues {
 }
 
 impl Backend for MemoryQueues {
-    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        let one = self.one(queue);
-        let offered = one.model.lock().offer(self.now_us(), queue, offering, job)?;
-        if matches!(offered, Offered::Accepted { .. }) {
-            one.offered.notify_one();
+    async fn offer(
+        &self,
+        queue: &str,
+        settings: &ProducerSettings,
+        job: &Job,
+    ) -> Result<OfferOutcome, Error> {
+        let entry = self.entry(queue);
+        let offered = entry.model.lock().offer(self.now_us(), queue, settings, job)?;
+        if matches!(offered, OfferOutcome::Accepted { .. }) {
+            entry.notify.notify_one();
         }
         Ok(offered)
     }
@@ -87,116 +97,125 @@ impl Backend for MemoryQueues {
     async fn take(
         &self,
         queue: &str,
-        working: &Working,
+        settings: &ConsumerSettings,
         _worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
-        let one = self.one(queue);
-        let grant = |there| match working.limits() {
-            None => Ok(Granted { jobs: there, next: None }),
+        max: usize,
+    ) -> Result<TakeOutcome, Error> {
+        let entry = self.entry(queue);
+        let grant = |there| match settings.limits() {
+            None => Ok(Grant { jobs: there, next: None }),
             Some(limits) => self.grant(queue, limits, there),
         };
-        let mut model = one.model.lock();
-        let taken = model.take(self.now_us(), queue, working, most, grant)?;
+        let mut model = entry.model.lock();
+        let taken = model.take(self.now_us(), queue, settings, max, grant)?;
         if !taken.jobs.is_empty() && model.has_waiting() {
             // Several offers wake one: it wakes the next. Not one that got nothing, as under a
             // rate, or they would wake each other for nothing.
-            one.offered.notify_one();
+            entry.notify.notify_one();
         }
         Ok(taken)
     }
 
-    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
-        Ok(self.one(queue).model.lock().done(self.now_us(), ids))
+    async fn ack(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+        Ok(self.entry(queue).model.lock().ack(self.now_us(), ids))
     }
 
-    async fn again(
+    async fn nack(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        self.one(queue).model.lock().again(self.now_us(), queue, working, held, after, why)
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        self.entry(queue).model.lock().nack(self.now_us(), queue, settings, tag, after, reason)
     }
 
-    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
-        self.one(queue).model.lock().extend(self.now_us(), queue, working, held)
+    async fn extend(
+        &self,
+        queue: &str,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
+    ) -> Result<bool, Error> {
+        self.entry(queue).model.lock().extend(self.now_us(), queue, settings, tag)
     }
 
-    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        let one = self.one(queue);
-        let released = one.model.lock().release(self.now_us(), held);
+    async fn release(&self, queue: &str, tag: DeliveryTag) -> Result<bool, Error> {
+        let entry = self.entry(queue);
+        let released = entry.model.lock().release(self.now_us(), tag);
         if released {
-            one.offered.notify_one();
+            entry.notify.notify_one();
         }
         Ok(released)
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        Ok(self.one(queue).model.lock().settings())
+        Ok(self.entry(queue).model.lock().settings())
     }
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
-        self.one(queue).model.lock().change(settings);
+        self.entry(queue).model.lock().change(settings);
         Ok(())
     }
 
     async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
-        let one = self.one(queue);
-        let is_made = one.model.lock().pause(is_paused);
+        let entry = self.entry(queue);
+        let is_made = entry.model.lock().pause(is_paused);
         if !is_paused {
-            one.offered.notify_one();
+            entry.notify.notify_one();
         }
         Ok(is_made)
     }
 
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
-        let one = self.one(queue);
-        let was = std::mem::take(&mut *one.model.lock());
+        let entry = self.entry(queue);
+        let was = std::mem::take(&mut *entry.model.lock());
         Ok(was.settings() != Settings::default())
     }
 
     async fn names(&self) -> Result<Vec<String>, Error> {
         let queues = self.0.queues.lock();
         let made =
-            queues.iter().filter(|(_, one)| one.model.lock().settings() != Settings::default());
+            queues.iter().filter(|(_, entry)| entry.model.lock().settings() != Settings::default());
         let mut names: Vec<String> = made.map(|(name, _)| name.clone()).collect();
         names.sort_unstable();
         Ok(names)
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        Ok(self.one(queue).model.lock().stats(self.now_us()))
+        Ok(self.entry(queue).model.lock().stats(self.now_us()))
     }
 
-    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        Ok(self.one(queue).model.lock().waiting(self.now_us(), most.min(MAX_BATCH)))
+    async fn waiting(&self, queue: &str, max: usize) -> Result<Vec<WaitingJob>, Error> {
+        Ok(self.entry(queue).model.lock().waiting(self.now_us(), max.min(MAX_BATCH)))
     }
 
-    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
-        Ok(self.one(queue).model.lock().in_hand(self.now_us(), most.min(MAX_BATCH)))
+    async fn in_flight(&self, queue: &str, max: usize) -> Result<Vec<InFlightJob>, Error> {
+        Ok(self.entry(queue).model.lock().in_flight(self.now_us(), max.min(MAX_BATCH)))
     }
 
-    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
-        Ok(self.one(queue).model.lock().done_jobs(most.min(MAX_BATCH)))
+    async fn done_jobs(&self, queue: &str, max: usize) -> Result<Vec<DoneJob>, Error> {
+        Ok(self.entry(queue).model.lock().done_jobs(max.min(MAX_BATCH)))
     }
 
-    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        Ok(self.one(queue).model.lock().dead(most.min(MAX_BATCH)))
+    async fn dead_letters(&self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, Error> {
+        Ok(self.entry(queue).model.lock().dead_letters(max.min(MAX_BATCH)))
     }
 
-    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        Ok(self.one(queue).model.lock().take_dead(id))
+    async fn take_dead_letter(&self, queue: &str, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        Ok(self.entry(queue).model.lock().take_dead_letter(id))
     }
 
-    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        Ok(self.one(queue).model.lock().forget_dead(id))
+    async fn forget_dead_letter(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> Result<Option<DeadLetter>, Error> {
+        Ok(self.entry(queue).model.lock().forget_dead_letter(id))
     }
 
-    async fn wait(&self, queue: &str, most: Duration) {
-        let one = self.one(queue);
-        let _ = tokio::time::timeout(most, one.offered.notified()).await;
+    async fn wait(&self, queue: &str, max: Duration) {
+        let entry = self.entry(queue);
+        let _ = tokio::time::timeout(max, entry.notify.notified()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A queue by its name: the door for who offers, the hands of who works.
+//! A queue by its name, its producers and its consumers.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -6,13 +6,15 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::job::{
-    Dead, DoneJob, Held, Job, JobId, MAX_BATCH, MAX_PUT_OFF, OutJob, Taken, WaitingJob,
+    DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, MAX_DELAY, TakeOutcome,
+    WaitingJob,
 };
-use crate::model::{Afterwards, Offered, Stats, agree};
-use crate::settings::{Offering, Settings, Working};
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings, check_same};
+use crate::stats::Stats;
 
 /// The longest reason of a failure, in bytes.
-pub(crate) const MAX_WHY_BYTES: usize = 1_024;
+pub(crate) const MAX_REASON_BYTES: usize = 1_024;
 
 /// The longest name of a queue or a worker, in bytes.
 const MAX_NAME_BYTES: usize = 128;
@@ -71,18 +73,18 @@ impl<B: Backend> Queue<B> {
     ///
     /// # Errors
     /// A setting that is not as it may be.
-    pub fn offering(&self, offering: Offering) -> Result<Producer<B>, Error> {
-        offering.check()?;
-        Ok(Producer { queue: self.clone(), offering })
+    pub fn producer(&self, settings: ProducerSettings) -> Result<Producer<B>, Error> {
+        settings.check()?;
+        Ok(Producer { queue: self.clone(), settings })
     }
 
     /// For those who work.
     ///
     /// # Errors
     /// A setting that is not as it may be.
-    pub fn working(&self, working: Working) -> Result<Consumer<B>, Error> {
-        working.check()?;
-        Ok(Consumer { queue: self.clone(), working })
+    pub fn consumer(&self, settings: ConsumerSettings) -> Result<Consumer<B>, Error> {
+        settings.check()?;
+        Ok(Consumer { queue: self.clone(), settings })
     }
 
     /// How it is offered to and worked on, where somebody has said so.
@@ -99,11 +101,11 @@ impl<B: Backend> Queue<B> {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-    /// use tollgate_queue::{Job, MemoryQueues, Offering, Queue};
+    /// use tollgate_queue::{Job, MemoryQueues, ProducerSettings, Queue};
     /// let mail = Queue::new(MemoryQueues::new(), "mail")?;
-    /// mail.offering(Offering::new(1))?.offer(&Job::new()).await?;
-    /// mail.change(Offering::new(2)).await?;
-    /// mail.offering(Offering::new(2))?.offer(&Job::new()).await?;
+    /// mail.producer(ProducerSettings::new(1))?.offer(&Job::new()).await?;
+    /// mail.change(ProducerSettings::new(2)).await?;
+    /// mail.producer(ProducerSettings::new(2))?.offer(&Job::new()).await?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -123,11 +125,11 @@ impl<B: Backend> Queue<B> {
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-    /// use tollgate_queue::{Job, MemoryQueues, Offering, Queue, Working};
+    /// use tollgate_queue::{ConsumerSettings, Job, MemoryQueues, ProducerSettings, Queue};
     /// let mail = Queue::new(MemoryQueues::new(), "mail")?;
-    /// mail.offering(Offering::new(1))?.offer(&Job::new()).await?;
+    /// mail.producer(ProducerSettings::new(1))?.offer(&Job::new()).await?;
     /// mail.pause().await?;
-    /// let worker = mail.working(Working::new())?;
+    /// let worker = mail.consumer(ConsumerSettings::new())?;
     /// assert!(worker.take("w", 1).await?.paused);
     /// mail.resume().await?;
     /// assert_eq!(worker.take("w", 1).await?.jobs.len(), 1);
@@ -152,8 +154,8 @@ impl<B: Backend> Queue<B> {
 
     /// Removes the queue with all that is in it: what waits, what is in hand, the dead, its
     /// settings and totals; false when there was none. The next who offers makes it anew. The count
-    /// of its rate stays. On a Redis the ids of [`crate::Job::once`] lie there until their time has
-    /// passed, and mean nothing to a queue that is made later.
+    /// of its rate stays. On a Redis the ids of [`crate::Job::dedup_id`] lie there until their time
+    /// has passed, and mean nothing to a queue that is made later.
     ///
     /// # Errors
     /// Where it lies could not answer.
@@ -173,8 +175,8 @@ impl<B: Backend> Queue<B> {
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn waiting(&self, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        self.0.backend.waiting(&self.0.name, most).await
+    pub async fn waiting(&self, max: usize) -> Result<Vec<WaitingJob>, Error> {
+        self.0.backend.waiting(&self.0.name, max).await
     }
 
     /// The jobs that were delivered and are not done, in hand or to come back, at most 1,000: first
@@ -182,45 +184,45 @@ impl<B: Backend> Queue<B> {
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn in_hand(&self, most: usize) -> Result<Vec<OutJob>, Error> {
-        self.0.backend.in_hand(&self.0.name, most).await
+    pub async fn in_flight(&self, max: usize) -> Result<Vec<InFlightJob>, Error> {
+        self.0.backend.in_flight(&self.0.name, max).await
     }
 
-    /// The jobs that were done and are kept, as many as [`Working::keep_done`] says, the oldest
-    /// first, at most 1,000.
+    /// The jobs that were done and are kept, as many as [`ConsumerSettings::keep_done`] says, the
+    /// oldest first, at most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn done_jobs(&self, most: usize) -> Result<Vec<DoneJob>, Error> {
-        self.0.backend.done_jobs(&self.0.name, most).await
+    pub async fn done_jobs(&self, max: usize) -> Result<Vec<DoneJob>, Error> {
+        self.0.backend.done_jobs(&self.0.name, max).await
     }
 
     /// The dead jobs that are kept, the oldest first, at most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn dead(&self, most: usize) -> Result<Vec<Dead>, Error> {
-        self.0.backend.dead(&self.0.name, most).await
+    pub async fn dead_letters(&self, max: usize) -> Result<Vec<DeadLetter>, Error> {
+        self.0.backend.dead_letters(&self.0.name, max).await
     }
 
     /// Removes a dead job and gives it; none when it is not there. To do one again, look at
-    /// [`Queue::dead`], offer [`Dead::job`], and then remove it: an answer that is lost would take
-    /// the job with it.
+    /// [`Queue::dead_letters`], offer [`DeadLetter::job`], and then remove it: an answer that is
+    /// lost would take the job with it.
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn take_dead(&self, id: JobId) -> Result<Option<Dead>, Error> {
-        self.0.backend.take_dead(&self.0.name, id).await
+    pub async fn take_dead_letter(&self, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        self.0.backend.take_dead_letter(&self.0.name, id).await
     }
 
     /// Removes a dead job for good and gives it; none when it is not there. What it was accepted
-    /// once under ([`crate::Job::once`]) is forgotten with it, so that the same may be offered
+    /// once under ([`crate::Job::dedup_id`]) is forgotten with it, so that the same may be offered
     /// again. One that died before this version was used has none.
     ///
     /// # Errors
     /// As [`Queue::stats`].
-    pub async fn forget_dead(&self, id: JobId) -> Result<Option<Dead>, Error> {
-        self.0.backend.forget_dead(&self.0.name, id).await
+    pub async fn forget_dead_letter(&self, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        self.0.backend.forget_dead_letter(&self.0.name, id).await
     }
 }
 
@@ -228,36 +230,36 @@ impl<B: Backend> Queue<B> {
 #[derive(Debug)]
 pub struct Producer<B> {
     queue: Queue<B>,
-    offering: Offering,
+    settings: ProducerSettings,
 }
 
 impl<B> Clone for Producer<B> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), offering: self.offering.clone() }
+        Self { queue: self.queue.clone(), settings: self.settings.clone() }
     }
 }
 
 impl<B: Backend> Producer<B> {
-    /// Whether the queue was made with this [`Offering`], or not at all yet: for who would rather
-    /// know at the start.
+    /// Whether the queue was made with this [`ProducerSettings`], or not at all yet: for who would
+    /// rather know at the start.
     ///
     /// # Errors
     /// It was made with another; where it lies could not answer.
-    pub async fn agree(&self) -> Result<(), Error> {
-        let made = self.queue.settings().await?.offering;
-        made.map_or(Ok(()), |made| agree(self.queue.name(), &made, &self.offering))
+    pub async fn check_settings(&self) -> Result<(), Error> {
+        let made = self.queue.settings().await?.producer;
+        made.map_or(Ok(()), |made| check_same(self.queue.name(), &made, &self.settings))
     }
 
     /// Adds a job, unless as many wait as may. Being full is an answer, and no error.
     ///
     /// # Errors
     /// The job is too large or has names that it may not have; the queue was made with another
-    /// [`Offering`]; where it lies could not answer: then the job is not in, unless the error is
-    /// ambiguous ([`tollgate::StoreError::is_ambiguous`]).
-    pub async fn offer(&self, job: &Job) -> Result<Offered, Error> {
+    /// [`ProducerSettings`]; where it lies could not answer: then the job is not in, unless the
+    /// error is ambiguous ([`tollgate::StoreError::is_ambiguous`]).
+    pub async fn offer(&self, job: &Job) -> Result<OfferOutcome, Error> {
         job.check()?;
         let Named { name, backend } = &*self.queue.0;
-        backend.offer(name, &self.offering, job).await
+        backend.offer(name, &self.settings, job).await
     }
 
     /// Offers jobs, at most 1,000, each in turn as if it came alone: what became of each. On a
@@ -266,7 +268,7 @@ impl<B: Backend> Producer<B> {
     /// # Errors
     /// As [`Producer::offer`], and more than 1,000. When it is ambiguous, all or some may be in;
     /// when one is not as a job may be, none is.
-    pub async fn offer_all(&self, jobs: &[Job]) -> Result<Vec<Offered>, Error> {
+    pub async fn offer_all(&self, jobs: &[Job]) -> Result<Vec<OfferOutcome>, Error> {
         if jobs.len() > MAX_BATCH {
             let what = format!("{} jobs offered at once: at most {MAX_BATCH}", jobs.len());
             return Err(Error::invalid(what));
@@ -275,7 +277,7 @@ impl<B: Backend> Producer<B> {
             job.check()?;
         }
         let Named { name, backend } = &*self.queue.0;
-        backend.offer_all(name, &self.offering, jobs).await
+        backend.offer_all(name, &self.settings, jobs).await
     }
 }
 
@@ -283,12 +285,12 @@ impl<B: Backend> Producer<B> {
 #[derive(Debug)]
 pub struct Consumer<B> {
     queue: Queue<B>,
-    working: Working,
+    settings: ConsumerSettings,
 }
 
 impl<B> Clone for Consumer<B> {
     fn clone(&self) -> Self {
-        Self { queue: self.queue.clone(), working: self.working.clone() }
+        Self { queue: self.queue.clone(), settings: self.settings.clone() }
     }
 }
 
@@ -300,38 +302,38 @@ impl<B: Backend> Consumer<B> {
 
     /// How the queue is worked on.
     #[must_use]
-    pub fn settings(&self) -> &Working {
-        &self.working
+    pub fn settings(&self) -> &ConsumerSettings {
+        &self.settings
     }
 
     /// Takes at most so many jobs: 1 or more, of which at most 1,000 come at once. Each comes back
     /// when its visibility timeout has passed before it was done, given up or extended.
     ///
     /// # Errors
-    /// The queue was made with another [`Working`]; where it lies could not answer: then jobs may
-    /// be out that nobody has, which come back.
-    pub async fn take(&self, worker: &str, most: usize) -> Result<Taken, Error> {
-        if most == 0 || worker.is_empty() || worker.len() > MAX_NAME_BYTES {
+    /// The queue was made with another [`ConsumerSettings`]; where it lies could not answer: then
+    /// jobs may be out that nobody has, which come back.
+    pub async fn take(&self, worker: &str, max: usize) -> Result<TakeOutcome, Error> {
+        if max == 0 || worker.is_empty() || worker.len() > MAX_NAME_BYTES {
             let what = format!(
-                "at most {most} jobs for a worker whose name has {} bytes: 1 and more, for a name \
+                "at most {max} jobs for a worker whose name has {} bytes: 1 and more, for a name \
                  of 1 to {MAX_NAME_BYTES}",
                 worker.len()
             );
             return Err(Error::invalid(what));
         }
         let Named { name, backend } = &*self.queue.0;
-        backend.take(name, &self.working, worker, most.min(MAX_BATCH)).await
+        backend.take(name, &self.settings, worker, max.min(MAX_BATCH)).await
     }
 
     /// These are done, and never delivered again; how many of them there were still.
     ///
     /// # Errors
     /// Where the queue lies could not answer.
-    pub async fn done(&self, ids: &[JobId]) -> Result<u64, Error> {
+    pub async fn ack(&self, ids: &[JobId]) -> Result<u64, Error> {
         let Named { name, backend } = &*self.queue.0;
         let mut done = 0;
         for ids in ids.chunks(MAX_BATCH) {
-            done += backend.done(name, ids).await?;
+            done += backend.ack(name, ids).await?;
         }
         Ok(done)
     }
@@ -341,32 +343,37 @@ impl<B: Backend> Consumer<B> {
     ///
     /// # Errors
     /// As [`Consumer::take`].
-    pub async fn again(&self, held: Held, after: Duration, why: &str) -> Result<Afterwards, Error> {
+    pub async fn nack(
+        &self,
+        tag: DeliveryTag,
+        after: Duration,
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.again(name, &self.working, held, after.min(MAX_PUT_OFF), why).await
+        backend.nack(name, &self.settings, tag, after.min(MAX_DELAY), reason).await
     }
 
     /// Begins the visibility timeout anew. False: somebody else has the job, or it is gone.
     ///
     /// # Errors
     /// As [`Consumer::take`].
-    pub async fn extend(&self, held: Held) -> Result<bool, Error> {
+    pub async fn extend(&self, tag: DeliveryTag) -> Result<bool, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.extend(name, &self.working, held).await
+        backend.extend(name, &self.settings, tag).await
     }
 
     /// Gives back a job that was not begun: as if it had not been delivered this time.
     ///
     /// # Errors
-    /// As [`Consumer::done`].
-    pub async fn release(&self, held: Held) -> Result<bool, Error> {
+    /// As [`Consumer::ack`].
+    pub async fn release(&self, tag: DeliveryTag) -> Result<bool, Error> {
         let Named { name, backend } = &*self.queue.0;
-        backend.release(name, held).await
+        backend.release(name, tag).await
     }
 
     /// Waits until something may have been offered, and no longer than this.
-    pub async fn wait(&self, most: Duration) {
+    pub async fn wait(&self, max: Duration) {
         let Named { name, backend } = &*self.queue.0;
-        backend.wait(name, most).await;
+        backend.wait(name, max).await;
     }
 }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use tollgate::{ManualClock, Time};
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    AnyQueues, Counts, Form, Job, JobId, MemoryQueues, Offered, Offering, Queue, RedisQueues,
-    Settings, SqliteQueues, Stats, Working,
+    AnyQueues, ConsumerSettings, Counts, Job, JobId, Layout, MemoryQueues, OfferOutcome,
+    ProducerSettings, Queue, RedisQueues, Settings, SqliteQueues, Stats,
 };
 
 const BEGIN_US: u64 = 1_700_000_000_000_000;
@@ -39,7 +39,7 @@ fn everywhere<F: Future<Output = ()>>(
             return;
         }
         let server = RedisServer::start();
-        for (place, form) in [("a stream", Form::Stream), ("a list", Form::List)] {
+        for (place, form) in [("a stream", Layout::Stream), ("a list", Layout::List)] {
             let clock = ManualClock::at_micros(BEGIN_US);
             let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
             let options = options.deadline(Duration::from_secs(10));
@@ -66,8 +66,8 @@ enum Event {
 
 /// Offers every 50 ms for a minute, to so many processors that take 100 ms for a job.
 async fn a_minute(queue: &Queue<AnyQueues>, clock: &ManualClock, processors: usize) -> Stats {
-    let door = queue.offering(Offering::new(10)).unwrap();
-    let hands = queue.working(Working::new()).unwrap();
+    let producer = queue.producer(ProducerSettings::new(10)).unwrap();
+    let consumer = queue.consumer(ConsumerSettings::new()).unwrap();
     let mut events = BTreeMap::new();
     for at in 0..60 * SECOND_US / 50_000 {
         events.insert((at * 50_000, 1, Event::Offer), ());
@@ -82,20 +82,20 @@ async fn a_minute(queue: &Queue<AnyQueues>, clock: &ManualClock, processors: usi
         clock.set(Time::from_micros(BEGIN_US + at));
         let mut looks = None;
         match event {
-            Event::Offer => match door.offer(&Job::new()).await.unwrap() {
-                Offered::Accepted { depth, .. } => assert!(depth <= 10, "{depth} wait"),
-                Offered::Full { depth, .. } => assert_eq!(depth, 10),
+            Event::Offer => match producer.offer(&Job::new()).await.unwrap() {
+                OfferOutcome::Accepted { depth, .. } => assert!(depth <= 10, "{depth} wait"),
+                OfferOutcome::Full { depth, .. } => assert_eq!(depth, 10),
                 other => panic!("{other:?}"),
             },
             Event::Done(processor, id) => {
-                assert_eq!(hands.done(&[id]).await.unwrap(), 1);
+                assert_eq!(consumer.ack(&[id]).await.unwrap(), 1);
                 looks = Some(processor);
             }
             Event::Look(processor) => looks = Some(processor),
         }
         if let Some(processor) = looks {
             let name = format!("w{processor}");
-            match hands.take(&name, 1).await.unwrap().jobs.first() {
+            match consumer.take(&name, 1).await.unwrap().jobs.first() {
                 Some(job) => events.insert((at + 100_000, 0, Event::Done(processor, job.id)), ()),
                 None => events.insert((at + 1_000, 2, Event::Look(processor)), ()),
             };
@@ -125,12 +125,12 @@ fn what_is_accepted_is_what_the_processors_can_do() {
 #[test]
 fn a_rate_is_shared_exactly() {
     everywhere(|place, queue, clock| async move {
-        let door = queue.offering(Offering::new(10_000)).unwrap();
+        let producer = queue.producer(ProducerSettings::new(10_000)).unwrap();
         for _ in 0..2_000 {
-            door.offer(&Job::new()).await.unwrap();
+            producer.offer(&Job::new()).await.unwrap();
         }
         let rate = "100/s via sliding_log".parse().unwrap();
-        let hands = queue.working(Working::new().rate(rate)).unwrap();
+        let consumer = queue.consumer(ConsumerSettings::new().rate(rate)).unwrap();
         let mut events: BTreeMap<(u64, usize), ()> =
             (0..4).map(|it| ((7 * it as u64, it), ())).collect();
         let mut taken = Vec::new();
@@ -139,9 +139,9 @@ fn a_rate_is_shared_exactly() {
                 break;
             }
             clock.set(Time::from_micros(BEGIN_US + at));
-            let jobs = hands.take(&format!("w{worker}"), 1 + worker * 7).await.unwrap();
+            let jobs = consumer.take(&format!("w{worker}"), 1 + worker * 7).await.unwrap();
             taken.extend(jobs.jobs.iter().map(|_| at));
-            hands.done(&jobs.jobs.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
+            consumer.ack(&jobs.jobs.iter().map(|job| job.id).collect::<Vec<_>>()).await.unwrap();
             let next = u64::try_from(jobs.next.unwrap().as_micros()).unwrap();
             events.insert((at + next.max(1 + worker as u64), worker), ());
         }
@@ -157,34 +157,41 @@ fn a_rate_is_shared_exactly() {
 fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
     everywhere(|place, queue, _| async move {
         assert!(!queue.remove().await.unwrap(), "{place}: there is none yet");
-        let door = queue.offering(Offering::new(9)).unwrap();
-        let working = Working::new().deliveries(1).keep_done(9);
-        let hands = queue.working(working).unwrap();
+        let producer = queue.producer(ProducerSettings::new(9)).unwrap();
+        let consumer_settings = ConsumerSettings::new().deliveries(1).keep_done(9);
+        let consumer = queue.consumer(consumer_settings).unwrap();
         for _ in 0..5 {
-            door.offer(&Job::new().deadline(Duration::from_secs(9))).await.unwrap();
+            producer.offer(&Job::new().deadline(Duration::from_secs(9))).await.unwrap();
         }
         // Its id is forgotten with it: offered to the next queue of this name, the job waits.
-        let once = Job::new().once("order:4711");
-        assert!(matches!(door.offer(&once).await.unwrap(), Offered::Accepted { .. }), "{place}");
-        assert!(matches!(door.offer(&once).await.unwrap(), Offered::Known { .. }), "{place}");
-        let taken = hands.take("w", 3).await.unwrap().jobs;
-        hands.done(&[taken[0].id]).await.unwrap();
-        hands.again(taken[1].held(), Duration::ZERO, "no").await.unwrap();
+        let once = Job::new().dedup_id("order:4711");
+        assert!(
+            matches!(producer.offer(&once).await.unwrap(), OfferOutcome::Accepted { .. }),
+            "{place}"
+        );
+        assert!(
+            matches!(producer.offer(&once).await.unwrap(), OfferOutcome::Duplicate { .. }),
+            "{place}"
+        );
+        let taken = consumer.take("w", 3).await.unwrap().jobs;
+        consumer.ack(&[taken[0].id]).await.unwrap();
+        consumer.nack(taken[1].tag(), Duration::ZERO, "no").await.unwrap();
         assert!(queue.remove().await.unwrap(), "{place}");
         assert_eq!(queue.stats().await.unwrap(), Stats::default(), "{place}");
         assert_eq!(queue.settings().await.unwrap(), Settings::default(), "{place}");
-        assert!(queue.dead(9).await.unwrap().is_empty(), "{place}");
+        assert!(queue.dead_letters(9).await.unwrap().is_empty(), "{place}");
         assert!(queue.done_jobs(9).await.unwrap().is_empty(), "{place}");
-        assert!(!hands.extend(taken[2].held()).await.unwrap(), "{place}");
+        assert!(!consumer.extend(taken[2].tag()).await.unwrap(), "{place}");
         assert!(!queue.remove().await.unwrap(), "{place}");
-        let other = queue.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
-        assert!(matches!(other, Offered::Accepted { depth: 1, .. }), "{place}: {other:?}");
-        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 1, "{place}");
-        let door = queue.offering(Offering::new(1)).unwrap();
-        let again = door.offer(&once).await.unwrap();
-        assert!(matches!(again, Offered::Accepted { .. }), "{place}: {again:?}");
-        let again = door.offer(&once).await.unwrap();
-        assert!(matches!(again, Offered::Known { .. }), "{place}: {again:?}");
+        let other =
+            queue.producer(ProducerSettings::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+        assert!(matches!(other, OfferOutcome::Accepted { depth: 1, .. }), "{place}: {other:?}");
+        assert_eq!(consumer.take("w", 9).await.unwrap().jobs.len(), 1, "{place}");
+        let producer = queue.producer(ProducerSettings::new(1)).unwrap();
+        let again = producer.offer(&once).await.unwrap();
+        assert!(matches!(again, OfferOutcome::Accepted { .. }), "{place}: {again:?}");
+        let again = producer.offer(&once).await.unwrap();
+        assert!(matches!(again, OfferOutcome::Duplicate { .. }), "{place}: {again:?}");
     });
 }
 
@@ -204,25 +211,26 @@ fn four_workers_of_a_redis_never_exceed_their_rate() {
         let options = options.deadline(Duration::from_secs(10));
         let queues = RedisQueues::connect(options).await.unwrap();
         let queue = Queue::new(queues, "q").unwrap();
-        let door = queue.offering(Offering::new(10_000).counts(Counts::Waiting)).unwrap();
+        let producer =
+            queue.producer(ProducerSettings::new(10_000).counts(Counts::Waiting)).unwrap();
         for _ in 0..100 * (seconds + 1) {
-            door.offer(&Job::new()).await.unwrap();
+            producer.offer(&Job::new()).await.unwrap();
         }
         let rate: tollgate::LimitSet = "100/s via sliding_log".parse().unwrap();
         let begin = Instant::now();
         let mut all = tokio::task::JoinSet::new();
         for worker in 0..4 {
-            let hands = queue.working(Working::new().rate(rate.clone())).unwrap();
+            let consumer = queue.consumer(ConsumerSettings::new().rate(rate.clone())).unwrap();
             let taken = Arc::clone(&taken);
             all.spawn(async move {
                 while begin.elapsed() < Duration::from_secs(seconds) {
                     let asked = begin.elapsed();
-                    let jobs = hands.take(&format!("w{worker}"), 8).await.unwrap();
+                    let jobs = consumer.take(&format!("w{worker}"), 8).await.unwrap();
                     let answered = begin.elapsed();
                     let times = jobs.jobs.iter().map(|_| (asked, answered));
                     taken.lock().unwrap().extend(times);
                     let ids: Vec<JobId> = jobs.jobs.iter().map(|job| job.id).collect();
-                    hands.done(&ids).await.unwrap();
+                    consumer.ack(&ids).await.unwrap();
                     let left = Duration::from_secs(seconds).saturating_sub(begin.elapsed());
                     let next = jobs.next.unwrap_or_default().min(left);
                     tokio::time::sleep(next).await; // tidy: sleep-ok as long as it was told

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
-    AnyQueues, Counts, Form, Job, Offered, Offering, Queue, RedisQueues, SqliteQueues, Stats,
-    TakenJob, Worker, Working,
+    AnyQueues, ConsumerSettings, Counts, Delivery, Job, Layout, OfferOutcome, ProducerSettings,
+    Queue, RedisQueues, SqliteQueues, Stats, Worker,
 };
 
 const ROLE: &str = "TOLLGATE_TEST_ROLE";
@@ -44,7 +44,7 @@ async fn queue(place: &str) -> Queue<AnyQueues> {
         tollgate_redis::Options::from_url(url).unwrap().deadline(Duration::from_secs(10))
     };
     let queues = if let Some(url) = place.strip_prefix("list of ") {
-        AnyQueues::Redis(RedisQueues::connect_as(redis(url), Form::List).await.unwrap())
+        AnyQueues::Redis(RedisQueues::connect_with(redis(url), Layout::List).await.unwrap())
     } else if place.starts_with("redis://") {
         AnyQueues::Redis(RedisQueues::connect(redis(place)).await.unwrap())
     } else {
@@ -54,12 +54,12 @@ async fn queue(place: &str) -> Queue<AnyQueues> {
     Queue::new(queues, "mail").unwrap()
 }
 
-fn offering() -> Offering {
-    Offering::new(BOUND).counts(Counts::All)
+fn producer_settings() -> ProducerSettings {
+    ProducerSettings::new(BOUND).counts(Counts::All)
 }
 
-fn working() -> Working {
-    Working::new().visibility(VISIBILITY).deliveries(1_000)
+fn consumer_settings() -> ConsumerSettings {
+    ConsumerSettings::new().visibility(VISIBILITY).deliveries(1_000)
 }
 
 /// A file that lines are added to, each by one write: what was written is there, whoever is killed.
@@ -99,10 +99,10 @@ fn when_started_as_a_child_it_does_its_part() {
         drop(stop);
     });
     runtime.block_on(async {
-        let consumer = queue(&place).await.working(working()).unwrap();
+        let consumer = queue(&place).await.consumer(consumer_settings()).unwrap();
         let worker = Worker::new(consumer, format!("w{}", std::process::id()));
         let file = Arc::new(Mutex::new(file));
-        let handle = |job: TakenJob| {
+        let handle = |job: Delivery| {
             let file = Arc::clone(&file);
             async move {
                 let line = format!("{} {}\n", job.id, job.text("n").unwrap());
@@ -116,12 +116,12 @@ fn when_started_as_a_child_it_does_its_part() {
 }
 
 async fn produce(place: &str, file: &mut File) {
-    let door = queue(place).await.offering(offering()).unwrap();
+    let producer = queue(place).await.producer(producer_settings()).unwrap();
     for n in number(FROM, 0)..number(TO, 0) {
-        let offered = door.offer(&Job::new().field("n", n.to_string())).await.unwrap();
+        let offered = producer.offer(&Job::new().field("n", n.to_string())).await.unwrap();
         let line = match offered {
-            Offered::Accepted { id, depth } => format!("{n} {id} {depth}\n"),
-            Offered::Full { depth, .. } => {
+            OfferOutcome::Accepted { id, depth } => format!("{n} {id} {depth}\n"),
+            OfferOutcome::Full { depth, .. } => {
                 // Refused it stays; the next comes when there may be room.
                 let pause = Duration::from_millis(2);
                 tokio::time::sleep(pause).await; // tidy: sleep-ok a producer's pace

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_queue::{Error, Job, MemoryQueues, Offered, Offering, Queue, SqliteQueues, Working};
+use tollgate_queue::{
+    ConsumerSettings, Error, Job, MemoryQueues, OfferOutcome, ProducerSettings, Queue, SqliteQueues,
+};
 use tollgate_sqlite::rusqlite::Connection;
 use tollgate_sqlite::{Options, SqliteStore};
 
@@ -76,17 +78,18 @@ async fn a_queue_is_there_after_its_processes_are_gone_and_agrees_with_all() {
         Queue::new(queues, "mail").unwrap()
     };
     let (one, two) = (open(), open());
-    let door = one.offering(Offering::new(1)).unwrap();
-    door.offer(&Job::of_bytes(b"\0\xff")).await.unwrap();
-    let full = two.offering(Offering::new(1)).unwrap().offer(&Job::new()).await.unwrap();
-    assert!(matches!(full, Offered::Full { depth: 1, .. }), "{full:?}");
-    drop((one, door, two));
+    let producer = one.producer(ProducerSettings::new(1)).unwrap();
+    producer.offer(&Job::from_bytes(b"\0\xff")).await.unwrap();
+    let full = two.producer(ProducerSettings::new(1)).unwrap().offer(&Job::new()).await.unwrap();
+    assert!(matches!(full, OfferOutcome::Full { depth: 1, .. }), "{full:?}");
+    drop((one, producer, two));
     let queue = open();
-    let error = queue.offering(Offering::new(2)).unwrap().offer(&Job::new()).await.unwrap_err();
+    let error =
+        queue.producer(ProducerSettings::new(2)).unwrap().offer(&Job::new()).await.unwrap_err();
     assert!(matches!(error, Error::Settings { .. }), "{error}");
     assert!(error.to_string().contains("a bound of 1 (waiting)"), "{error}");
     assert_eq!(queue.stats().await.unwrap().accepted, 1, "what was refused has changed nothing");
-    let taken = queue.working(Working::new()).unwrap().take("w", 9).await.unwrap();
+    let taken = queue.consumer(ConsumerSettings::new()).unwrap().take("w", 9).await.unwrap();
     assert_eq!(taken.jobs[0].bytes(), Some(&b"\0\xff"[..]));
 }
 
@@ -96,18 +99,18 @@ async fn a_rate_is_an_ordinary_count_of_the_same_file() {
     let path = dir.path().join("counts.db");
     let queues = SqliteQueues::open_with(Options::new(&path)).unwrap();
     let queue = Queue::new(queues, "mail").unwrap();
-    let door = queue.offering(Offering::new(9)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
     for _ in 0..9 {
-        door.offer(&Job::new()).await.unwrap();
+        producer.offer(&Job::new()).await.unwrap();
     }
     let limits: tollgate::LimitSet = "4/d via fixed_window".parse().unwrap();
-    let hands = queue.working(Working::new().rate(limits.clone())).unwrap();
-    assert_eq!(hands.take("w", 3).await.unwrap().jobs.len(), 3);
+    let consumer = queue.consumer(ConsumerSettings::new().rate(limits.clone())).unwrap();
+    assert_eq!(consumer.take("w", 3).await.unwrap().jobs.len(), 3);
     let store = SqliteStore::open_with(Options::new(&path)).unwrap();
     let limiter = tollgate::Limiter::new(limits, store);
     // The last of the day is taken from outside.
     assert!(limiter.check("queue:mail").await.unwrap().is_allowed());
-    let taken = hands.take("w", 3).await.unwrap();
+    let taken = consumer.take("w", 3).await.unwrap();
     assert!(taken.jobs.is_empty() && taken.next.is_some(), "{taken:?}");
     assert_eq!(queue.stats().await.unwrap().waiting, 6);
 }
@@ -157,15 +160,15 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
         let queue = || Queue::new(SqliteQueues::open(path).unwrap(), "old").unwrap();
         let old = queue();
         // One that waits, one in hand, and one that is dead.
-        let door = old.offering(Offering::new(9)).unwrap();
-        let hands = old.working(Working::new().deliveries(1)).unwrap();
-        let job = Job::new().once("x");
+        let producer = old.producer(ProducerSettings::new(9)).unwrap();
+        let consumer = old.consumer(ConsumerSettings::new().deliveries(1)).unwrap();
+        let job = Job::new().dedup_id("x");
         for job in [&job, &Job::new(), &Job::new()] {
-            door.offer(job).await.unwrap();
+            producer.offer(job).await.unwrap();
         }
-        let taken = hands.take("w", 2).await.unwrap().jobs;
-        hands.again(taken[0].held(), Duration::ZERO, "no").await.unwrap();
-        drop((old, door, hands));
+        let taken = consumer.take("w", 2).await.unwrap().jobs;
+        consumer.nack(taken[0].tag(), Duration::ZERO, "no").await.unwrap();
+        drop((old, producer, consumer));
         let conn = Connection::open(path).unwrap();
         for step in older {
             conn.execute_batch(step).unwrap();
@@ -173,26 +176,29 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
         drop(conn);
         let queue = queue();
         assert!(!queue.stats().await.unwrap().paused);
-        let dead = queue.dead(9).await.unwrap();
+        let dead = queue.dead_letters(9).await.unwrap();
         assert_eq!(dead[0].client(), None);
         // It was not kept then under what this one was accepted.
-        assert!(queue.forget_dead(dead[0].id).await.unwrap().is_some());
-        let known = queue.offering(Offering::new(9)).unwrap().offer(&job).await.unwrap();
-        assert_eq!(known, Offered::Known { id: dead[0].id });
-        let hands = queue.working(Working::new().deliveries(1)).unwrap();
+        assert!(queue.forget_dead_letter(dead[0].id).await.unwrap().is_some());
+        let known = queue.producer(ProducerSettings::new(9)).unwrap().offer(&job).await.unwrap();
+        assert_eq!(known, OfferOutcome::Duplicate { id: dead[0].id });
+        let consumer = queue.consumer(ConsumerSettings::new().deliveries(1)).unwrap();
         assert!(queue.pause().await.unwrap());
-        assert!(hands.take("w", 1).await.unwrap().paused);
+        assert!(consumer.take("w", 1).await.unwrap().paused);
         queue.resume().await.unwrap();
         // What it had is nobody's, and a bound for each client counts what comes from now on.
-        let offering = Offering::new(9).per_client(1);
-        queue.change(offering.clone()).await.unwrap();
-        let door = queue.offering(offering).unwrap();
+        let producer_settings = ProducerSettings::new(9).per_client(1);
+        queue.change(producer_settings.clone()).await.unwrap();
+        let producer = queue.producer(producer_settings).unwrap();
         let job = Job::new().client("ann");
-        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Accepted { depth: 2, .. }));
-        assert_eq!(door.offer(&job).await.unwrap(), Offered::ClientFull { of_client: 1 });
-        assert_eq!(hands.take("w", 9).await.unwrap().jobs.len(), 2);
-        assert_eq!(hands.done(&[taken[1].id]).await.unwrap(), 1);
-        assert!(matches!(door.offer(&job).await.unwrap(), Offered::Accepted { .. }));
+        assert!(matches!(
+            producer.offer(&job).await.unwrap(),
+            OfferOutcome::Accepted { depth: 2, .. }
+        ));
+        assert_eq!(producer.offer(&job).await.unwrap(), OfferOutcome::ClientFull { of_client: 1 });
+        assert_eq!(consumer.take("w", 9).await.unwrap().jobs.len(), 2);
+        assert_eq!(consumer.ack(&[taken[1].id]).await.unwrap(), 1);
+        assert!(matches!(producer.offer(&job).await.unwrap(), OfferOutcome::Accepted { .. }));
     }
 }
 
@@ -203,9 +209,9 @@ async fn statements_of_an_older_version_keep_the_counts_of_clients() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("q.db");
     let queue = Queue::new(SqliteQueues::open_with(Options::new(&path)).unwrap(), "q").unwrap();
-    let door = queue.offering(Offering::new(9).per_client(2)).unwrap();
+    let producer = queue.producer(ProducerSettings::new(9).per_client(2)).unwrap();
     for _ in 0..2 {
-        door.offer(&Job::new().client("ann")).await.unwrap();
+        producer.offer(&Job::new().client("ann")).await.unwrap();
     }
     let conn = Connection::open(&path).unwrap();
     let counted = || of_clients(&path).get("ann").copied();
@@ -227,18 +233,18 @@ async fn what_somebody_else_wrote_into_the_table_is_a_dead_letter() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("q.db");
     let queue = Queue::new(SqliteQueues::open_with(Options::new(&path)).unwrap(), "q").unwrap();
-    let door = queue.offering(Offering::new(9)).unwrap();
-    let hands = queue.working(Working::new()).unwrap();
+    let producer = queue.producer(ProducerSettings::new(9)).unwrap();
+    let consumer = queue.consumer(ConsumerSettings::new()).unwrap();
     for body in ["'no json'", "7", "7.5", "zeroblob(65537)", r#"'{"@x": "1"}'"#] {
-        door.offer(&Job::new()).await.unwrap();
+        producer.offer(&Job::new()).await.unwrap();
         let conn = Connection::open(&path).unwrap();
         conn.execute(&format!("UPDATE queue_jobs SET body = {body}"), []).unwrap();
-        door.offer(&Job::new().field("to", "ann")).await.unwrap();
-        let taken = hands.take("w", 2).await.unwrap();
+        producer.offer(&Job::new().field("to", "ann")).await.unwrap();
+        let taken = consumer.take("w", 2).await.unwrap();
         assert_eq!((taken.jobs.len(), taken.foreign.len()), (1, 1), "{body}");
-        assert_eq!(hands.done(&[taken.jobs[0].id]).await.unwrap(), 1);
-        let dead = queue.take_dead(taken.foreign[0].0).await.unwrap().unwrap();
-        assert_eq!(dead.why.as_ref(), Some(&taken.foreign[0].1), "{body}");
+        assert_eq!(consumer.ack(&[taken.jobs[0].id]).await.unwrap(), 1);
+        let dead = queue.take_dead_letter(taken.foreign[0].0).await.unwrap().unwrap();
+        assert_eq!(dead.reason.as_ref(), Some(&taken.foreign[0].1), "{body}");
         let stats = queue.stats().await.unwrap();
         assert_eq!((stats.waiting, stats.in_flight, stats.dead), (0, 0, 0), "{body}");
     }

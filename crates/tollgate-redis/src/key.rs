@@ -3,7 +3,7 @@
 use tollgate::strategy::Shape;
 use tollgate::{Counted, Limit, LimitSet, Subject};
 
-use crate::compose::{by_place, has_state};
+use crate::compose::{has_state, in_state_order};
 
 /// What every key begins with.
 pub const PREFIX: &str = "tg1";
@@ -38,12 +38,12 @@ impl Keys {
 
     /// Keys of a run of its own, which no other count shares.
     #[must_use]
-    pub fn of_run(run: &str) -> Self {
+    pub fn for_run(run: &str) -> Self {
         Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
     }
 
-    /// Whether no other count shares them ([`Keys::of_run`]).
-    pub(crate) fn are_of_a_run(&self) -> bool {
+    /// Whether no other count shares them ([`Keys::for_run`]).
+    pub(crate) fn is_for_run(&self) -> bool {
         self.prefix != PREFIX
     }
 
@@ -70,7 +70,7 @@ impl Keys {
     /// The key of a subject's state under a set of limits.
     #[must_use]
     pub fn state(&self, subject: &Subject, limits: &LimitSet) -> String {
-        self.of(Counted::new(subject, limits))
+        self.for_count(Counted::new(subject, limits))
     }
 
     /// The key of a count's state: as [`Keys::state`], in the shard that the count says.
@@ -81,11 +81,11 @@ impl Keys {
     /// let limits = "10/s via gcra".parse()?;
     /// let subject = Subject::parse("tenant:12,user:7")?;
     /// let counted = Counted::new(&subject, &limits).in_shard(Some("12"));
-    /// assert_eq!(Keys::new().of(counted), "tg1:{12}{tenant:12,user:7}:gcra/1s");
+    /// assert_eq!(Keys::new().for_count(counted), "tg1:{12}{tenant:12,user:7}:gcra/1s");
     /// # Ok::<(), tollgate::ParseError>(())
     /// ```
     #[must_use]
-    pub fn of(&self, counted: Counted<'_>) -> String {
+    pub fn for_count(&self, counted: Counted<'_>) -> String {
         let mut key = String::new();
         self.write(&mut key, counted);
         key
@@ -120,14 +120,14 @@ impl Keys {
     /// In a set of one limit the log lies at the state's own key.
     #[must_use]
     pub fn logs(state: &str, limits: &LimitSet) -> Vec<String> {
-        let limits = by_place(limits);
+        let limits = in_state_order(limits);
         let single = limits.len() == 1;
         limits.iter().map(|(_, limit)| format!("{state}{}", log_suffix(limit, single))).collect()
     }
 
     /// The keys that a check of this set takes, in the order in which its script takes them.
     #[must_use]
-    pub fn of_check(state: &str, limits: &LimitSet) -> Vec<String> {
+    pub fn for_check(state: &str, limits: &LimitSet) -> Vec<String> {
         check_suffixes(limits).iter().map(|suffix| format!("{state}{suffix}")).collect()
     }
 
@@ -159,7 +159,7 @@ fn log_suffix(limit: &Limit, single: bool) -> String {
 pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
     let single = limits.limits().len() == 1;
     let state = has_state(limits).then(String::new);
-    let each = by_place(limits).into_iter().map(|(_, limit)| limit);
+    let each = in_state_order(limits).into_iter().map(|(_, limit)| limit);
     let logs = each.filter(|limit| limit.shape() == Shape::Log);
     state.into_iter().chain(logs.map(|limit| log_suffix(limit, single))).collect()
 }

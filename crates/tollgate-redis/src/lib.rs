@@ -5,8 +5,6 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod bell;
-mod caller;
 pub(crate) mod client;
 pub mod compose;
 pub mod doctor;
@@ -17,17 +15,19 @@ pub mod options;
 #[doc(hidden)]
 pub mod race;
 mod script;
+mod script_client;
 mod state;
 mod store;
+mod subscription;
 pub mod timeseries;
 pub mod usage;
 
-pub use bell::Bell;
-pub use caller::{Caller, Word};
-pub use client::{BreakerState, MOST as MOST_IN_A_CALL};
+pub use client::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};
 pub use options::Options;
 pub use script::Script;
+pub use script_client::{ScriptClient, ScriptReply};
 pub use state::{decode, encode, log_entries};
 pub use store::{Builder, DEFAULT_REMEMBER, RedisStore};
+pub use subscription::Subscription;

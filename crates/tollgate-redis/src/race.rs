@@ -34,7 +34,7 @@ impl Races {
     pub fn open(url: &str, run: &str) -> Result<Self, StoreError> {
         let client = redis::Client::open(url).map_err(failed)?;
         let connection = client.get_connection().map_err(failed)?;
-        Ok(Self { client, connection, keys: Keys::of_run(run), written: Vec::new() })
+        Ok(Self { client, connection, keys: Keys::for_run(run), written: Vec::new() })
     }
 
     /// A key that nobody has, to be removed at the end.

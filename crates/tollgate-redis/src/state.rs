@@ -4,7 +4,7 @@ use tollgate::engine::{self, Held, VecLog};
 use tollgate::strategy::{Entry, LuaStep};
 use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
 
-use crate::compose::{Form, by_place, has_state, set_tag, tag};
+use crate::compose::{Form, has_state, in_state_order, set_tag, tag};
 
 /// No time reaches this.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
@@ -19,9 +19,9 @@ const WRAP: u64 = 1 << 48;
 pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
     let mut bytes = set_tag(limits).into_bytes();
     for rows in [false, true] {
-        for (declared, limit) in by_place(limits) {
+        for (declared, limit) in in_state_order(limits) {
             let words = limits.places()[declared].words();
-            let is_row = matches!(Form::of(limit), Form::Row(_));
+            let is_row = matches!(Form::from_limit(limit), Form::Row(_));
             if is_row == rows {
                 for (i, word) in held.words[words].iter().enumerate() {
                     let width = if i == 0 { 7 } else { 6 };
@@ -52,7 +52,7 @@ pub fn log_entries(limit: &Limit, log: &VecLog) -> Vec<Vec<u8>> {
 /// A limit as a state names it: its strategy's letter, its step's letter, how many integers it
 /// has, and its numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Named {
+struct TaggedLimit {
     strategy: Strategy,
     step: &'static LuaStep,
     count: usize,
@@ -70,8 +70,8 @@ pub fn decode(
     logs: &[Vec<Vec<u8>>],
 ) -> Result<(LimitSet, Held), &'static str> {
     const LENGTH: &str = "it does not have the length that it says";
-    let places = by_place(limits);
-    let mut named: Vec<Option<Named>> = vec![None; places.len()];
+    let places = in_state_order(limits);
+    let mut named: Vec<Option<TaggedLimit>> = vec![None; places.len()];
     let mut rest: &[u8] = &[];
     if let Some(state) = state {
         let (list, after) = read_tag(state)?;
@@ -84,7 +84,7 @@ pub fn decode(
     let mut words: Vec<Vec<u64>> = vec![Vec::new(); places.len()];
     for rows in [false, true] {
         for (named, words) in named.iter().zip(&mut words) {
-            let Some(Named { count, .. }) = named else { continue };
+            let Some(TaggedLimit { count, .. }) = named else { continue };
             if *count == 0 || (*count != 2) != rows {
                 continue;
             }
@@ -150,7 +150,7 @@ pub fn decode(
     Ok((set, held))
 }
 
-fn is_of(limit: &Limit, named: &Named) -> bool {
+fn is_of(limit: &Limit, named: &TaggedLimit) -> bool {
     let spec = limit.lua_spec();
     limit.strategy() == named.strategy
         && spec.step.is_some_and(|step| step.code == named.step.code)
@@ -158,8 +158,8 @@ fn is_of(limit: &Limit, named: &Named) -> bool {
 }
 
 /// A limit that counts as the state was counted, under the identity of `limit`.
-fn rebuild(limit: &Limit, named: &Named) -> Option<Limit> {
-    let Named { strategy, step, numbers, .. } = named;
+fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
+    let TaggedLimit { strategy, step, numbers, .. } = named;
     let number = |i: usize| numbers.get(i).copied();
     let period = |us: u64| Period::from_micros(us);
     let mut quota;
@@ -208,7 +208,7 @@ fn rebuild(limit: &Limit, named: &Named) -> Option<Limit> {
 }
 
 /// Reads what a state says of itself; answers also what follows.
-fn read_tag(state: &[u8]) -> Result<(Vec<Named>, &[u8]), &'static str> {
+fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
     const FOREIGN: &str = "the key holds something that is no state of Tollgate";
     let end = state.iter().position(|byte| *byte == b'|').ok_or(FOREIGN)?;
     let text = std::str::from_utf8(&state[..end]).map_err(|_| FOREIGN)?;
@@ -219,7 +219,7 @@ fn read_tag(state: &[u8]) -> Result<(Vec<Named>, &[u8]), &'static str> {
         _ => return Err("the state was written by a newer version"),
     }
     let parts = text[digits..].split_terminator(';');
-    let named: Vec<Named> =
+    let named: Vec<TaggedLimit> =
         parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
     if !named.iter().all(|part| part.step.is_sound(part.count, &part.numbers)) {
         return Err(UNSOUND);
@@ -227,12 +227,12 @@ fn read_tag(state: &[u8]) -> Result<(Vec<Named>, &[u8]), &'static str> {
     Ok((named, &state[end + 1..]))
 }
 
-fn read_part(part: &str) -> Option<Named> {
+fn read_part(part: &str) -> Option<TaggedLimit> {
     let (head, list) = part.split_once(':')?;
     let mut letters = head.chars();
     let (strategy, step) = (letters.next()?, letters.next()?);
     let strategy = Strategy::ALL.iter().find(|known| known.code() == strategy)?;
     let step = *strategy.lua_steps().iter().find(|known| known.code == step)?;
     let numbers = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(Named { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
+    Some(TaggedLimit { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
 }

@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value, cmd};
 use tollgate::StoreError;
 
-use crate::client::Line;
+use crate::client::CommandConnection;
 use crate::fault::Fault;
 use crate::options::Options;
 
 /// How long connecting and each answer may take: nobody waits at a door.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a server is asked for its time; the quickest answer counts.
-const TIMES: usize = 5;
+const ATTEMPTS: usize = 5;
 
 /// The commands that call scripts.
 const CALLS: [&str; 6] = ["evalsha", "evalsha_ro", "eval", "eval_ro", "fcall", "fcall_ro"];
 
 /// What is no data: no script of ours asks for it.
-const ASIDE: [&str; 20] = [
+const NON_DATA_COMMANDS: [&str; 20] = [
     "info", "ping", "hello", "auth", "select", "client", "script", "scan", "unlink", "command",
     "config", "readonly", "replconf", "psync", "publish", "cluster", "slowlog", "latency",
     "memory", "acl",
@@ -49,16 +49,16 @@ impl Usage {
     /// # Errors
     /// It cannot be reached, refuses us or `INFO`, or does not say it.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
-        let line = open(options).await?;
+        let connection = open(options).await?;
         let mut questions = Pipeline::new();
         for section in ["server", "cpu", "commandstats"] {
             questions.cmd("INFO").arg(section);
         }
-        let answers = line.exchange_all(&questions, PATIENCE).await;
+        let answers = connection.exchange_all(&questions, TIMEOUT).await;
         let mut answers = answers.map_err(Fault::before_the_script)?.into_iter().map(text);
-        let mut next = || answers.next().unwrap_or_else(|| Err(silent("anything to INFO")));
+        let mut next = || answers.next().unwrap_or_else(|| Err(missing("anything to INFO")));
         let (server, cpu, stats) = (next()?, next()?, next()?);
-        let cpu_s = cpu_s(&cpu).ok_or_else(|| silent("the processor time it used: INFO cpu"))?;
+        let cpu_s = cpu_s(&cpu).ok_or_else(|| missing("the processor time it used: INFO cpu"))?;
         let (calls, commands) = counts(&stats);
         let run_id = server.lines().find_map(|line| line.strip_prefix("run_id:"));
         let run_id = run_id.unwrap_or_default().trim().to_owned();
@@ -101,25 +101,25 @@ impl ServerTime {
     /// # Errors
     /// The server cannot be reached, refuses us, or does not say its time.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
-        let line = open(options).await?;
+        let connection = open(options).await?;
         let mut best: Option<Self> = None;
-        for _ in 0..TIMES {
+        for _ in 0..ATTEMPTS {
             let asked = Instant::now();
-            let answer = line.exchange(&cmd("TIME"), PATIENCE).await;
+            let answer = connection.exchange(&cmd("TIME"), TIMEOUT).await;
             let took = asked.elapsed();
             let answer = answer.map_err(Fault::before_the_script)?;
             let time: Option<(u64, u64)> = redis::from_redis_value(answer).ok();
-            let (seconds, micros) = time.ok_or_else(|| silent("its time"))?;
+            let (seconds, micros) = time.ok_or_else(|| missing("its time"))?;
             let us = seconds.saturating_mul(1_000_000).saturating_add(micros);
             let this = Self { us, at: asked + took / 2, took };
             best = Some(best.filter(|best| best.took <= took).unwrap_or(this));
         }
-        best.ok_or_else(|| silent("its time"))
+        best.ok_or_else(|| missing("its time"))
     }
 }
 
-async fn open(options: &Options) -> Result<Line, StoreError> {
-    Ok(Line::open(options.clone().connect_timeout(PATIENCE)).await?)
+async fn open(options: &Options) -> Result<CommandConnection, StoreError> {
+    Ok(CommandConnection::open(options.clone().connect_timeout(TIMEOUT)).await?)
 }
 
 fn text(answer: Value) -> Result<String, StoreError> {
@@ -128,11 +128,11 @@ fn text(answer: Value) -> Result<String, StoreError> {
             "the server refuses INFO: {}",
             error.details().unwrap_or_else(|| error.code())
         ))),
-        answer => redis::from_redis_value(answer).map_err(|_| silent("anything to INFO")),
+        answer => redis::from_redis_value(answer).map_err(|_| missing("anything to INFO")),
     }
 }
 
-fn silent(what: &str) -> StoreError {
+fn missing(what: &str) -> StoreError {
     StoreError::permanent(format!("the server does not say {what}"))
 }
 
@@ -163,7 +163,7 @@ fn counts(info: &str) -> (u64, u64) {
         let command = name.split('|').next().unwrap_or(name);
         if CALLS.contains(&command) {
             calls += count;
-        } else if !ASIDE.contains(&command) {
+        } else if !NON_DATA_COMMANDS.contains(&command) {
             commands += count;
         }
     }

@@ -78,7 +78,7 @@ fn keys_are_named_as_the_page_says() {
         let shard = Some(plain(shard)).filter(|shard| !shard.is_empty());
         let counted = Counted::new(&subject, &limits).in_shard(shard);
         let store = shard.map_or(Keys::new(), |_| Keys::new().sharded("other"));
-        assert_eq!(store.of(counted), plain(key));
+        assert_eq!(store.for_count(counted), plain(key));
     }
 }
 

@@ -10,7 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Mutex as Turns, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
 use tollgate_queue::{
-    AnyQueues, Consumer, Error, Job, Offered, Offering, Producer, Queue, Stats, Taken,
+    AnyQueues, Consumer, Error, Job, OfferOutcome, Producer, ProducerSettings, Queue, Stats,
+    TakeOutcome,
 };
 
 /// How often it is looked what is in them, for `/metrics`.
@@ -75,7 +76,7 @@ impl Queues {
     /// A setting that is not as it may be; a queue that was made with another; where they lie
     /// could not answer.
     pub async fn open(
-        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<Offering>)>,
+        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<ProducerSettings>)>,
     ) -> Result<Self, Error> {
         let mut served = BTreeMap::new();
         for (queue, offering) in queues {
@@ -84,9 +85,9 @@ impl Queues {
                 Some(offering) => offering,
                 None => made(&queue).await?,
             };
-            let producer = queue.offering(offering)?;
+            let producer = queue.producer(offering)?;
             // At the start somebody looks; at the first offer nobody may.
-            producer.agree().await?;
+            producer.check_settings().await?;
             let producer = RwLock::new(producer);
             let name = queue.name().to_owned();
             let queue = ServedQueue {
@@ -135,8 +136,8 @@ impl Queues {
 }
 
 /// How a queue is offered to, by who made it.
-async fn made(queue: &Queue<AnyQueues>) -> Result<Offering, Error> {
-    queue.settings().await?.offering.ok_or_else(|| {
+async fn made(queue: &Queue<AnyQueues>) -> Result<ProducerSettings, Error> {
+    queue.settings().await?.producer.ok_or_else(|| {
         Error::Invalid(format!(
             "the queue `{0}` is new: say how many jobs may wait, as `{0}=100`",
             queue.name()
@@ -145,18 +146,18 @@ async fn made(queue: &Queue<AnyQueues>) -> Result<Offering, Error> {
 }
 
 impl ServedQueue {
-    pub(crate) async fn offer(&self, job: &Job) -> Result<Offered, Error> {
+    pub(crate) async fn offer(&self, job: &Job) -> Result<OfferOutcome, Error> {
         let producer = self.producer.read().clone();
         let mut offered = producer.offer(job).await;
         if !self.is_said && matches!(offered, Err(Error::Settings { .. })) {
             // Somebody has changed it.
-            let producer = self.queue.offering(made(&self.queue).await?)?;
+            let producer = self.queue.producer(made(&self.queue).await?)?;
             self.producer.write().clone_from(&producer);
             offered = producer.offer(job).await;
         }
         let outcome = match &offered {
-            Ok(Offered::Accepted { .. }) => Outcome::Accepted,
-            Ok(Offered::Known { .. }) => Outcome::Known,
+            Ok(OfferOutcome::Accepted { .. }) => Outcome::Accepted,
+            Ok(OfferOutcome::Duplicate { .. }) => Outcome::Known,
             Ok(_) => Outcome::Refused,
             // The client's mistake is in the status of its request.
             Err(Error::Invalid(_)) => return offered,
@@ -190,8 +191,8 @@ impl ServedQueue {
     }
 
     async fn follow(&self) -> Result<Consumer<AnyQueues>, Error> {
-        let working = self.queue.settings().await?.working.unwrap_or_default();
-        let consumer = self.queue.working(working)?;
+        let working = self.queue.settings().await?.consumer.unwrap_or_default();
+        let consumer = self.queue.consumer(working)?;
         *self.consumer.write() = Some(consumer.clone());
         Ok(consumer)
     }
@@ -204,7 +205,7 @@ impl ServedQueue {
         most: usize,
         wait: Duration,
         mut ending: watch::Receiver<bool>,
-    ) -> Result<(Taken, Duration), Error> {
+    ) -> Result<(TakeOutcome, Duration), Error> {
         let until = Instant::now() + wait;
         let mut turn = None;
         loop {
@@ -215,7 +216,7 @@ impl ServedQueue {
             let left = until.saturating_duration_since(Instant::now());
             let is_nothing = taken.jobs.is_empty() && taken.foreign.is_empty();
             if !is_nothing || left.is_zero() {
-                return Ok((taken, hands.settings().has()));
+                return Ok((taken, hands.settings().visibility_timeout()));
             }
             let pause = taken.next.unwrap_or(IDLE).min(IDLE).min(left);
             let next = async {
@@ -228,7 +229,7 @@ impl ServedQueue {
             tokio::select! {
                 biased;
                 _ = ending.wait_for(|ending| *ending) => {
-                    return Ok((taken, hands.settings().has()));
+                    return Ok((taken, hands.settings().visibility_timeout()));
                 }
                 () = next => {}
             }

@@ -13,7 +13,7 @@ pub(crate) type Words = SmallVec<[u64; 4]>;
 
 /// Where the events of a log lie, and what they add up to. The default is a log without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Head {
+pub(crate) struct LogHeader {
     /// Which log its rows belong to; 0 for none yet.
     pub(crate) log: u64,
     /// The first row that still exists. Rows before `first` are dropped and wait to be deleted.
@@ -30,20 +30,20 @@ pub(crate) struct Head {
 
 /// A state as it lies in its row.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Packed {
+pub(crate) struct DecodedState {
     pub(crate) words: Words,
-    pub(crate) heads: SmallVec<[Head; 1]>,
+    pub(crate) headers: SmallVec<[LogHeader; 1]>,
 }
 
 /// The bytes of a state.
 pub(crate) fn encode(
     words: &[u64],
-    heads: impl ExactSizeIterator<Item = Head>,
+    headers: impl ExactSizeIterator<Item = LogHeader>,
 ) -> SmallVec<[u8; 64]> {
     let mut bytes = SmallVec::new();
     bytes.push(FORMAT);
-    put(&mut bytes, heads.len() as u64);
-    for Head { log, dead, first, end, base, top } in heads {
+    put(&mut bytes, headers.len() as u64);
+    for LogHeader { log, dead, first, end, base, top } in headers {
         for number in [log, dead, first, end, base, top] {
             put(&mut bytes, number);
         }
@@ -65,15 +65,15 @@ fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
 }
 
 /// Reads a state, or says what is wrong with it.
-pub(crate) fn decode(bytes: &[u8]) -> Result<Packed, &'static str> {
+pub(crate) fn decode(bytes: &[u8]) -> Result<DecodedState, &'static str> {
     let Some((&FORMAT, mut rest)) = bytes.split_first() else {
         return Err("its first byte is not that of a known format");
     };
-    let mut packed = Packed::default();
+    let mut decoded = DecodedState::default();
     let logs = take(&mut rest)?;
     for _ in 0..logs {
         let mut number = || take(&mut rest);
-        let head = Head {
+        let header = LogHeader {
             log: number()?,
             dead: number()?,
             first: number()?,
@@ -81,16 +81,16 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Packed, &'static str> {
             base: number()?,
             top: number()?,
         };
-        let ordered = head.dead <= head.first && head.first <= head.end;
-        if !ordered || head.log > i64::MAX as u64 || head.end > i64::MAX as u64 {
+        let ordered = header.dead <= header.first && header.first <= header.end;
+        if !ordered || header.log > i64::MAX as u64 || header.end > i64::MAX as u64 {
             return Err("the bounds of a log are out of order");
         }
-        packed.heads.push(head);
+        decoded.headers.push(header);
     }
     while !rest.is_empty() {
-        packed.words.push(take(&mut rest)?);
+        decoded.words.push(take(&mut rest)?);
     }
-    Ok(packed)
+    Ok(decoded)
 }
 
 fn take(rest: &mut &[u8]) -> Result<u64, &'static str> {
@@ -125,18 +125,20 @@ mod tests {
             for span in &mut spans {
                 span[1..4].sort_unstable();
             }
-            let heads: Vec<Head> = spans
+            let headers: Vec<LogHeader> = spans
                 .iter()
                 .map(|s| s.map(u64::from))
-                .map(|[log, dead, first, end, base, top]| Head { log, dead, first, end, base, top })
+                .map(|[log, dead, first, end, base, top]| {
+                    LogHeader { log, dead, first, end, base, top }
+                })
                 .collect();
-            let bytes = encode(&words, heads.iter().copied());
-            let packed = decode(&bytes).expect("what was written");
-            prop_assert_eq!(&packed.words[..], &words[..]);
-            prop_assert_eq!(&packed.heads[..], &heads[..]);
+            let bytes = encode(&words, headers.iter().copied());
+            let decoded = decode(&bytes).expect("what was written");
+            prop_assert_eq!(&decoded.words[..], &words[..]);
+            prop_assert_eq!(&decoded.headers[..], &headers[..]);
             for end in 0..bytes.len() {
                 let short = decode(&bytes[..end]);
-                prop_assert!(short != Ok(packed.clone()));
+                prop_assert!(short != Ok(decoded.clone()));
             }
         }
 

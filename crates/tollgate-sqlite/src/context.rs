@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 use tollgate::{LimitSet, StoreError, Time};
 
-use crate::fault::{Place, damaged, explain};
+use crate::fault::{FaultLocation, damaged, explain};
 
 /// How many numbers a process takes from the file at a time. A process that ends wastes the rest;
 /// 2^43 processes fit below 2^53, which a double holds exactly.
@@ -31,13 +31,13 @@ pub(crate) struct Cache {
     /// The sets that states were written under, by id.
     sets: HashMap<i64, LimitSet>,
     /// How much is to be looked at for expired rows: writes add to it, sweeping pays it.
-    owed: u32,
+    sweep_debt: u32,
 }
 
 impl Cache {
     /// A cache that knows nothing, with rows to be looked at: so many shares.
-    pub(crate) fn owing(shares: u32) -> Self {
-        Self { owed: shares, ..Self::default() }
+    pub(crate) fn with_sweep_debt(shares: u32) -> Self {
+        Self { sweep_debt: shares, ..Self::default() }
     }
 
     fn known(&self, limits: &LimitSet) -> Option<Ids> {
@@ -57,7 +57,7 @@ pub(crate) struct Ids {
 /// What every part of an operation works with.
 pub(crate) struct Context<'c> {
     conn: &'c Connection,
-    place: Place<'c>,
+    location: FaultLocation<'c>,
     now: Time,
     cache: &'c RefCell<Cache>,
     fault: RefCell<Option<StoreError>>,
@@ -66,18 +66,18 @@ pub(crate) struct Context<'c> {
 
 impl fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Context").field("place", &self.location).finish_non_exhaustive()
     }
 }
 
 impl<'c> Context<'c> {
     pub(crate) fn new(
         conn: &'c Connection,
-        place: Place<'c>,
+        location: FaultLocation<'c>,
         now: Time,
         cache: &'c RefCell<Cache>,
     ) -> Self {
-        Self { conn, place, now, cache, fault: RefCell::new(None), wrote: Cell::new(false) }
+        Self { conn, location, now, cache, fault: RefCell::new(None), wrote: Cell::new(false) }
     }
 
     /// The time of this transaction.
@@ -88,17 +88,17 @@ impl<'c> Context<'c> {
     /// Runs a statement that answers nothing. Says how many rows it changed.
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
         let run = || self.conn.prepare_cached(sql)?.execute(params);
-        run().map_err(|error| explain(error, self.place))
+        run().map_err(|error| explain(error, self.location))
     }
 
     /// The database file.
     pub(crate) fn path(&self) -> &Path {
-        self.place.path
+        self.location.path
     }
 
     /// Runs several statements that answer nothing.
     pub(crate) fn batch(&self, sql: &str) -> Result<(), StoreError> {
-        self.conn.execute_batch(sql).map_err(|error| explain(error, self.place))
+        self.conn.execute_batch(sql).map_err(|error| explain(error, self.location))
     }
 
     /// The first row of a query, if there is one.
@@ -109,7 +109,7 @@ impl<'c> Context<'c> {
         read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Option<T>, StoreError> {
         let run = || self.conn.prepare_cached(sql)?.query_row(params, read).optional();
-        run().map_err(|error| explain(error, self.place))
+        run().map_err(|error| explain(error, self.location))
     }
 
     /// All rows of a query.
@@ -122,7 +122,7 @@ impl<'c> Context<'c> {
         let run = || {
             self.conn.prepare_cached(sql)?.query_map(params, read)?.collect::<rusqlite::Result<_>>()
         };
-        run().map_err(|error| explain(error, self.place))
+        run().map_err(|error| explain(error, self.location))
     }
 
     /// Keeps the first fault of a step, which cannot fail itself: its result is thrown away.
@@ -142,7 +142,7 @@ impl<'c> Context<'c> {
 
     /// A state that no engine has written.
     pub(crate) fn damaged(&self, subject: &str, what: &str) -> StoreError {
-        damaged(self.place.path, subject, what)
+        damaged(self.location.path, subject, what)
     }
 
     /// A number that nothing else in this file has or had: for receipts and logs.
@@ -241,18 +241,18 @@ impl<'c> Context<'c> {
     }
 
     /// Notes that this transaction writes, which pays for looking at some rows.
-    pub(crate) fn owe(&self, shares: u32) {
+    pub(crate) fn add_sweep_debt(&self, shares: u32) {
         self.wrote.set(true);
         let mut cache = self.cache.borrow_mut();
-        cache.owed = cache.owed.saturating_add(shares);
+        cache.sweep_debt = cache.sweep_debt.saturating_add(shares);
     }
 
     /// True when this transaction writes and at least `shares` are owed; they are settled then.
-    pub(crate) fn settle(&self, shares: u32) -> bool {
+    pub(crate) fn take_sweep_debt(&self, shares: u32) -> bool {
         let mut cache = self.cache.borrow_mut();
-        let due = self.wrote.get() && cache.owed >= shares;
+        let due = self.wrote.get() && cache.sweep_debt >= shares;
         if due {
-            cache.owed = 0;
+            cache.sweep_debt = 0;
         }
         due
     }

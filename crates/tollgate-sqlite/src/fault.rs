@@ -8,7 +8,7 @@ use tollgate::StoreError;
 
 /// Where an error happened.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct FaultLocation<'a> {
     /// The database file.
     pub(crate) path: &'a Path,
     /// How long the operation waits for the lock.
@@ -16,15 +16,15 @@ pub(crate) struct Place<'a> {
 }
 
 /// Explains an error of SQLite.
-pub(crate) fn explain(error: rusqlite::Error, place: Place<'_>) -> StoreError {
-    let path = place.path.display();
+pub(crate) fn explain(error: rusqlite::Error, location: FaultLocation<'_>) -> StoreError {
+    let path = location.path.display();
     let fault = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             StoreError::transient(format!(
                 "{path} is busy: other processes held its lock for {:?}, the whole deadline; try \
                  again, or wait longer: the policy or the question says how long with `deadline`, \
                  else the store's URL, as `?deadline=30s`",
-                place.deadline
+                location.deadline
             ))
         }
         Some(ErrorCode::ReadOnly) => StoreError::permanent(format!(

@@ -15,8 +15,8 @@ struct Readme;
 
 mod codec;
 mod context;
+mod extension;
 mod fault;
-mod guest;
 mod log;
 mod notices;
 mod open;
@@ -27,7 +27,7 @@ mod store;
 mod sweep;
 mod wait;
 
-pub use guest::Transaction;
+pub use extension::Transaction;
 pub use options::{DEFAULT_DEADLINE, Options, Sync};
 pub use rusqlite;
 pub use session::Access;

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use tollgate::strategy::{Entry, Log};
 use tollgate::{StoreError, Time};
 
-use crate::codec::Head;
+use crate::codec::LogHeader;
 use crate::context::Context;
 
 /// Reads in a row, each of the next event, after which many are read at once. No search takes so
 /// many steps of one; whoever does will read them all.
-const RUN: u32 = 8;
+const SEQUENTIAL_READS: u32 = 8;
 
 /// How many events are read at once then.
 const CHUNK: u64 = 4096;
@@ -30,13 +30,13 @@ pub(crate) const DELETE_AT_MOST: u64 = 1024;
 pub(crate) struct SqlLog<'c> {
     context: &'c Context<'c>,
     subject: &'c str,
-    head: Head,
-    reads: RefCell<Reads>,
+    header: LogHeader,
+    reads: RefCell<ReadCache>,
 }
 
 /// What was read in this transaction.
 #[derive(Default)]
-struct Reads {
+struct ReadCache {
     single: BTreeMap<u64, Entry>,
     chunk_first: u64,
     chunk: Vec<Entry>,
@@ -46,7 +46,7 @@ struct Reads {
 
 impl fmt::Debug for SqlLog<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlLog").field("head", &self.head).finish_non_exhaustive()
+        f.debug_struct("SqlLog").field("head", &self.header).finish_non_exhaustive()
     }
 }
 
@@ -56,7 +56,7 @@ fn ordered(a: &Entry, b: &Entry) -> bool {
     a.at_us <= b.at_us && b.total.wrapping_sub(a.total) <= u64::MAX / 2
 }
 
-impl Reads {
+impl ReadCache {
     fn find(&mut self, seq: u64) -> Option<Entry> {
         self.run = if seq == self.last.wrapping_add(1) { self.run.saturating_add(1) } else { 0 };
         self.last = seq;
@@ -79,18 +79,18 @@ impl Reads {
 }
 
 impl<'c> SqlLog<'c> {
-    pub(crate) fn new(context: &'c Context<'c>, subject: &'c str, head: Head) -> Self {
-        Self { context, subject, head, reads: RefCell::default() }
+    pub(crate) fn new(context: &'c Context<'c>, subject: &'c str, header: LogHeader) -> Self {
+        Self { context, subject, header, reads: RefCell::default() }
     }
 
     /// Where its rows lie now.
-    pub(crate) fn head(&self) -> Head {
-        self.head
+    pub(crate) fn header(&self) -> LogHeader {
+        self.header
     }
 
     /// Each event's time and own cost, the oldest first.
     pub(crate) fn events(&self) -> Vec<(u64, u64)> {
-        let mut before = self.head.base;
+        let mut before = self.header.base;
         let mut own = |entry: Entry| {
             let cost = entry.total.wrapping_sub(before);
             before = entry.total;
@@ -102,15 +102,15 @@ impl<'c> SqlLog<'c> {
     /// Deletes at most `count` of the rows, the oldest first, of a log that has expired. True
     /// when none is left.
     pub(crate) fn shrink(&mut self, count: u64) -> Result<bool, StoreError> {
-        let end = self.head.end.min(self.head.dead.saturating_add(count));
-        self.delete(self.head.dead, end)?;
-        if end == self.head.end {
-            self.head = Head::default();
+        let end = self.header.end.min(self.header.dead.saturating_add(count));
+        self.delete(self.header.dead, end)?;
+        if end == self.header.end {
+            self.header = LogHeader::default();
             return Ok(true);
         }
-        self.head.dead = end;
-        if end > self.head.first {
-            self.head.first = end;
+        self.header.dead = end;
+        if end > self.header.first {
+            self.header.first = end;
             // The total of the last row is gone with it; the events left count a little more,
             // and for nothing: they have expired.
         }
@@ -122,11 +122,11 @@ impl<'c> SqlLog<'c> {
         if let Some(found) = reads.find(seq) {
             return Ok(found);
         }
-        let many = reads.run >= RUN;
-        let end = if many { self.head.end.min(seq.saturating_add(CHUNK)) } else { seq + 1 };
+        let many = reads.run >= SEQUENTIAL_READS;
+        let end = if many { self.header.end.min(seq.saturating_add(CHUNK)) } else { seq + 1 };
         let sql = "SELECT at_us, total FROM entries
                    WHERE log = ?1 AND seq >= ?2 AND seq < ?3 ORDER BY seq";
-        let params = [self.head.log, seq, end].map(u64::cast_signed);
+        let params = [self.header.log, seq, end].map(u64::cast_signed);
         let found = self.context.rows(sql, params, |row| {
             let (at_us, total): (i64, i64) = (row.get(0)?, row.get(1)?);
             Ok(Entry { at_us: at_us.cast_unsigned(), total: total.cast_unsigned() })
@@ -135,7 +135,7 @@ impl<'c> SqlLog<'c> {
         if found.len() as u64 != end - seq {
             return damaged("events of a log are missing");
         }
-        let Head { base, top, .. } = self.head;
+        let LogHeader { base, top, .. } = self.header;
         let since_base = |total: u64| total.wrapping_sub(base);
         let sound =
             |e: &Entry| e.at_us <= Time::MAX.as_micros() && since_base(e.total) <= since_base(top);
@@ -158,58 +158,61 @@ impl<'c> SqlLog<'c> {
     }
 
     fn write(&mut self, seq: u64, entry: Entry) -> Result<(), StoreError> {
-        let params = [self.head.log, seq, entry.at_us, entry.total].map(u64::cast_signed);
+        let params = [self.header.log, seq, entry.at_us, entry.total].map(u64::cast_signed);
         self.context.execute("INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)", params)?;
         Ok(())
     }
 
     fn delete(&self, first: u64, end: u64) -> Result<(), StoreError> {
         let sql = "DELETE FROM entries WHERE log = ?1 AND seq >= ?2 AND seq < ?3";
-        self.context.execute(sql, [self.head.log, first, end].map(u64::cast_signed))?;
+        self.context.execute(sql, [self.header.log, first, end].map(u64::cast_signed))?;
         Ok(())
     }
 
     /// Deletes all rows.
     pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
-        if self.head.dead < self.head.end {
-            self.delete(self.head.dead, self.head.end)?;
+        if self.header.dead < self.header.end {
+            self.delete(self.header.dead, self.header.end)?;
         }
         self.reads.get_mut().forget();
-        self.head = Head::default();
+        self.header = LogHeader::default();
         Ok(())
     }
 
     fn try_push(&mut self, entry: Entry) -> Result<(), StoreError> {
         let Entry { at_us, mut total } = entry;
-        if self.head.log == 0 {
-            self.head =
-                Head { log: self.context.number()?, base: self.head.base, ..Head::default() };
+        if self.header.log == 0 {
+            self.header = LogHeader {
+                log: self.context.number()?,
+                base: self.header.base,
+                ..LogHeader::default()
+            };
         }
-        if self.head.first == self.head.end {
+        if self.header.first == self.header.end {
             // Totals start anew whenever nothing is left: small numbers take less room.
-            total = total.wrapping_sub(self.head.base);
-            self.head.base = 0;
+            total = total.wrapping_sub(self.header.base);
+            self.header.base = 0;
         }
         let entry = Entry { at_us, total };
-        self.write(self.head.end, entry)?;
+        self.write(self.header.end, entry)?;
         let reads = self.reads.get_mut();
-        if self.head.base == 0 && self.head.first == self.head.end {
+        if self.header.base == 0 && self.header.first == self.header.end {
             reads.forget();
         }
-        reads.single.insert(self.head.end, entry);
-        self.head.end += 1;
-        self.head.top = total;
+        reads.single.insert(self.header.end, entry);
+        self.header.end += 1;
+        self.header.top = total;
         self.delete_dropped()
     }
 
     fn delete_dropped(&mut self) -> Result<(), StoreError> {
-        let Head { dead, first, .. } = self.head;
+        let LogHeader { dead, first, .. } = self.header;
         if first - dead < DELETE_FROM {
             return Ok(());
         }
         let end = first.min(dead + DELETE_AT_MOST);
         self.delete(dead, end)?;
-        self.head.dead = end;
+        self.header.dead = end;
         Ok(())
     }
 
@@ -227,7 +230,7 @@ impl<'c> SqlLog<'c> {
             Some(kept) => kept,
             None => {
                 self.clear()?;
-                self.head.log = self.context.number()?;
+                self.header.log = self.context.number()?;
                 (0, 0)
             }
         };
@@ -238,18 +241,18 @@ impl<'c> SqlLog<'c> {
         });
         let held = held.count();
         self.context.checked()?;
-        self.head.first += first as u64;
-        let from = self.head.first + held as u64;
-        if from < self.head.end {
-            self.delete(from, self.head.end)?;
+        self.header.first += first as u64;
+        let from = self.header.first + held as u64;
+        if from < self.header.end {
+            self.delete(from, self.header.end)?;
         }
         self.reads.get_mut().forget();
-        self.head.base = shift;
+        self.header.base = shift;
         for (seq, entry) in (from..).zip(entries.iter().skip(held)) {
             self.write(seq, Entry { total: entry.total.wrapping_add(shift), ..*entry })?;
         }
-        self.head.end = self.head.first + entries.len() as u64;
-        self.head.top = newest.total.wrapping_add(shift);
+        self.header.end = self.header.first + entries.len() as u64;
+        self.header.top = newest.total.wrapping_add(shift);
         self.delete_dropped()
     }
 
@@ -282,30 +285,30 @@ impl<'c> SqlLog<'c> {
 impl Log for SqlLog<'_> {
     fn len(&self) -> usize {
         // A file never holds 2^63 rows; on a small machine a longer log is a damaged one.
-        usize::try_from(self.head.end - self.head.first).unwrap_or(usize::MAX)
+        usize::try_from(self.header.end - self.header.first).unwrap_or(usize::MAX)
     }
 
     fn entry(&self, index: usize) -> Entry {
-        let failed = Entry { at_us: self.context.now().as_micros(), total: self.head.top };
+        let failed = Entry { at_us: self.context.now().as_micros(), total: self.header.top };
         if self.context.has_failed() || index >= self.len() {
             return failed;
         }
-        self.read(self.head.first + index as u64).unwrap_or_else(|fault| {
+        self.read(self.header.first + index as u64).unwrap_or_else(|fault| {
             self.context.remember(fault);
             failed
         })
     }
 
     fn base(&self) -> u64 {
-        self.head.base
+        self.header.base
     }
 
     fn drop_front(&mut self, count: usize) {
         if let Some(last) = count.checked_sub(1) {
             let base = self.entry(last).total;
             self.change(|log| {
-                log.head.base = base;
-                log.head.first += count as u64;
+                log.header.base = base;
+                log.header.first += count as u64;
                 Ok(())
             });
         }
@@ -317,9 +320,9 @@ impl Log for SqlLog<'_> {
 
     fn amend(&mut self, entry: Entry) {
         self.change(|log| {
-            let Some(newest) = log.head.end.checked_sub(1) else { return Ok(()) };
+            let Some(newest) = log.header.end.checked_sub(1) else { return Ok(()) };
             log.write(newest, entry)?;
-            log.head.top = entry.total;
+            log.header.top = entry.total;
             let reads = log.reads.get_mut();
             reads.chunk.clear();
             reads.single.insert(newest, entry);
@@ -344,10 +347,10 @@ mod tests {
 
     use super::*;
     use crate::context::Cache;
-    use crate::fault::Place;
-    use crate::open::{STEPS, prepare};
+    use crate::fault::FaultLocation;
+    use crate::open::{MIGRATIONS, prepare};
     use crate::options::Options;
-    use crate::state::Own;
+    use crate::state::StoredState;
 
     const EVENTS: u64 = 1_000_000;
 
@@ -355,7 +358,7 @@ mod tests {
     fn file(dir: &Path) -> Connection {
         let options = Options::new(dir.join("log.db"));
         let conn = Connection::open(options.path()).expect("a file");
-        let conn = prepare(conn, &options, STEPS).expect("ours");
+        let conn = prepare(conn, &options, MIGRATIONS).expect("ours");
         let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT ?1)
                    INSERT INTO entries SELECT 1, i, i + 1, i + 1 FROM n";
         conn.execute(sql, [EVENTS.cast_signed()]).expect("events");
@@ -371,14 +374,14 @@ mod tests {
     fn a_check_of_a_million_events_reads_a_few_of_them() {
         let dir = tempfile::tempdir().expect("a directory");
         let conn = file(dir.path());
-        let place = Place { path: dir.path(), deadline: Duration::ZERO };
-        let head = Head { log: 1, end: EVENTS, top: EVENTS, ..Head::default() };
+        let location = FaultLocation { path: dir.path(), deadline: Duration::ZERO };
+        let header = LogHeader { log: 1, end: EVENTS, top: EVENTS, ..LogHeader::default() };
         let check = |limits: &str, now_us, cost| {
-            let cache = std::cell::RefCell::new(Cache::owing(0));
-            let context = Context::new(&conn, place, Time::from_micros(now_us), &cache);
+            let cache = std::cell::RefCell::new(Cache::with_sweep_debt(0));
+            let context = Context::new(&conn, location, Time::from_micros(now_us), &cache);
             let limits: LimitSet = limits.parse().expect("limits");
-            let log = SqlLog::new(&context, "ann", head);
-            let mut own = Own { logs: vec![log], ..Own::default() };
+            let log = SqlLog::new(&context, "ann", header);
+            let mut own = StoredState { logs: vec![log], ..StoredState::default() };
             conn.execute_batch("BEGIN").expect("begun");
             let outcome =
                 decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
@@ -406,18 +409,18 @@ mod tests {
     fn totals_wrap_around() {
         let dir = tempfile::tempdir().expect("a directory");
         let conn = file(dir.path());
-        let place = Place { path: dir.path(), deadline: Duration::ZERO };
-        let cache = std::cell::RefCell::new(Cache::owing(0));
+        let location = FaultLocation { path: dir.path(), deadline: Duration::ZERO };
+        let cache = std::cell::RefCell::new(Cache::with_sweep_debt(0));
         let limits: LimitSet = "1000000/1s via sliding_log".parse().expect("limits");
         let base = u64::MAX - EVENTS / 2;
         conn.execute("UPDATE entries SET total = total + ?1", [base.cast_signed()])
             .expect("moved up");
         let top = base.wrapping_add(EVENTS);
-        let head = Head { log: 1, end: EVENTS, base, top, ..Head::default() };
-        assert!(head.top < head.base);
-        let context = Context::new(&conn, place, Time::from_micros(EVENTS + 700_000), &cache);
-        let log = SqlLog::new(&context, "ann", head);
-        let mut own = Own { logs: vec![log], ..Own::default() };
+        let header = LogHeader { log: 1, end: EVENTS, base, top, ..LogHeader::default() };
+        assert!(header.top < header.base);
+        let context = Context::new(&conn, location, Time::from_micros(EVENTS + 700_000), &cache);
+        let log = SqlLog::new(&context, "ann", header);
+        let mut own = StoredState { logs: vec![log], ..StoredState::default() };
         let mut check =
             |cost| decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
         // 700,000 have left; the rest ends beyond the end of the numbers.
@@ -427,7 +430,7 @@ mod tests {
         assert_eq!((outcome.granted, outcome.fields[0].remaining), (7, 699_993));
         context.checked().expect("no fault");
         let log = &mut own.logs[0];
-        assert_eq!((log.head().base, log.head().top), (base.wrapping_add(700_000), top + 7));
+        assert_eq!((log.header().base, log.header().top), (base.wrapping_add(700_000), top + 7));
         let events = log.events();
         assert_eq!((events.len(), events[0], events[300_000].1), (300_001, (700_001, 1), 7));
         assert!(events[..300_000].iter().all(|(_, cost)| *cost == 1));
@@ -435,20 +438,20 @@ mod tests {
         log.replace(&[Entry { at_us: EVENTS, total: 1 }, Entry { at_us: EVENTS + 9, total: 3 }]);
         context.checked().expect("no fault");
         assert_eq!(log.events(), [(EVENTS, 1), (EVENTS + 9, 2)]);
-        assert_eq!(log.head().base, top - 1);
+        assert_eq!(log.header().base, top - 1);
     }
 
     #[test]
     fn replacing_writes_only_what_differs() {
         let dir = tempfile::tempdir().expect("a directory");
         let conn = file(dir.path());
-        let place = Place { path: dir.path(), deadline: Duration::ZERO };
-        let cache = std::cell::RefCell::new(Cache::owing(0));
-        let context = Context::new(&conn, place, Time::from_micros(EVENTS), &cache);
+        let location = FaultLocation { path: dir.path(), deadline: Duration::ZERO };
+        let cache = std::cell::RefCell::new(Cache::with_sweep_debt(0));
+        let context = Context::new(&conn, location, Time::from_micros(EVENTS), &cache);
         let first = EVENTS - 10_000;
         let base = first;
-        let head = Head { log: 1, dead: first, first, end: EVENTS, base, top: EVENTS };
-        let mut log = SqlLog::new(&context, "ann", head);
+        let header = LogHeader { log: 1, dead: first, first, end: EVENTS, base, top: EVENTS };
+        let mut log = SqlLog::new(&context, "ann", header);
         // What a refund of the 9,991st of them does.
         let mut entries: Vec<Entry> = (0..log.len())
             .map(|i| log.entry(i))

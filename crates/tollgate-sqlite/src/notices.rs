@@ -5,11 +5,11 @@ use core::time::Duration;
 use tollgate::{MAX_NOTICES, Notice, Notices, StoreError};
 
 use crate::context::Context;
-use crate::guest::{furnish, is_furnished};
+use crate::extension::{is_migrated, migrate_extension};
 
-const GUEST: &str = "notices";
+const EXTENSION: &str = "notices";
 
-const STEPS: &[&str] = &["
+const MIGRATIONS: &[&str] = &["
     CREATE TABLE notices_all (
         name TEXT PRIMARY KEY,
         text TEXT NOT NULL,
@@ -32,7 +32,7 @@ fn version(cx: &Context<'_>) -> Result<u64, StoreError> {
 
 /// All of them, where they are not those of version `seen`.
 pub(crate) fn read(cx: &Context<'_>, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-    let there = is_furnished(cx, GUEST, STEPS)?;
+    let there = is_migrated(cx, EXTENSION, MIGRATIONS)?;
     let version = if there { version(cx)? } else { 0 };
     if seen == Some(version) {
         return Ok(None);
@@ -54,7 +54,7 @@ pub(crate) fn read(cx: &Context<'_>, seen: Option<u64>) -> Result<Option<Notices
 }
 
 pub(crate) fn post(cx: &Context<'_>, notice: &Notice) -> Result<(), StoreError> {
-    furnish(cx, GUEST, STEPS)?;
+    migrate_extension(cx, EXTENSION, MIGRATIONS)?;
     cx.execute("DELETE FROM notices_all WHERE until_us <= ?1", [now_us(cx)])?;
     let sql = "SELECT count(*) FROM notices_all WHERE name <> ?1";
     let others: i64 = cx.first(sql, [&notice.name], |row| row.get(0))?.unwrap_or(0);
@@ -69,7 +69,7 @@ pub(crate) fn post(cx: &Context<'_>, notice: &Notice) -> Result<(), StoreError> 
 
 /// True when there was one.
 pub(crate) fn withdraw(cx: &Context<'_>, name: &str) -> Result<bool, StoreError> {
-    if !is_furnished(cx, GUEST, STEPS)? {
+    if !is_migrated(cx, EXTENSION, MIGRATIONS)? {
         return Ok(false);
     }
     let sql = "SELECT until_us FROM notices_all WHERE name = ?1";

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use tollgate::StoreError;
 
-use crate::fault::{Place, explain};
+use crate::fault::{FaultLocation, explain};
 use crate::options::{Options, Sync};
 use crate::wait;
 
@@ -14,13 +14,13 @@ use crate::wait;
 pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"TlGt");
 
 /// One step from a format to the next; step 0 makes the first format in an empty file.
-pub(crate) type Step = &'static str;
+pub(crate) type Migration = &'static str;
 
 /// Every step so far, in order. A file's `user_version` says how many of them it has behind it.
 /// Steps are never edited once released: another is added.
-pub(crate) const STEPS: &[Step] = &[FORMAT_1, FORMAT_2];
+pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2];
 
-const FORMAT_1: Step = "
+const FORMAT_1: Migration = "
     -- One row: who this store is, the next free number for receipts and logs, and where the
     -- search for expired rows goes on.
     CREATE TABLE store (
@@ -69,20 +69,21 @@ const FORMAT_1: Step = "
 
 /// How many units of a charge were given back; what was given back before was so as a whole, and
 /// no charge is above 2^40.
-const FORMAT_2: Step = "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
+const FORMAT_2: Migration =
+    "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
 
 /// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.
 pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
     check_path(&options.path)?;
-    let place = Place { path: &options.path, deadline: options.patience() };
-    wait::within(options.patience());
+    let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
+    wait::set_deadline(options.effective_deadline());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     // SQLite reads meaning into `file:..` and `:memory:`; with a directory in front they are names.
     let conn = Connection::open_with_flags(Path::new(".").join(&options.path), flags)
-        .map_err(|error| explain(error, place))?;
-    prepare(conn, options, STEPS)
+        .map_err(|error| explain(error, location))?;
+    prepare(conn, options, MIGRATIONS)
 }
 
 fn check_path(path: &Path) -> Result<(), StoreError> {
@@ -114,12 +115,12 @@ fn check_path(path: &Path) -> Result<(), StoreError> {
 pub(crate) fn prepare(
     mut conn: Connection,
     options: &Options,
-    steps: &[Step],
+    migrations: &[Migration],
 ) -> Result<Connection, StoreError> {
-    let place = Place { path: &options.path, deadline: options.patience() };
+    let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
     let ready = |conn: &mut Connection| -> Result<Result<(), StoreError>, rusqlite::Error> {
         wait::install(conn)?;
-        let version = match version(conn, options, steps)? {
+        let version = match version(conn, options, migrations)? {
             Ok(version) => version,
             Err(refusal) => return Ok(Err(refusal)),
         };
@@ -141,12 +142,12 @@ pub(crate) fn prepare(
             },
         )?;
         conn.set_prepared_statement_cache_capacity(64);
-        if version < steps.len() { migrate(conn, options, steps) } else { Ok(Ok(())) }
+        if version < migrations.len() { migrate(conn, options, migrations) } else { Ok(Ok(())) }
     };
     match ready(&mut conn) {
         Ok(Ok(())) => Ok(conn),
         Ok(Err(refusal)) => Err(refusal),
-        Err(error) => Err(explain(error, place)),
+        Err(error) => Err(explain(error, location)),
     }
 }
 
@@ -154,7 +155,7 @@ pub(crate) fn prepare(
 fn version(
     conn: &Connection,
     options: &Options,
-    steps: &[Step],
+    migrations: &[Migration],
 ) -> rusqlite::Result<Result<usize, StoreError>> {
     let path = options.path.display();
     // One statement, so that another process creating the file is seen before or after.
@@ -174,11 +175,11 @@ fn version(
         ))));
     }
     match usize::try_from(version) {
-        Ok(version) if (1..=steps.len()).contains(&version) => Ok(Ok(version)),
+        Ok(version) if (1..=migrations.len()).contains(&version) => Ok(Ok(version)),
         _ => Ok(Err(StoreError::permanent(format!(
             "{path} has format {version}, and this version of tollgate knows formats up to {}; \
              nothing was changed in it: use a newer tollgate, or give another path",
-            steps.len()
+            migrations.len()
         )))),
     }
 }
@@ -191,7 +192,7 @@ fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), 
         match conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
             Err(error)
                 if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && wait::try_again(tries) =>
+                    && wait::on_busy(tries) =>
             {
                 tries += 1;
             }
@@ -212,19 +213,19 @@ fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), 
 fn migrate(
     conn: &mut Connection,
     options: &Options,
-    steps: &[Step],
+    migrations: &[Migration],
 ) -> rusqlite::Result<Result<(), StoreError>> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have been faster.
-    let from = match version(&tx, options, steps)? {
+    let from = match version(&tx, options, migrations)? {
         Ok(from) => from,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    for step in steps.iter().skip(from) {
+    for step in migrations.iter().skip(from) {
         tx.execute_batch(step)?;
     }
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
-    tx.pragma_update(None, "user_version", i64::try_from(steps.len()).unwrap_or(i64::MAX))?;
+    tx.pragma_update(None, "user_version", i64::try_from(migrations.len()).unwrap_or(i64::MAX))?;
     tx.commit()?;
     Ok(Ok(()))
 }
@@ -234,17 +235,17 @@ fn migrate(
 mod tests {
     use super::*;
 
-    const FIRST: &[Step] = &[FORMAT_1];
+    const FIRST: &[Migration] = &[FORMAT_1];
     /// A format that does not exist, to show how a file comes to it.
-    const NEXT: &[Step] = &[
+    const NEXT: &[Migration] = &[
         FORMAT_1,
         "ALTER TABLE spent ADD COLUMN note TEXT; UPDATE spent SET note = 'old'",
         "UPDATE spent SET note = note || ', and older'",
     ];
-    const BROKEN: &[Step] = &[FORMAT_1, "DELETE FROM spent; ALTER TABLE no_such ADD COLUMN x"];
+    const BROKEN: &[Migration] = &[FORMAT_1, "DELETE FROM spent; ALTER TABLE no_such ADD COLUMN x"];
 
-    fn opened(options: &Options, steps: &[Step]) -> Result<Connection, StoreError> {
-        prepare(Connection::open(options.path()).expect("a file"), options, steps)
+    fn opened(options: &Options, migrations: &[Migration]) -> Result<Connection, StoreError> {
+        prepare(Connection::open(options.path()).expect("a file"), options, migrations)
     }
 
     fn user_version(conn: &Connection) -> i64 {
@@ -281,7 +282,7 @@ mod tests {
         let options = Options::new(dir.path().join("old.db"));
         let old = opened(&options, FIRST).expect("a new file");
         old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
-        let new = opened(&options, STEPS).expect("brought up");
+        let new = opened(&options, MIGRATIONS).expect("brought up");
         let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
         assert_eq!((user_version(&new), units), (2, Ok(1 << 40)));
         // A process of before may have it open still.
@@ -293,10 +294,10 @@ mod tests {
     fn a_read_only_file_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new(dir.path().join("ro.db"));
-        drop(opened(&options, STEPS).expect("a new file"));
+        drop(opened(&options, MIGRATIONS).expect("a new file"));
         let conn = Connection::open_with_flags(options.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)
             .expect("the file");
-        let said = prepare(conn, &options, STEPS).expect_err("read-only").to_string();
+        let said = prepare(conn, &options, MIGRATIONS).expect_err("read-only").to_string();
         assert!(said.contains("is read-only: make it writable"), "{said}");
     }
 
@@ -310,7 +311,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let options = Options::new(dir.path().join("sync.db"));
         for (sync, level) in [(Sync::Normal, 1), (Sync::Full, 2)] {
-            let conn = opened(&options.clone().sync(sync), STEPS).expect("a file");
+            let conn = opened(&options.clone().sync(sync), MIGRATIONS).expect("a file");
             let found: i64 =
                 conn.pragma_query_value(None, "synchronous", |row| row.get(0)).expect("a level");
             assert_eq!(found, level);

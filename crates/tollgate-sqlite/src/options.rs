@@ -68,7 +68,7 @@ impl Options {
     }
 
     /// How long an operation waits that does not say so itself.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn effective_deadline(&self) -> Duration {
         self.deadline.unwrap_or(DEFAULT_DEADLINE)
     }
 

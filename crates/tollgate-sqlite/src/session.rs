@@ -15,11 +15,11 @@ use tollgate::{
 };
 
 use crate::context::{Cache, Context};
-use crate::fault::{Place, damaged, explain, impossible};
-use crate::guest::{self, Transaction};
+use crate::extension::{self, Transaction};
+use crate::fault::{FaultLocation, damaged, explain, impossible};
 use crate::open;
 use crate::options::Options;
-use crate::state::{self, Found};
+use crate::state::{self, LoadedState};
 use crate::{notices, sweep, wait};
 
 /// One connection to the file.
@@ -58,14 +58,14 @@ impl Access {
 const IDENTITY: &str = "SELECT identity FROM store";
 
 fn new_cache() -> RefCell<Cache> {
-    RefCell::new(Cache::owing(sweep::DUE))
+    RefCell::new(Cache::with_sweep_debt(sweep::SWEEP_THRESHOLD))
 }
 
 impl Session {
     pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
         let conn = open::open(&options)?;
         let clock = Arc::clone(&options.clock);
-        let waits = Cell::new(options.patience());
+        let waits = Cell::new(options.effective_deadline());
         let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0, waits };
         let identity: Option<i64> =
             session.run(Access::Read, &[], |cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
@@ -83,13 +83,13 @@ impl Session {
         self.identity
     }
 
-    fn place(&self) -> Place<'_> {
-        Place { path: &self.options.path, deadline: self.waits.get() }
+    fn location(&self) -> FaultLocation<'_> {
+        FaultLocation { path: &self.options.path, deadline: self.waits.get() }
     }
 
     fn step(&self, sql: &str) -> Result<(), StoreError> {
         let run = || self.conn.prepare_cached(sql)?.execute([]);
-        run().map(drop).map_err(|error| explain(error, self.place()))
+        run().map(drop).map_err(|error| explain(error, self.location()))
     }
 
     /// Runs `work` on the states of `parts` in one transaction, at one time: all of it is kept, or
@@ -100,7 +100,7 @@ impl Session {
         parts: &[Counted<'_>],
         work: impl FnOnce(&Context<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        self.run_within(self.options.patience(), access, parts, work)
+        self.run_within(self.options.effective_deadline(), access, parts, work)
     }
 
     fn run_within<T, E: From<StoreError>>(
@@ -110,21 +110,21 @@ impl Session {
         parts: &[Counted<'_>],
         work: impl FnOnce(&Context<'_>) -> Result<T, E>,
     ) -> Result<T, E> {
-        wait::within(deadline);
+        wait::set_deadline(deadline);
         self.waits.set(deadline);
         self.step(access.begin())?;
         let all = || -> Result<T, E> {
             if access == Access::Read {
                 // The first statement fixes what a reading transaction sees: the time comes after.
                 let run = || self.conn.prepare_cached(IDENTITY)?.query_row([], |_| Ok(()));
-                run().map_err(|error| explain(error, self.place()))?;
+                run().map_err(|error| explain(error, self.location()))?;
             }
             let now: Time = self.clock.now();
-            let context = Context::new(&self.conn, self.place(), now, &self.cache);
+            let context = Context::new(&self.conn, self.location(), now, &self.cache);
             let answer = work(&context)?;
             context.checked()?;
             if access == Access::Write {
-                sweep::pay(&context)?;
+                sweep::sweep_if_due(&context)?;
             }
             Ok(answer)
         };
@@ -155,7 +155,7 @@ impl Session {
 
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
-        let deadline = question.deadline.unwrap_or(self.options.patience());
+        let deadline = question.deadline.unwrap_or(self.options.effective_deadline());
         self.run_within(deadline, access, &question.parts, |cx| check(cx, question))
     }
 
@@ -168,12 +168,12 @@ impl Session {
 
     pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.run(Access::Write, &[counted], |cx| {
-            let mut found = Found::load(cx, counted)?;
+            let mut found = LoadedState::load(cx, counted)?;
             let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
             if delta > 0 {
-                found.keep_granted()?;
+                found.save_granted()?;
             } else {
-                found.keep()?;
+                found.save()?;
             }
             Ok(changes.into_vec())
         })
@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// Runs a guest's work in one transaction.
-    pub(crate) fn transact<T, E: From<StoreError>>(
+    pub(crate) fn transaction<T, E: From<StoreError>>(
         &self,
         deadline: Duration,
         access: Access,
@@ -210,12 +210,16 @@ impl Session {
     }
 
     /// Brings the tables of a guest to their present format.
-    pub(crate) fn furnish(&self, guest: &str, steps: &[&str]) -> Result<(), StoreError> {
+    pub(crate) fn migrate_extension(
+        &self,
+        extension: &str,
+        migrations: &[&str],
+    ) -> Result<(), StoreError> {
         // Who only looks needs no lock for it.
-        if self.run(Access::Read, &[], |cx| guest::is_furnished(cx, guest, steps))? {
+        if self.run(Access::Read, &[], |cx| extension::is_migrated(cx, extension, migrations))? {
             return Ok(());
         }
-        self.run(Access::Write, &[], |cx| guest::furnish(cx, guest, steps))
+        self.run(Access::Write, &[], |cx| extension::migrate_extension(cx, extension, migrations))
     }
 
     /// Removes everything that has expired. Says how many subjects were forgotten. The lock is
@@ -225,7 +229,7 @@ impl Session {
         let mut removed = 0;
         let (mut states_end, mut spent_end, mut resets_end) = (false, false, false);
         while !(states_end && spent_end && resets_end) {
-            let turn = self.run(Access::Write, &[], sweep::turn)?;
+            let turn = self.run(Access::Write, &[], sweep::sweep_batch)?;
             removed += turn.removed;
             states_end |= turn.states_end;
             spent_end |= turn.spent_end;
@@ -236,10 +240,10 @@ impl Session {
 }
 
 pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
-    let looking = question.mode.is_peek();
-    let mut found: SmallVec<[Found<'_>; 1]> = SmallVec::new();
+    let is_peek = question.mode.is_peek();
+    let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
     for part in &question.parts {
-        found.push(Found::load(cx, *part)?);
+        found.push(LoadedState::load(cx, *part)?);
     }
     let mut outcome = {
         let mut parts: SmallVec<[Part<'_>; 1]> = question
@@ -254,15 +258,15 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         decide(&mut parts, cx.now(), question.cost, question.mode)
     };
     cx.checked()?;
-    let charged = outcome.granted > 0 && !looking;
+    let charged = outcome.granted > 0 && !is_peek;
     if charged {
         // Later than every reset of what it charges.
-        let reset = found.iter().map(Found::reset).max().unwrap_or(0);
+        let reset = found.iter().map(LoadedState::reset).max().unwrap_or(0);
         outcome.receipt = cx.number_above(reset)?;
     }
     if outcome.changed {
         for found in found {
-            found.keep()?;
+            found.save()?;
         }
     }
     Ok(outcome)
@@ -280,25 +284,25 @@ fn refund(cx: &Context<'_>, receipt: &Receipt, units: u64) -> Result<Refund, Sto
     for charge in &receipt.charges {
         let Charges { subject, limits, at_us, .. } = charge;
         let counted = Counted::new(subject, limits);
-        let mut found = Found::as_written(cx, counted)?;
+        let mut found = LoadedState::as_written(cx, counted)?;
         if receipt.number <= found.reset() {
             given.extend(at_us.iter().map(|_| 0));
             continue;
         }
         let now_under = found.limits().clone();
         given.extend(engine::refund(&now_under, &mut found, limits, at_us, portion, cx.now()));
-        found.keep()?;
+        found.save()?;
     }
     // Also of one that no longer counts: it might again after a clock that steps back.
     let until_us = engine::receipt_until_us(receipt).max(cx.now().as_micros());
     let sql = "INSERT OR REPLACE INTO spent (number, until_us, units) VALUES (?1, ?2, ?3)";
     cx.execute(sql, [number, until_us.cast_signed(), portion.sum().cast_signed()])?;
-    cx.owe(sweep::SHARES);
+    cx.add_sweep_debt(sweep::DEBT_PER_ROW);
     Ok(Refund::new(given, portion.left_after()))
 }
 
 fn inspect(cx: &Context<'_>, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-    let Some(state::Row { was, mut own, .. }) = state::known(cx, counted)?.row else {
+    let Some(state::Row { was, mut own, .. }) = state::look_up(cx, counted)?.row else {
         return Ok(None);
     };
     let limits = was.as_ref().unwrap_or(counted.limits);

@@ -4,23 +4,23 @@ use tollgate::engine::{Carries, Held, States, migrate};
 use tollgate::strategy::{Cell, Entry, Log};
 use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
-use crate::codec::{Packed, Words, decode, encode};
+use crate::codec::{DecodedState, Words, decode, encode};
 use crate::context::{Context, Ids};
 use crate::log::SqlLog;
 
-/// How many [`sweep::SHARES`](crate::sweep::SHARES) of a row an update owes to sweeping, and how
-/// many a new row does: nothing expires that was not new once.
-const OWED_PER_UPDATE: u32 = 1;
-const OWED_PER_INSERT: u32 = 16;
+/// How many [`sweep::DEBT_PER_ROW`](crate::sweep::SHARES) of a row an update owes to sweeping, and
+/// how many a new row does: nothing expires that was not new once.
+const DEBT_PER_UPDATE: u32 = 1;
+const DEBT_PER_INSERT: u32 = 16;
 
 /// The words and logs of a row.
 #[derive(Debug, Default)]
-pub(crate) struct Own<'c> {
+pub(crate) struct StoredState<'c> {
     pub(crate) words: Words,
     pub(crate) logs: Vec<SqlLog<'c>>,
 }
 
-impl<'c> Own<'c> {
+impl<'c> StoredState<'c> {
     fn fresh(context: &'c Context<'c>, subject: &'c Subject, limits: &LimitSet) -> Self {
         let logs =
             (0..limits.logs()).map(|_| SqlLog::new(context, subject.as_str(), Default::default()));
@@ -32,7 +32,7 @@ impl<'c> Own<'c> {
     }
 }
 
-impl States for Own<'_> {
+impl States for StoredState<'_> {
     fn cell(&mut self, place: Place) -> Cell<'_> {
         match place {
             Place::Log(index) => Cell::Log(&mut self.logs[index]),
@@ -43,7 +43,7 @@ impl States for Own<'_> {
 
 /// A state that was counted under other numbers.
 #[derive(Debug)]
-struct Over {
+struct MigratedState {
     /// The state under the present numbers. In memory: a peek keeps nothing of it.
     held: Held,
     /// What the row was written under.
@@ -51,9 +51,9 @@ struct Over {
     carried: Carries,
 }
 
-/// A subject's state, found or fresh. Work on it through [`States`], then [`Found::keep`] it.
+/// A subject's state, found or fresh. Work on it through [`States`], then [`LoadedState::save`] it.
 #[derive(Debug)]
-pub(crate) struct Found<'c> {
+pub(crate) struct LoadedState<'c> {
     context: &'c Context<'c>,
     subject: &'c Subject,
     /// What the state counts under.
@@ -61,15 +61,15 @@ pub(crate) struct Found<'c> {
     /// The key of the row and the set it is to be written under, 0 when the file does not know
     /// that; none when there is no row.
     row: Option<Ids>,
-    own: Own<'c>,
-    over: Option<Over>,
+    own: StoredState<'c>,
+    migrated: Option<MigratedState>,
     reset: u64,
 }
 
-impl States for Found<'_> {
+impl States for LoadedState<'_> {
     fn cell(&mut self, place: Place) -> Cell<'_> {
-        match &mut self.over {
-            Some(over) => over.held.cell(place),
+        match &mut self.migrated {
+            Some(migrated) => migrated.held.cell(place),
             None => self.own.cell(place),
         }
     }
@@ -83,27 +83,27 @@ pub(crate) struct Row<'c> {
     present: i64,
     /// None when it was written under the asked set.
     pub(crate) was: Option<LimitSet>,
-    pub(crate) own: Own<'c>,
+    pub(crate) own: StoredState<'c>,
 }
 
 /// What a file knows of a count.
-pub(crate) struct Known<'c> {
+pub(crate) struct StateLookup<'c> {
     pub(crate) row: Option<Row<'c>>,
     /// The number of the last reset that is remembered, or 0.
     pub(crate) reset: u64,
 }
 
-impl Known<'_> {
+impl StateLookup<'_> {
     const NOTHING: Self = Self { row: None, reset: 0 };
 }
 
 /// The row of a count, if there is one, and its last reset.
-pub(crate) fn known<'c>(
+pub(crate) fn look_up<'c>(
     context: &'c Context<'c>,
     counted: Counted<'c>,
-) -> Result<Known<'c>, StoreError> {
+) -> Result<StateLookup<'c>, StoreError> {
     let Some(Ids { counted: key, written: present }) = context.ids(counted.limits)? else {
-        return Ok(Known::NOTHING);
+        return Ok(StateLookup::NOTHING);
     };
     let subject = counted.subject.as_str();
     let found = context.first(
@@ -112,46 +112,47 @@ pub(crate) fn known<'c>(
          LEFT JOIN resets AS r ON r.subject = ?1 AND r.counted = ?2",
         (subject, key),
         |row| {
-            let packed = row.get_ref(1)?.as_blob().map(decode);
+            let decoded = row.get_ref(1)?.as_blob().map(decode);
             let written: Option<i64> = row.get(0)?;
             let reset: Option<i64> = row.get(2)?;
-            Ok((written, packed.unwrap_or(Err("it is no blob")), reset))
+            Ok((written, decoded.unwrap_or(Err("it is no blob")), reset))
         },
     )?;
-    let Some((written, packed, reset)) = found else { return Ok(Known::NOTHING) };
+    let Some((written, decoded, reset)) = found else { return Ok(StateLookup::NOTHING) };
     let reset = reset.map_or(0, i64::cast_unsigned);
-    let Some(written) = written else { return Ok(Known { row: None, reset }) };
-    let packed: Packed = packed.map_err(|what| context.damaged(subject, what))?;
+    let Some(written) = written else { return Ok(StateLookup { row: None, reset }) };
+    let decoded: DecodedState = decoded.map_err(|what| context.damaged(subject, what))?;
     let was = if present == written { None } else { Some(context.set(written, subject)?) };
     let limits = was.as_ref().unwrap_or(counted.limits);
-    if packed.words.len() != limits.words() || packed.heads.len() != limits.logs() {
+    if decoded.words.len() != limits.words() || decoded.headers.len() != limits.logs() {
         return Err(context.damaged(subject, "it does not have the length that its limits need"));
     }
-    if !engine::is_sound(limits, &packed.words) {
+    if !engine::is_sound(limits, &decoded.words) {
         return Err(context.damaged(subject, "it holds numbers that no count has"));
     }
-    let logs = packed.heads.iter().map(|head| SqlLog::new(context, subject, *head)).collect();
-    let own = Own { words: packed.words, logs };
+    let logs =
+        decoded.headers.iter().map(|header| SqlLog::new(context, subject, *header)).collect();
+    let own = StoredState { words: decoded.words, logs };
     let row = Row { ids: Ids { counted: key, written }, present, was, own };
-    Ok(Known { row: Some(row), reset })
+    Ok(StateLookup { row: Some(row), reset })
 }
 
-impl<'c> Found<'c> {
+impl<'c> LoadedState<'c> {
     /// The state of a count under its present numbers.
     pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
-        let Known { row, reset } = known(context, counted)?;
+        let StateLookup { row, reset } = look_up(context, counted)?;
         let Some(Row { ids, present, was, mut own }) = row else {
             return Ok(Self::fresh(context, counted, reset));
         };
-        let over = was.map(|was| {
+        let migrated = was.map(|was| {
             let mut held = Held::fresh(counted.limits);
             let carried = migrate(counted.limits, &mut held, &was, &mut own, context.now());
-            Over { held, was, carried }
+            MigratedState { held, was, carried }
         });
         context.checked()?;
         let Counted { subject, limits, .. } = counted;
         let row = Some(Ids { written: present, ..ids });
-        Ok(Self { context, subject, limits: limits.clone(), row, own, over, reset })
+        Ok(Self { context, subject, limits: limits.clone(), row, own, migrated, reset })
     }
 
     /// The state of a count under the numbers that it was written under last.
@@ -159,19 +160,19 @@ impl<'c> Found<'c> {
         context: &'c Context<'c>,
         counted: Counted<'c>,
     ) -> Result<Self, StoreError> {
-        let Known { row, reset } = known(context, counted)?;
+        let StateLookup { row, reset } = look_up(context, counted)?;
         let Some(Row { ids, was, own, .. }) = row else {
             return Ok(Self::fresh(context, counted, reset));
         };
         let limits = was.unwrap_or_else(|| counted.limits.clone());
         let subject = counted.subject;
-        Ok(Self { context, subject, limits, row: Some(ids), own, over: None, reset })
+        Ok(Self { context, subject, limits, row: Some(ids), own, migrated: None, reset })
     }
 
     fn fresh(context: &'c Context<'c>, counted: Counted<'c>, reset: u64) -> Self {
         let Counted { subject, limits, .. } = counted;
-        let own = Own::fresh(context, subject, limits);
-        Self { context, subject, limits: limits.clone(), row: None, own, over: None, reset }
+        let own = StoredState::fresh(context, subject, limits);
+        Self { context, subject, limits: limits.clone(), row: None, own, migrated: None, reset }
     }
 
     /// What the state counts under.
@@ -187,19 +188,19 @@ impl<'c> Found<'c> {
 
     /// What was carried over from other numbers.
     pub(crate) fn carried(&self) -> Carries {
-        self.over.as_ref().map_or_else(Carries::new, |over| over.carried.clone())
+        self.migrated.as_ref().map_or_else(Carries::new, |migrated| migrated.carried.clone())
     }
 
     /// Writes the state down; a fresh one by having no row.
-    pub(crate) fn keep(mut self) -> Result<(), StoreError> {
+    pub(crate) fn save(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
-        if let Some(over) = self.over.take() {
+        if let Some(migrated) = self.migrated.take() {
             let now = self.context.now();
-            let was_until_us = engine::refundable_until_us(&over.was, now);
+            let was_until_us = engine::refundable_until_us(&migrated.was, now);
             if was_until_us > engine::refundable_until_us(&self.limits, now) {
                 self.outlive(was_until_us)?;
             }
-            self.move_over(over)?;
+            self.adopt_migrated(migrated)?;
         }
         if self.own.is_fresh() {
             return self.remove();
@@ -212,31 +213,31 @@ impl<'c> Found<'c> {
             Some(ids) if ids.written != 0 => ids,
             _ => context.make_ids(&limits)?,
         };
-        let state = encode(&own.words, own.logs.iter().map(SqlLog::head));
-        let (sql, owed) = if row.is_some() {
+        let state = encode(&own.words, own.logs.iter().map(SqlLog::header));
+        let (sql, sweep_debt) = if row.is_some() {
             (
                 "UPDATE states SET written = ?3, expires_us = ?4, state = ?5
                  WHERE subject = ?1 AND counted = ?2",
-                OWED_PER_UPDATE,
+                DEBT_PER_UPDATE,
             )
         } else {
             (
                 "INSERT INTO states (subject, counted, written, expires_us, state)
                  VALUES (?1, ?2, ?3, ?4, ?5)",
-                OWED_PER_INSERT,
+                DEBT_PER_INSERT,
             )
         };
         let params = (subject.as_str(), ids.counted, ids.written, expires_us, &state[..]);
         context.execute(sql, params)?;
-        context.owe(owed);
+        context.add_sweep_debt(sweep_debt);
         Ok(())
     }
 
     /// The same after units were given back by hand: the state tells less of what was charged, and
     /// that could be given back all the same.
-    pub(crate) fn keep_granted(self) -> Result<(), StoreError> {
+    pub(crate) fn save_granted(self) -> Result<(), StoreError> {
         self.outlive(engine::refundable_until_us(&self.limits, self.context.now()))?;
-        self.keep()
+        self.save()
     }
 
     /// Notes that charges could be given back until then which the row will not tell of any more:
@@ -246,14 +247,14 @@ impl<'c> Found<'c> {
         let sql = "INSERT INTO resets (subject, counted, number, until_us) VALUES (?1, ?2, 0, ?3)
                    ON CONFLICT DO UPDATE SET until_us = max(until_us, excluded.until_us)";
         self.context.execute(sql, (self.subject.as_str(), ids.counted, until_us.cast_signed()))?;
-        self.context.owe(OWED_PER_INSERT);
+        self.context.add_sweep_debt(DEBT_PER_INSERT);
         Ok(())
     }
 
     /// Makes what was carried over the row's own state. A log keeps its rows where it can.
-    fn move_over(&mut self, over: Over) -> Result<(), StoreError> {
-        let Over { held, was, .. } = over;
-        let mut own = Own::fresh(self.context, self.subject, &self.limits);
+    fn adopt_migrated(&mut self, migrated: MigratedState) -> Result<(), StoreError> {
+        let MigratedState { held, was, .. } = migrated;
+        let mut own = StoredState::fresh(self.context, self.subject, &self.limits);
         own.words.copy_from_slice(&held.words);
         for (limit, place) in self.limits.limits().iter().zip(self.limits.places()) {
             let Place::Log(index) = *place else { continue };
@@ -312,11 +313,11 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
                ON CONFLICT DO UPDATE SET number = excluded.number,
                                          until_us = max(until_us, excluded.until_us)";
     context.execute(sql, (key.0, key.1, number, until_us.cast_signed()))?;
-    context.owe(OWED_PER_INSERT);
+    context.add_sweep_debt(DEBT_PER_INSERT);
     // The events of a state that cannot be read stay behind: nobody knows which they are.
-    let heads = state.and_then(Result::ok).map(|packed| packed.heads).unwrap_or_default();
-    for head in heads {
-        SqlLog::new(context, counted.subject.as_str(), head).clear()?;
+    let headers = state.and_then(Result::ok).map(|decoded| decoded.headers).unwrap_or_default();
+    for header in headers {
+        SqlLog::new(context, counted.subject.as_str(), header).clear()?;
     }
     Ok(true)
 }

@@ -15,7 +15,7 @@ use tollgate::{
     Subject,
 };
 
-use crate::guest::Transaction;
+use crate::extension::Transaction;
 use crate::options::Options;
 use crate::session::{Access, Session};
 
@@ -50,10 +50,10 @@ struct Shared {
     identity: u64,
     options: Options,
     /// Where async questions go; the thread ends when the last clone is dropped.
-    worker: Mutex<Option<Sender<Job>>>,
+    worker: Mutex<Option<Sender<WorkerTask>>>,
 }
 
-type Job = Box<dyn FnOnce(&Mutex<Session>) + Send>;
+type WorkerTask = Box<dyn FnOnce(&Mutex<Session>) + Send>;
 
 impl fmt::Debug for SqliteStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,8 +68,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SqliteStore {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is created when
-    /// it does not exist; its directory must.
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is
+    /// created when it does not exist; its directory must.
     ///
     /// # Errors
     /// A URL that cannot be read; a file or directory that cannot be written; a file that is no
@@ -158,14 +158,18 @@ impl SqliteStore {
     }
 
     /// Brings the tables of a guest, who keeps something else in the same file, to their present
-    /// format. `steps` are the statements that made them, one after the other, and the file says
-    /// how many of them it has behind it. They are never edited once released: another is added.
-    /// Tables and indices begin with the guest's name.
+    /// format. `migrations` are the statements that made them, one after the other, and the file
+    /// says how many of them it has behind it. They are never edited once released: another is
+    /// added. Tables and indices begin with the guest's name.
     ///
     /// # Errors
     /// What SQLite says of a step; a file of a newer version. Nothing is changed then.
-    pub fn furnish(&self, guest: &str, steps: &[&str]) -> Result<(), StoreError> {
-        self.session().furnish(guest, steps)
+    pub fn migrate_extension(
+        &self,
+        extension: &str,
+        migrations: &[&str],
+    ) -> Result<(), StoreError> {
+        self.session().migrate_extension(extension, migrations)
     }
 
     /// Runs `work` in one transaction, by the store's own thread. An error undoes all of it, and so
@@ -177,11 +181,11 @@ impl SqliteStore {
     /// # let dir = tempfile::tempdir()?;
     /// # let path = dir.path().join("counts.db");
     /// let store = SqliteStore::open(path.to_str().expect("a path in UTF-8"))?;
-    /// store.furnish("notes", &["CREATE TABLE notes_all (text TEXT NOT NULL)"])?;
+    /// store.migrate_extension("notes", &["CREATE TABLE notes_all (text TEXT NOT NULL)"])?;
     /// let add = "INSERT INTO notes_all VALUES (?1)";
     /// let note = move |tx: &Transaction<'_>| tx.execute(add, ["hello"]);
     /// # futures_executor::block_on(async {
-    /// let rows: Result<usize, StoreError> = store.transact(Access::Write, note).await;
+    /// let rows: Result<usize, StoreError> = store.transaction(Access::Write, note).await;
     /// assert_eq!(rows?, 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -190,27 +194,27 @@ impl SqliteStore {
     ///
     /// # Errors
     /// Those of `work`; the file could not be locked or written.
-    pub async fn transact<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    pub async fn transaction<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         access: Access,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
         // The deadline is that of the caller, who waits for its turn too.
-        let handed_over = Instant::now();
-        let deadline = self.0.options.patience();
+        let queued_at = Instant::now();
+        let deadline = self.0.options.effective_deadline();
         let work = move |session: &Session| {
-            let left = deadline.saturating_sub(handed_over.elapsed());
+            let left = deadline.saturating_sub(queued_at.elapsed());
             if left.is_zero() && !deadline.is_zero() {
                 return Err(too_late().into());
             }
-            session.transact(left, access, work)
+            session.transaction(left, access, work)
         };
-        self.hand_over(work).await
+        self.run_on_worker(work).await
     }
 
     /// Has `work` done by the store's own thread. When the future is dropped before its turn has
     /// come, it is not done.
-    async fn hand_over<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    async fn run_on_worker<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(&Session) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
@@ -221,15 +225,15 @@ impl SqliteStore {
                 let _ = answer.send(work(&lock(session)));
             }
         }))?;
-        answered.await.unwrap_or_else(|_| Err(ended().into()))
+        answered.await.unwrap_or_else(|_| Err(worker_ended().into()))
     }
 
-    fn send(&self, job: Job) -> Result<(), StoreError> {
+    fn send(&self, job: WorkerTask) -> Result<(), StoreError> {
         let mut worker = lock(&self.0.worker);
         if let Some(sender) = &*worker {
-            return sender.send(job).map_err(|_| ended());
+            return sender.send(job).map_err(|_| worker_ended());
         }
-        let (sender, jobs) = channel::<Job>();
+        let (sender, jobs) = channel::<WorkerTask>();
         let session = Arc::clone(&self.0.session);
         thread::Builder::new()
             .name("tollgate-sqlite".to_owned())
@@ -238,7 +242,7 @@ impl SqliteStore {
                 StoreError::transient("no thread could be started for the SQLite store")
                     .because(error)
             })?;
-        let sent = sender.send(job).map_err(|_| ended());
+        let sent = sender.send(job).map_err(|_| worker_ended());
         *worker = Some(sender);
         sent
     }
@@ -251,31 +255,31 @@ fn too_late() -> StoreError {
     )
 }
 
-fn ended() -> StoreError {
+fn worker_ended() -> StoreError {
     StoreError::permanent("the thread of the SQLite store has ended: open the store anew")
 }
 
 /// A question with all that it borrows, to be asked in another thread.
-struct Owned {
+struct OwnedQuestion {
     parts: Vec<(Subject, LimitSet)>,
     cost: u64,
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
     /// The deadline is that of the caller, who waits for its turn too.
-    handed_over: Instant,
+    queued_at: Instant,
 }
 
-impl Owned {
+impl OwnedQuestion {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
         let Question { cost, mode, deadline, .. } = *question;
-        Self { parts: parts.collect(), cost, mode, deadline, handed_over: Instant::now() }
+        Self { parts: parts.collect(), cost, mode, deadline, queued_at: Instant::now() }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode);
-        question.deadline = self.deadline.map(|all| all.saturating_sub(self.handed_over.elapsed()));
+        question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(
                 "the deadline was over before this question's turn came: nothing was charged. Others \
@@ -297,42 +301,42 @@ impl Store for SqliteStore {
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         question.without_request()?;
-        let owned = Owned::new(question);
-        self.hand_over(move |session| owned.ask(session)).await
+        let owned = OwnedQuestion::new(question);
+        self.run_on_worker(move |session| owned.ask(session)).await
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         let receipt = receipt.clone();
-        self.hand_over(move |session| session.refund(&receipt, units)).await
+        self.run_on_worker(move |session| session.refund(&receipt, units)).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
-        self.hand_over(move |session| session.adjust(borrowed(&owned), delta)).await
+        self.run_on_worker(move |session| session.adjust(borrowed(&owned), delta)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
-        self.hand_over(move |session| session.reset(borrowed(&owned))).await
+        self.run_on_worker(move |session| session.reset(borrowed(&owned))).await
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
-        self.hand_over(move |session| session.inspect(borrowed(&owned))).await
+        self.run_on_worker(move |session| session.inspect(borrowed(&owned))).await
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        self.hand_over(move |session| session.notices(seen)).await
+        self.run_on_worker(move |session| session.notices(seen)).await
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
         let notice = notice.clone();
-        self.hand_over(move |session| session.post(&notice)).await
+        self.run_on_worker(move |session| session.post(&notice)).await
     }
 
     async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
         let name = name.to_owned();
-        self.hand_over(move |session| session.withdraw(&name)).await
+        self.run_on_worker(move |session| session.withdraw(&name)).await
     }
 }
 

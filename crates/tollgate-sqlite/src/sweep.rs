@@ -6,7 +6,7 @@
 
 use tollgate::{SKEW_US, StoreError};
 
-use crate::codec::{Packed, decode, encode};
+use crate::codec::{DecodedState, decode, encode};
 use crate::context::Context;
 use crate::log::{DELETE_AT_MOST, SqlLog};
 
@@ -14,15 +14,15 @@ use crate::log::{DELETE_AT_MOST, SqlLog};
 const ROWS: u32 = 64;
 
 /// What writes owe is counted in such parts of a row.
-pub(crate) const SHARES: u32 = 4;
+pub(crate) const DEBT_PER_ROW: u32 = 4;
 
 /// Once writes owe this many shares, they are paid. A process owes them with its first write: it
 /// may make only one.
-pub(crate) const DUE: u32 = ROWS * SHARES;
+pub(crate) const SWEEP_THRESHOLD: u32 = ROWS * DEBT_PER_ROW;
 
 /// Where the hand stands.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-struct Hand {
+struct SweepCursor {
     subject: String,
     counted: i64,
     spent: i64,
@@ -32,7 +32,7 @@ struct Hand {
 
 /// What one turn of the hand did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct SweepBatch {
     /// How many subjects were forgotten.
     pub(crate) removed: usize,
     /// True when the last subject was seen: the next turn begins with the first.
@@ -44,24 +44,24 @@ pub(crate) struct Turn {
 }
 
 /// Sweeps a little if this transaction writes and the writes so far have paid for it.
-pub(crate) fn pay(context: &Context<'_>) -> Result<(), StoreError> {
-    if context.settle(DUE) {
-        turn(context)?;
+pub(crate) fn sweep_if_due(context: &Context<'_>) -> Result<(), StoreError> {
+    if context.take_sweep_debt(SWEEP_THRESHOLD) {
+        sweep_batch(context)?;
     }
     Ok(())
 }
 
 /// Begins at the first row.
 pub(crate) fn rewind(context: &Context<'_>) -> Result<(), StoreError> {
-    put(context, &Hand::default())
+    put(context, &SweepCursor::default())
 }
 
 /// Looks at the next rows and removes those that have expired.
-pub(crate) fn turn(context: &Context<'_>) -> Result<Turn, StoreError> {
+pub(crate) fn sweep_batch(context: &Context<'_>) -> Result<SweepBatch, StoreError> {
     let sql = "SELECT hand_subject, hand_counted, hand_spent, hand_reset_subject,
                       hand_reset_counted FROM store";
-    let hand = context.first(sql, [], |row| {
-        Ok(Hand {
+    let cursor = context.first(sql, [], |row| {
+        Ok(SweepCursor {
             subject: row.get(0)?,
             counted: row.get(1)?,
             spent: row.get(2)?,
@@ -69,28 +69,31 @@ pub(crate) fn turn(context: &Context<'_>) -> Result<Turn, StoreError> {
             reset_counted: row.get(4)?,
         })
     })?;
-    let mut hand = hand.unwrap_or_default();
-    let (removed, states_end) = turn_states(context, &mut hand)?;
-    let spent_end = turn_spent(context, &mut hand)?;
-    let resets_end = turn_resets(context, &mut hand)?;
-    put(context, &hand)?;
-    Ok(Turn { removed, states_end, spent_end, resets_end })
+    let mut cursor = cursor.unwrap_or_default();
+    let (removed, states_end) = sweep_states(context, &mut cursor)?;
+    let spent_end = sweep_spent(context, &mut cursor)?;
+    let resets_end = sweep_resets(context, &mut cursor)?;
+    put(context, &cursor)?;
+    Ok(SweepBatch { removed, states_end, spent_end, resets_end })
 }
 
-fn put(context: &Context<'_>, hand: &Hand) -> Result<(), StoreError> {
+fn put(context: &Context<'_>, cursor: &SweepCursor) -> Result<(), StoreError> {
     let sql = "UPDATE store SET hand_subject = ?1, hand_counted = ?2, hand_spent = ?3,
                                 hand_reset_subject = ?4, hand_reset_counted = ?5";
-    let Hand { subject, counted, spent, reset_subject, reset_counted } = hand;
+    let SweepCursor { subject, counted, spent, reset_subject, reset_counted } = cursor;
     context.execute(sql, (subject, counted, spent, reset_subject, reset_counted))?;
     Ok(())
 }
 
 /// Moves the hand over subjects: how many were removed, and whether the last was seen.
-fn turn_states(context: &Context<'_>, hand: &mut Hand) -> Result<(usize, bool), StoreError> {
+fn sweep_states(
+    context: &Context<'_>,
+    cursor: &mut SweepCursor,
+) -> Result<(usize, bool), StoreError> {
     let now_us = context.now().as_micros().cast_signed();
     let sql = "SELECT subject, counted, CASE WHEN expires_us <= ?3 THEN state END FROM states
                WHERE (subject, counted) > (?1, ?2) ORDER BY subject, counted LIMIT ?4";
-    let rows = context.rows(sql, (&hand.subject, hand.counted, now_us, ROWS), |row| {
+    let rows = context.rows(sql, (&cursor.subject, cursor.counted, now_us, ROWS), |row| {
         let state = row.get_ref(2)?.as_blob_or_null()?.map(decode);
         Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?, state))
     })?;
@@ -105,10 +108,10 @@ fn turn_states(context: &Context<'_>, hand: &mut Hand) -> Result<(usize, bool), 
             }
             removed += 1;
         }
-        (hand.subject, hand.counted) = (subject, counted);
+        (cursor.subject, cursor.counted) = (subject, counted);
     }
     if end {
-        (hand.subject, hand.counted) = (String::new(), 0);
+        (cursor.subject, cursor.counted) = (String::new(), 0);
     }
     Ok((removed, end))
 }
@@ -118,14 +121,14 @@ fn remove(
     context: &Context<'_>,
     subject: &str,
     counted: i64,
-    mut state: Packed,
+    mut state: DecodedState,
 ) -> Result<bool, StoreError> {
-    for index in 0..state.heads.len() {
-        let mut log = SqlLog::new(context, subject, state.heads[index]);
+    for index in 0..state.headers.len() {
+        let mut log = SqlLog::new(context, subject, state.headers[index]);
         let gone = log.shrink(DELETE_AT_MOST)?;
-        state.heads[index] = log.head();
+        state.headers[index] = log.header();
         if !gone {
-            let bytes = encode(&state.words, state.heads.iter().copied());
+            let bytes = encode(&state.words, state.headers.iter().copied());
             let sql = "UPDATE states SET state = ?3 WHERE subject = ?1 AND counted = ?2";
             context.execute(sql, (subject, counted, &bytes[..]))?;
             return Ok(false);
@@ -137,33 +140,33 @@ fn remove(
 }
 
 /// Moves the hand over the marks of receipts that were given back. True when it saw the last.
-fn turn_spent(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreError> {
+fn sweep_spent(context: &Context<'_>, cursor: &mut SweepCursor) -> Result<bool, StoreError> {
     let now_us = context.now().as_micros().cast_signed();
     let skew_us = SKEW_US.cast_signed();
     let sql = "SELECT number, until_us FROM spent WHERE number > ?1 ORDER BY number LIMIT ?2";
     let rows: Vec<(i64, i64)> =
-        context.rows(sql, (hand.spent, ROWS), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        context.rows(sql, (cursor.spent, ROWS), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let end = rows.len() < ROWS as usize;
     for (number, until_us) in rows {
         if until_us.saturating_add(skew_us) <= now_us {
             context.execute("DELETE FROM spent WHERE number = ?1", [number])?;
         }
-        hand.spent = number;
+        cursor.spent = number;
     }
     if end {
-        hand.spent = 0;
+        cursor.spent = 0;
     }
     Ok(end)
 }
 
 /// Moves the hand over the marks of resets. True when it saw the last.
-fn turn_resets(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreError> {
+fn sweep_resets(context: &Context<'_>, cursor: &mut SweepCursor) -> Result<bool, StoreError> {
     let now_us = context.now().as_micros().cast_signed();
     let skew_us = SKEW_US.cast_signed();
     let sql = "SELECT subject, counted, until_us FROM resets
                WHERE (subject, counted) > (?1, ?2) ORDER BY subject, counted LIMIT ?3";
     let rows: Vec<(String, i64, i64)> =
-        context.rows(sql, (&hand.reset_subject, hand.reset_counted, ROWS), |row| {
+        context.rows(sql, (&cursor.reset_subject, cursor.reset_counted, ROWS), |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
     let end = rows.len() < ROWS as usize;
@@ -172,10 +175,10 @@ fn turn_resets(context: &Context<'_>, hand: &mut Hand) -> Result<bool, StoreErro
             let sql = "DELETE FROM resets WHERE subject = ?1 AND counted = ?2";
             context.execute(sql, (&subject, counted))?;
         }
-        (hand.reset_subject, hand.reset_counted) = (subject, counted);
+        (cursor.reset_subject, cursor.reset_counted) = (subject, counted);
     }
     if end {
-        (hand.reset_subject, hand.reset_counted) = (String::new(), 0);
+        (cursor.reset_subject, cursor.reset_counted) = (String::new(), 0);
     }
     Ok(end)
 }

@@ -12,10 +12,10 @@ const YIELDS: i32 = 4;
 /// The shortest sleep. SQLite's own handler goes from 1 ms to 100 ms: with four processes that
 /// never pause on two cores the unluckiest check took up to 130 ms with it, 20-55 ms with this, at
 /// the same number of checks per second.
-const SHORTEST: Duration = Duration::from_micros(50);
+const MIN_SLEEP: Duration = Duration::from_micros(50);
 
 /// The longest sleep.
-const LONGEST: Duration = Duration::from_millis(1);
+const MAX_SLEEP: Duration = Duration::from_millis(1);
 
 /// After this many tries the sleep doubles.
 const DOUBLE_EVERY: i32 = 16;
@@ -23,23 +23,23 @@ const DOUBLE_EVERY: i32 = 16;
 thread_local! {
     /// SQLite's handler is a plain function: the deadline of the operation at work comes from
     /// here. A connection is only used by the thread that holds its lock.
-    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+    static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Lets statements of `conn` wait for locks until the deadline of [`within`].
 pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
-    conn.busy_handler(Some(try_again))
+    conn.busy_handler(Some(on_busy))
 }
 
 /// Sets the deadline of the operation that this thread begins now.
-pub(crate) fn within(deadline: Duration) {
-    UNTIL.set(Instant::now().checked_add(deadline));
+pub(crate) fn set_deadline(deadline: Duration) {
+    DEADLINE.set(Instant::now().checked_add(deadline));
 }
 
 /// Waits a little. False when the deadline has passed.
-pub(crate) fn try_again(tries: i32) -> bool {
+pub(crate) fn on_busy(tries: i32) -> bool {
     // A deadline beyond what a clock can say is none.
-    if UNTIL.get().is_some_and(|until| Instant::now() >= until) {
+    if DEADLINE.get().is_some_and(|until| Instant::now() >= until) {
         return false;
     }
     if tries < YIELDS {
@@ -47,7 +47,7 @@ pub(crate) fn try_again(tries: i32) -> bool {
         return true;
     }
     let doublings = u32::try_from((tries - YIELDS) / DOUBLE_EVERY).unwrap_or(0).min(8);
-    thread::sleep((SHORTEST * (1 << doublings)).min(LONGEST));
+    thread::sleep((MIN_SLEEP * (1 << doublings)).min(MAX_SLEEP));
     true
 }
 
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn a_deadline_that_has_passed_ends_the_waiting() {
-        within(Duration::ZERO);
-        assert!(!try_again(0));
-        within(Duration::from_secs(3600));
-        assert!(try_again(0));
-        within(Duration::MAX);
-        assert!(try_again(1));
+        set_deadline(Duration::ZERO);
+        assert!(!on_busy(0));
+        set_deadline(Duration::from_secs(3600));
+        assert!(on_busy(0));
+        set_deadline(Duration::MAX);
+        assert!(on_busy(1));
     }
 }

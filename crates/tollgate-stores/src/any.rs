@@ -65,9 +65,9 @@ impl AnyStore {
     /// ```
     ///
     /// # Errors
-    /// As [`StoreUrl::read`] and [`StoreUrl::open`].
+    /// As [`StoreUrl::parse`] and [`StoreUrl::open`].
     pub async fn open(url: &str) -> Result<Self, StoreError> {
-        StoreUrl::read(url)?.open().await
+        StoreUrl::parse(url)?.open().await
     }
 
     /// `memory`, `sqlite` or `redis`.

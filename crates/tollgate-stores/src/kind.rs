@@ -29,14 +29,14 @@ impl Kind {
     /// ```
     /// use tollgate_stores::Kind;
     ///
-    /// assert_eq!(Kind::of("rediss://redis.internal"), Ok(Kind::Redis));
-    /// assert_eq!(Kind::of("./counts.db"), Ok(Kind::Sqlite));
-    /// assert!(Kind::of("postgres://db.internal").is_err());
+    /// assert_eq!(Kind::from_url("rediss://redis.internal"), Ok(Kind::Redis));
+    /// assert_eq!(Kind::from_url("./counts.db"), Ok(Kind::Sqlite));
+    /// assert!(Kind::from_url("postgres://db.internal").is_err());
     /// ```
     ///
     /// # Errors
     /// The scheme is of no store, or of one that is not built yet.
-    pub fn of(url: &str) -> Result<Self, UnknownKind> {
+    pub fn from_url(url: &str) -> Result<Self, UnknownKind> {
         match scheme(url) {
             None | Some("sqlite") => Ok(Self::Sqlite),
             Some("memory") => Ok(Self::Memory),
@@ -116,7 +116,7 @@ mod tests {
             ("unix:///x", Kind::Redis),
             ("redis+unix:///x", Kind::Redis),
         ] {
-            assert_eq!(Kind::of(url), Ok(kind), "{url}");
+            assert_eq!(Kind::from_url(url), Ok(kind), "{url}");
         }
     }
 
@@ -129,9 +129,9 @@ mod tests {
             ("redis+sentinel://a", "`redis+sentinel://` is not built yet"),
             ("a\nb://", "unknown kind of store `a?b://`"),
         ] {
-            assert_eq!(Kind::of(url).unwrap_err().to_string(), said);
+            assert_eq!(Kind::from_url(url).unwrap_err().to_string(), said);
         }
         let long = format!("{}://", "x".repeat(SHOWN_CHARS + 1));
-        assert!(Kind::of(&long).unwrap_err().to_string().ends_with("x...://`"));
+        assert!(Kind::from_url(&long).unwrap_err().to_string().ends_with("x...://`"));
     }
 }

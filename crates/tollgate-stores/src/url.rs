@@ -21,7 +21,7 @@ const KINDS: &str = "write `memory://`, `sqlite://PATH` or `redis://HOST:PORT` (
 ///
 /// let url = std::env::var("COUNTS").unwrap_or_else(|_| "memory://".to_owned());
 /// // A person waits longer than a service may.
-/// let url = StoreUrl::read(&url)?.deadline_or(Duration::from_secs(5));
+/// let url = StoreUrl::parse(&url)?.deadline_or(Duration::from_secs(5));
 /// let store = url.open().await?;
 /// # let _ = store;
 /// # Ok::<(), tollgate::StoreError>(())
@@ -48,8 +48,8 @@ impl StoreUrl {
     /// # Errors
     /// A scheme of no store, or of one whose feature is off; a part that is missing, unknown or
     /// cannot be read. The error names the part and what would be right, and shows no password.
-    pub fn read(url: &str) -> Result<Self, StoreError> {
-        let kind = Kind::of(url)
+    pub fn parse(url: &str) -> Result<Self, StoreError> {
+        let kind = Kind::from_url(url)
             .map_err(|unknown| StoreError::permanent(format!("{unknown}: {KINDS}")))?;
         match kind {
             Kind::Memory if url == "memory://" => Ok(Self::Memory),
@@ -116,7 +116,7 @@ impl FromStr for StoreUrl {
     type Err = StoreError;
 
     fn from_str(url: &str) -> Result<Self, StoreError> {
-        Self::read(url)
+        Self::parse(url)
     }
 }
 
@@ -127,7 +127,7 @@ fn sqlite(url: &str) -> Result<StoreUrl, StoreError> {
 
 #[cfg(not(feature = "sqlite"))]
 fn sqlite(_url: &str) -> Result<StoreUrl, StoreError> {
-    Err(left_out("a file", "sqlite"))
+    Err(feature_missing("a file", "sqlite"))
 }
 
 #[cfg(feature = "redis")]
@@ -137,12 +137,12 @@ fn redis(url: &str) -> Result<StoreUrl, StoreError> {
 
 #[cfg(not(feature = "redis"))]
 fn redis(_url: &str) -> Result<StoreUrl, StoreError> {
-    Err(left_out("Redis", "redis"))
+    Err(feature_missing("Redis", "redis"))
 }
 
 /// What a program says that was built without a feature. Nothing of the URL: it may be a secret.
 #[cfg(not(all(feature = "redis", feature = "sqlite")))]
-fn left_out(place: &str, feature: &str) -> StoreError {
+fn feature_missing(place: &str, feature: &str) -> StoreError {
     StoreError::permanent(format!(
         "this program was built without counts in {place}: build it with the feature `{feature}` of \
          tollgate-stores, or {KINDS}"
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     fn said(url: &str) -> String {
-        StoreUrl::read(url).unwrap_err().to_string()
+        StoreUrl::parse(url).unwrap_err().to_string()
     }
 
     #[test]
@@ -172,14 +172,14 @@ mod tests {
             assert!(said(url).contains(says), "{url}: {}", said(url));
         }
         assert!(!said("memory://secret").contains("secret"));
-        assert!(matches!(StoreUrl::read("memory://"), Ok(StoreUrl::Memory)));
+        assert!(matches!(StoreUrl::parse("memory://"), Ok(StoreUrl::Memory)));
     }
 
     #[cfg(feature = "sqlite")]
     #[test]
     fn files_are_read_by_their_store() {
         for url in ["sqlite:///tmp/x.db?sync=full", "sqlite://x.db", "/tmp/x.db", "./a:1", "../x"] {
-            assert_eq!(StoreUrl::read(url).unwrap().kind(), Kind::Sqlite, "{url}");
+            assert_eq!(StoreUrl::parse(url).unwrap().kind(), Kind::Sqlite, "{url}");
         }
         for (url, says) in [
             ("sqlite://", "the path is missing: write `sqlite://PATH`"),
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn servers_are_read_by_their_store() {
         for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
-            assert_eq!(StoreUrl::read(url).unwrap().kind(), Kind::Redis, "{url}");
+            assert_eq!(StoreUrl::parse(url).unwrap().kind(), Kind::Redis, "{url}");
         }
         for (url, says) in [
             ("redis://", "the host is missing: write `redis://HOST`"),
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_deadline_in_the_url_stays() {
         let with = |url| {
-            let url = StoreUrl::read(url).unwrap().deadline_or(Duration::from_secs(5));
+            let url = StoreUrl::parse(url).unwrap().deadline_or(Duration::from_secs(5));
             format!("{url:?}")
         };
         assert!(with("redis://x").contains("deadline: 5s"), "{}", with("redis://x"));
@@ -231,8 +231,8 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_panics(text in ".*", scheme in "memory|sqlite|redis|unix|[a-z+]{1,9}") {
-            let _ = StoreUrl::read(&text);
-            let _ = StoreUrl::read(&format!("{scheme}://{text}"));
+            let _ = StoreUrl::parse(&text);
+            let _ = StoreUrl::parse(&format!("{scheme}://{text}"));
         }
     }
 }

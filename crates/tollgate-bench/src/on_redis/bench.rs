@@ -4,7 +4,7 @@ use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
 use tollgate::{Limit, LimitSet, ParseError, StoreError, Strategy, Subject};
 use tollgate_redis::compose::{Check, Parts};
-use tollgate_redis::{Keys, MOST_IN_A_CALL as SHARED, Script, log_entries};
+use tollgate_redis::{Keys, MAX_BATCHED_CHECKS as SHARED, Script, log_entries};
 
 use super::server::{Answers, Probe, Questions, Server};
 
@@ -123,7 +123,7 @@ pub(super) fn ours(error: ParseError) -> StoreError {
 impl Bench {
     /// Connects. `run` names the keys.
     pub(super) fn open(url: &str, run: &str) -> Result<Self, StoreError> {
-        let server = Server::connect(url, Keys::of_run(run))?;
+        let server = Server::connect(url, Keys::for_run(run))?;
         Ok(Self { server, url: url.to_owned(), run: run.to_owned() })
     }
 
@@ -263,7 +263,7 @@ impl Bench {
             .iter()
             .map(|subject| {
                 let state = self.server.keys.state(subject, limits);
-                Keys::of_check(&state, limits)
+                Keys::for_check(&state, limits)
             })
             .collect::<Vec<_>>();
         self.server.probe(
@@ -283,7 +283,7 @@ impl Bench {
     /// Checks that share a call, as many as the store lets share one.
     fn together(&mut self, plan: &Plan) -> Result<Probe, StoreError> {
         let limits: LimitSet = format!("{WIDE} via gcra").parse().map_err(ours)?;
-        let script = Check::new(Mode::Whole).compose_many(&[&limits], &Parts::default());
+        let script = Check::new(Mode::Whole).compose_batch(&[&limits], &Parts::default());
         let script = script.ok_or_else(|| StoreError::permanent("gcra has no step in Lua"))?;
         let states = subjects()?;
         let states = states.iter().map(|subject| self.server.keys.state(subject, &limits));

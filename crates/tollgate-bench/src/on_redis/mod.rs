@@ -11,7 +11,7 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{StoreError, Strategy};
-use tollgate_queue::{Form, Job, MAX_BOUND, Offering, RedisQueues};
+use tollgate_queue::{Job, Layout, MAX_BOUND, ProducerSettings, RedisQueues};
 use tollgate_redis::Options;
 use tollgate_stores::{Kind, scheme};
 
@@ -96,7 +96,7 @@ struct ClientJson {
 pub(crate) fn redis(args: &BenchRedis) -> Result<u8> {
     show::warn_of_debug();
     let stop = Stop::listen()?;
-    match args.store.as_deref().map(|url| (Kind::of(url), scheme(url))) {
+    match args.store.as_deref().map(|url| (Kind::from_url(url), scheme(url))) {
         None | Some((Ok(Kind::Redis), _)) => {}
         // The scheme alone: what follows may hold a password.
         Some((_, Some(scheme))) => {
@@ -178,16 +178,16 @@ fn offers(url: &str) -> Result<Vec<Offers>> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("no runtime can be started")?;
     let mut all = Vec::new();
-    for (form, name) in [(Form::Stream, "stream"), (Form::List, "list")] {
+    for (form, name) in [(Layout::Stream, "stream"), (Layout::List, "list")] {
         let options = Options::from_url(url)?.deadline(PATIENCE);
-        let queues = runtime.block_on(RedisQueues::connect_as(options, form))?;
+        let queues = runtime.block_on(RedisQueues::connect_with(options, form))?;
         for (bound, what, accepted) in [(MAX_BOUND, "offer", true), (1, "refused", false)] {
-            let offering = Offering::new(bound);
+            let offering = ProducerSettings::new(bound);
             let (mut keys, mut rest) = (Vec::new(), (String::new(), Vec::new()));
             for queue in 0..QUEUES {
                 let queue = format!("{name}-{what}-{queue:04}");
                 let (script, words) =
-                    queues.spoken_offer(&queue, &offering, std::slice::from_ref(&job));
+                    queues.offer_command(&queue, &offering, std::slice::from_ref(&job));
                 let words: Vec<String> =
                     words.into_iter().map(String::from_utf8).collect::<Result<_, _>>()?;
                 // EVALSHA, the script's name, how many keys, the keys, and the arguments.

@@ -2,7 +2,7 @@
 
 use redis::{ConnectionLike as _, Value};
 use tollgate::StoreError;
-use tollgate_redis::compose::unpacked;
+use tollgate_redis::compose::unpack_reply;
 use tollgate_redis::usage::cpu_s;
 use tollgate_redis::{Keys, Script};
 
@@ -66,7 +66,7 @@ impl Answers {
         match (self, answer) {
             (Self::Check, Value::Int(verdict)) => *verdict == 1,
             (Self::Check, Value::BulkString(packed)) => {
-                unpacked(packed).and_then(|mut numbers| numbers.nth(1)).is_some_and(|of| of > 0)
+                unpack_reply(packed).and_then(|mut numbers| numbers.nth(1)).is_some_and(|of| of > 0)
             }
             (Self::Check, Value::Array(list)) => match list[..] {
                 [Value::Int(verdict), ..] => verdict == 1,

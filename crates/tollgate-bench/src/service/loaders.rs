@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Subject};
 use tollgate_redis::Keys;
-use tollgate_redis::compose::{Answer, Check, Parts};
+use tollgate_redis::compose::{Check, Parts, ReplyFormat};
 
 use super::turns::{Run, Side};
 use super::{CONNECTIONS, LIMIT};
@@ -105,14 +105,14 @@ pub(super) fn throttle_script(subjects: u32) -> String {
 pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
     let limits: LimitSet = LIMIT.parse()?;
     let mut check = Check::new(Mode::Whole);
-    check.answer = Answer::Verbose;
+    check.reply = ReplyFormat::Verbose;
     let script = check
         .compose(&[&limits], &Parts::default())
         .ok_or_else(|| anyhow!("a strategy of {LIMIT} has no script"))?;
     // redis-benchmark puts twelve digits in place of this word, for each call others.
     let subject = Subject::new("user", "__rand_int__")?;
     let names = Keys::new();
-    let keys = Keys::of_check(&names.state(&subject, &limits), &limits);
+    let keys = Keys::for_check(&names.state(&subject, &limits), &limits);
     let (host, port) = redis.host_and_port();
     let port = port.to_string();
     let at = ["-h", &host, "-p", &port];

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 pub(crate) struct Admin {
     #[command(subcommand)]
-    pub(crate) act: Act,
+    pub(crate) act: AdminAction,
 
     /// Where administrators are answered: `HOST:PORT` or `unix:/PATH`, the service's `--admin`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701", global = true)]
@@ -21,18 +21,18 @@ pub(crate) struct Admin {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Act {
+pub(crate) enum AdminAction {
     /// Show what is held for a subject
     #[command(after_help = "Example: tollgate admin inspect ip:192.0.2.7 --policy login")]
-    Inspect(Counted),
+    Inspect(AdminCount),
     /// Forget what is held for a subject
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
-    Reset(Counted),
+    Reset(AdminCount),
     /// Give units back, or take them
     #[command(after_help = "Example: tollgate admin adjust user:42 --limit 3/10s --by 1")]
     Adjust {
         #[command(flatten)]
-        counted: Counted,
+        counted: AdminCount,
 
         /// How many units to give back; negative takes them
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
@@ -40,13 +40,13 @@ pub(crate) enum Act {
     },
     /// Deny requests of some clients, for a time
     #[command(after_help = "Example: tollgate admin ban ip=203.0.113.0/24 --for 1h")]
-    Ban(Ruled),
+    Ban(RulingArgs),
     /// Free requests of some clients of their limits, for a time
     #[command(after_help = "Example: tollgate admin exempt user=ann --policy login --for 1d")]
-    Exempt(Ruled),
+    Exempt(RulingArgs),
     /// Take a ban or an exemption back
     #[command(after_help = "Example: tollgate admin lift ip=203.0.113.0/24")]
-    Lift(About),
+    Lift(RulingTarget),
     /// Show the bans and exemptions that hold
     #[command(after_help = "Example: tollgate admin rulings")]
     Rulings,
@@ -64,7 +64,7 @@ pub(crate) enum Act {
 
 /// Whose count.
 #[derive(Debug, Args)]
-pub(crate) struct Counted {
+pub(crate) struct AdminCount {
     /// Whose count, as `user:42`
     pub(crate) subject: String,
 
@@ -79,9 +79,9 @@ pub(crate) struct Counted {
 
 /// A ruling.
 #[derive(Debug, Args)]
-pub(crate) struct Ruled {
+pub(crate) struct RulingArgs {
     #[command(flatten)]
-    pub(crate) about: About,
+    pub(crate) about: RulingTarget,
 
     /// For how long
     #[arg(long = "for", value_name = "DURATION")]
@@ -94,7 +94,7 @@ pub(crate) struct Ruled {
 
 /// Which requests.
 #[derive(Debug, Args)]
-pub(crate) struct About {
+pub(crate) struct RulingTarget {
     /// What must hold, as in `when` of a policy: `ip=203.0.113.0/24`, `user=ann`. Of several on one
     /// field any may hold, of several fields each must
     #[arg(value_name = "FIELD=VALUE", required = true)]

@@ -1,30 +1,34 @@
 //! The words of the command line, as clap reads them; their help is the documentation here.
 
-use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
-
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use clap_complete::Shell;
-use tollgate::Strategy;
-
 mod admin;
+mod config;
 mod health;
 mod help;
 mod lab;
 mod queue;
+mod replay;
+mod scripts;
 mod serve;
+mod strategy;
 
-pub(crate) use admin::{About, Act, Admin, Counted, Ruled};
+use std::ffi::OsString;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use strategy::strategies;
+
+pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
+pub(crate) use config::{Config, ConfigCheck};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
 pub(crate) use queue::{
-    Count, OfferingArgs, Queue, QueueChange, QueueDead, QueueDone, QueueForm, QueueList, QueueLook,
-    QueuePush, QueueRemove, QueueStats, QueueWork, WhichQueue, WorkingArgs,
+    ConsumerArgs, ProducerArgs, Queue, QueueArgs, QueueChange, QueueCounts, QueueDead, QueueDone,
+    QueueForm, QueueList, QueueLook, QueuePush, QueueRemove, QueueStats, QueueWork,
 };
-pub(crate) use serve::{Family, InlineLimits, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use replay::Replay;
+pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
+pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 
 /// Exact rate limiting, from a shell.
 ///
@@ -109,7 +113,7 @@ From the environment, so that no process list shows them:
     ///
     /// The subject starts fresh under these limits. Other limits of the same subject stay.
     #[command(after_help = "Example: tollgate reset user:42 --limit 10/s")]
-    Reset(Touch),
+    Reset(CountArgs),
     /// Give units back, or take them
     ///
     /// An administrator's correction: the oldest units that count are given back first, never
@@ -118,7 +122,7 @@ From the environment, so that no process list shows them:
     Adjust(Adjust),
     /// Show what is held for a subject
     #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
-    Inspect(Touch),
+    Inspect(CountArgs),
     /// Say what a limit means: worst window, sustained rate, bytes, waits, faults
     #[command(after_help = "Example: tollgate explain \"100/s burst 200 via token_bucket\"")]
     #[command(after_long_help = "Examples:
@@ -201,7 +205,7 @@ From the environment, so that no process list shows them:
 
 /// Whose count, under which limits.
 #[derive(Debug, Args)]
-pub(crate) struct Which {
+pub(crate) struct SubjectArgs {
     /// Whose count: `dim:value`, several joined by `,`, `%XX` escapes; without a colon the
     /// dimension is `key`
     pub(crate) subject: Option<String>,
@@ -231,7 +235,7 @@ pub(crate) struct Which {
 
 /// Where counts live.
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
     /// charge; or `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`, with
     /// `?deadline=5s` [default: a file in your state folder]
@@ -242,14 +246,14 @@ pub(crate) struct Place {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -259,7 +263,7 @@ pub(crate) struct Check {
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
@@ -274,7 +278,7 @@ pub(crate) struct Run {
     pub(crate) verbose: bool,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -282,12 +286,12 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Touch {
+pub(crate) struct CountArgs {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -297,14 +301,14 @@ pub(crate) struct Touch {
 #[derive(Debug, Args)]
 pub(crate) struct Adjust {
     #[command(flatten)]
-    pub(crate) which: Which,
+    pub(crate) which: SubjectArgs,
 
     /// How many units to give back; negative takes them
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) by: String,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print one JSON object
     #[arg(long)]
@@ -327,116 +331,6 @@ pub(crate) struct Explain {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
-    /// An access log, plain or gzip; several are read as one; `-` is standard input
-    #[arg(value_name = "LOG", required = true)]
-    pub(crate) logs: Vec<PathBuf>,
-
-    /// A limit of each client, as `5/10s`; repeat it, or join several by `,`
-    #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
-    pub(crate) limit: Vec<String>,
-
-    /// The strategy of the limits that name none with `via`; `all` tries each in turn
-    #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
-    pub(crate) strategy: Option<String>,
-
-    /// Whom events are counted for: `ip`, `path`, `user`, or the name of a field of the log
-    #[arg(long, value_name = "FIELD", default_value = "ip")]
-    pub(crate) by: String,
-
-    /// Place events whose stamps are whole seconds at random within their second, the same way
-    /// for the same seed
-    #[arg(long, value_name = "SEED")]
-    pub(crate) spread: Option<u64>,
-
-    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this replay
-    /// alone that are removed at its end
-    #[arg(long, value_name = "URL")]
-    pub(crate) store: Option<String>,
-
-    /// Write a report with pictures: one HTML file that needs nothing else. It is decided in memory
-    #[arg(long, value_name = "FILE")]
-    pub(crate) report: Option<PathBuf>,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Scripts {
-    /// A limit, as `10/s`; several as arguments or joined by `,` are one set
-    #[arg(value_name = "LIMIT", required_unless_present_any = ["on", "queue"])]
-    pub(crate) limits: Vec<String>,
-
-    /// Print the call that offers a job to this queue instead, which is a stream
-    #[arg(long, value_name = "NAME", requires = "bound")]
-    #[arg(conflicts_with_all = ["limits", "on", "subject", "literal", "strategy", "shard"])]
-    #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer"])]
-    pub(crate) queue: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) offering: OfferingArgs,
-
-    /// The subject of the printed calls; any other is asked with the same script
-    #[arg(long, value_name = "SUBJECT", default_value = "user:42")]
-    pub(crate) subject: String,
-
-    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects in
-    /// one call
-    #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
-    pub(crate) on: Vec<String>,
-
-    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
-    #[arg(long)]
-    pub(crate) literal: bool,
-
-    /// The strategy of the limits that name none with `via`
-    #[arg(long, value_name = "NAME", value_parser = strategies())]
-    pub(crate) strategy: Option<String>,
-
-    /// The value that all subjects of one call share on a cluster, where their keys must lie
-    /// together; a part of the keys
-    #[arg(long, value_name = "VALUE")]
-    pub(crate) shard: Option<String>,
-
-    /// How many units
-    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
-    pub(crate) cost: String,
-
-    /// Look, and change nothing
-    #[arg(long)]
-    pub(crate) peek: bool,
-
-    /// Charge as much as remains when that is less than the cost
-    #[arg(long)]
-    pub(crate) partial: bool,
-
-    /// What it answers: what remains and how long to wait for each limit, or 1 and 0
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
-    pub(crate) answer: Reply,
-
-    /// What to print: lines for a shell, the script alone, or one JSON object with all of it
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = ScriptFormat::RedisCli)]
-    pub(crate) format: ScriptFormat,
-}
-
-/// What a script answers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Reply {
-    Verbose,
-    Boolean,
-}
-
-/// How a script is printed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum ScriptFormat {
-    RedisCli,
-    Lua,
-    Json,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// The server: `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
@@ -445,79 +339,4 @@ pub(crate) struct Doctor {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Config {
-    /// Read policy files and say what is wrong with them, and what they mean
-    ///
-    /// All problems of a file are told at once, each with its place and what would be right.
-    ///
-    /// Exits with 0 when the files are fine (warnings are no fault, unless they are to be denied),
-    /// 1 when there are warnings and --deny-warnings is given, 2 on errors.
-    #[command(after_help = "Example: tollgate config check examples/policies/api.toml")]
-    Check(ConfigCheck),
-    /// Print the JSON Schema of policy files, for editors
-    #[command(after_help = "Example: tollgate config schema > policies.schema.json")]
-    Schema,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ConfigCheck {
-    /// The files: `.toml`, `.yaml` or `.yml`
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-
-    /// Exit with 1 when there is a warning
-    #[arg(long)]
-    pub(crate) deny_warnings: bool,
-
-    /// Warn also of what is right on one server and crosses slots on a cluster
-    #[arg(long)]
-    pub(crate) cluster: bool,
-
-    /// Print one JSON list, an object for each file
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// The names of the strategies, for help and completions.
-fn strategies() -> StrategyName {
-    StrategyName(Strategy::ALL.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().into())
-}
-
-/// The same, and `all`.
-fn strategies_or_all() -> StrategyName {
-    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
-    StrategyName(names.chain(["all"]).collect::<Vec<_>>().into())
-}
-
-/// A name of a strategy. What is none is told in the words of limits, which know the names that
-/// algorithms have elsewhere.
-#[derive(Clone)]
-struct StrategyName(PossibleValuesParser);
-
-impl TypedValueParser for StrategyName {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        let parsed = self.0.parse_ref(command, arg, value);
-        let wrong = value.to_str().and_then(|name| name.parse::<Strategy>().err());
-        parsed.map_err(|unknown| match wrong {
-            Some(wrong) => {
-                let text = format!("--strategy: {}: {}\n", wrong.what(), wrong.remedy());
-                clap::Error::raw(ErrorKind::InvalidValue, text).with_cmd(command)
-            }
-            None => unknown,
-        })
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        self.0.possible_values()
-    }
 }

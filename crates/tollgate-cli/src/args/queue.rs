@@ -2,7 +2,7 @@
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
-use super::Place;
+use super::StoreArgs;
 
 /// Queues: a limit that does not depend on time, but on who works them off.
 #[derive(Debug, Subcommand)]
@@ -70,10 +70,10 @@ pub(crate) enum Queue {
     ///
     /// Offers are accepted up to the bound, and what is in hand is finished. Workers wait.
     #[command(after_help = "Example: tollgate queue pause mail")]
-    Pause(WhichQueue),
+    Pause(QueueArgs),
     /// Let a paused queue go on
     #[command(after_help = "Example: tollgate queue resume mail")]
-    Resume(WhichQueue),
+    Resume(QueueArgs),
     /// Remove a queue with all that is in it
     ///
     /// Refused, with 1, while jobs wait or are in hand, unless --force says to drop them.
@@ -89,12 +89,12 @@ pub(crate) enum Queue {
 
 /// Which queue, and where.
 #[derive(Debug, Args)]
-pub(crate) struct WhichQueue {
+pub(crate) struct QueueArgs {
     /// The name of the queue: letters, digits and `._:-`
     pub(crate) name: String,
 
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// On a Redis, in what its jobs lie: a queue stays as it was made
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
@@ -114,7 +114,7 @@ pub(crate) enum QueueForm {
     List,
 }
 
-impl From<QueueForm> for tollgate_queue::Form {
+impl From<QueueForm> for tollgate_queue::Layout {
     fn from(form: QueueForm) -> Self {
         match form {
             QueueForm::Stream => Self::Stream,
@@ -125,7 +125,7 @@ impl From<QueueForm> for tollgate_queue::Form {
 
 /// How a queue is offered to: said by the first who offers, and kept with the queue.
 #[derive(Debug, Args)]
-pub(crate) struct OfferingArgs {
+pub(crate) struct ProducerArgs {
     /// How many jobs may wait; to be said once, for a queue that is new
     #[arg(long, value_name = "N")]
     pub(crate) bound: Option<u64>,
@@ -133,7 +133,7 @@ pub(crate) struct OfferingArgs {
     /// What the bound counts: those that wait, or those in hand and coming back, too [default:
     /// waiting]
     #[arg(long, value_enum, value_name = "WHAT")]
-    pub(crate) count: Option<Count>,
+    pub(crate) count: Option<QueueCounts>,
 
     /// How many jobs of one --client the bound counts at most
     #[arg(long, value_name = "N")]
@@ -146,14 +146,14 @@ pub(crate) struct OfferingArgs {
 
 /// What a bound counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Count {
+pub(crate) enum QueueCounts {
     Waiting,
     All,
 }
 
 /// How a queue is worked on: said by the first who takes, and kept with the queue.
 #[derive(Debug, Args)]
-pub(crate) struct WorkingArgs {
+pub(crate) struct ConsumerArgs {
     /// A limit that the deliveries of all workers together pass, as `100/s`; repeat it, or join
     /// several by `,`
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
@@ -181,7 +181,7 @@ pub(crate) struct WorkingArgs {
 #[command(group(ArgGroup::new("what").args(["fields", "stdin", "lines"])))]
 pub(crate) struct QueuePush {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// The fields of the job
     #[arg(value_name = "FIELD=VALUE")]
@@ -196,7 +196,7 @@ pub(crate) struct QueuePush {
     pub(crate) lines: bool,
 
     #[command(flatten)]
-    pub(crate) offering: OfferingArgs,
+    pub(crate) producer: ProducerArgs,
 
     /// Accept it once: the same ID again is no other job, for as long as it is remembered
     #[arg(long, value_name = "ID", conflicts_with = "lines")]
@@ -218,7 +218,7 @@ pub(crate) struct QueuePush {
 #[derive(Debug, Args)]
 pub(crate) struct QueueWork {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// What to run for each job
     #[arg(long, short, value_name = "COMMAND", required = true)]
@@ -245,7 +245,7 @@ pub(crate) struct QueueWork {
     pub(crate) batch: usize,
 
     #[command(flatten)]
-    pub(crate) working: WorkingArgs,
+    pub(crate) consumer: ConsumerArgs,
 
     /// How long a job that failed is put off at first; twice as long each time after [default: 1s]
     #[arg(long, value_name = "DURATION")]
@@ -271,7 +271,7 @@ pub(crate) struct QueueWork {
 #[derive(Debug, Args)]
 pub(crate) struct QueueLook {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// Only those that wait
     #[arg(long)]
@@ -290,7 +290,7 @@ pub(crate) struct QueueLook {
 #[derive(Debug, Args)]
 pub(crate) struct QueueStats {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// Look again and again, and say what a second came to meanwhile
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1s")]
@@ -300,7 +300,7 @@ pub(crate) struct QueueStats {
 #[derive(Debug, Args)]
 pub(crate) struct QueueList {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: StoreArgs,
 
     /// Print a JSON list
     #[arg(long)]
@@ -311,7 +311,7 @@ pub(crate) struct QueueList {
 #[command(group(ArgGroup::new("what").args(["again", "forget"])))]
 pub(crate) struct QueueDead {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// Offer this one again, or `all`; what is refused stays dead
     #[arg(long, value_name = "ID")]
@@ -330,7 +330,7 @@ pub(crate) struct QueueDead {
 #[derive(Debug, Args)]
 pub(crate) struct QueueDone {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// How many to show, the oldest first
     #[arg(long, value_name = "N", default_value_t = 20,
@@ -341,7 +341,7 @@ pub(crate) struct QueueDone {
 #[derive(Debug, Args)]
 pub(crate) struct QueueRemove {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     /// Drop the jobs that are in it
     #[arg(long)]
@@ -351,13 +351,13 @@ pub(crate) struct QueueRemove {
 #[derive(Debug, Args)]
 pub(crate) struct QueueChange {
     #[command(flatten)]
-    pub(crate) which: WhichQueue,
+    pub(crate) which: QueueArgs,
 
     #[command(flatten)]
-    pub(crate) offering: OfferingArgs,
+    pub(crate) producer: ProducerArgs,
 
     #[command(flatten)]
-    pub(crate) working: WorkingArgs,
+    pub(crate) consumer: ConsumerArgs,
 
     /// Take the rate away
     #[arg(long, conflicts_with = "rate")]

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate_server::Address;
 
-use crate::args::{About, Act, Admin, Counted, Ruled};
+use crate::args::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
 use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
@@ -21,19 +21,21 @@ const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
 
 pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
     let (path, body) = match &args.act {
-        Act::Inspect(counted) => ("/v1/admin/inspect".to_owned(), Some(of(counted))),
-        Act::Reset(counted) => ("/v1/admin/reset".to_owned(), Some(of(counted))),
-        Act::Adjust { counted, by } => {
-            let mut body = of(counted);
+        AdminAction::Inspect(counted) => {
+            ("/v1/admin/inspect".to_owned(), Some(count_body(counted)))
+        }
+        AdminAction::Reset(counted) => ("/v1/admin/reset".to_owned(), Some(count_body(counted))),
+        AdminAction::Adjust { counted, by } => {
+            let mut body = count_body(counted);
             body["by"] = (*by).into();
             ("/v1/admin/adjust".to_owned(), Some(body))
         }
-        Act::Ban(ruled) => ("/v1/admin/ban".to_owned(), Some(ruling(ruled)?)),
-        Act::Exempt(ruled) => ("/v1/admin/exempt".to_owned(), Some(ruling(ruled)?)),
-        Act::Lift(about) => ("/v1/admin/lift".to_owned(), Some(of_requests(about)?)),
-        Act::Rulings => ("/v1/admin/rulings".to_owned(), None),
-        Act::Reload => ("/v1/admin/reload".to_owned(), Some(json!({}))),
-        Act::Series { last } => {
+        AdminAction::Ban(ruled) => ("/v1/admin/ban".to_owned(), Some(ruling(ruled)?)),
+        AdminAction::Exempt(ruled) => ("/v1/admin/exempt".to_owned(), Some(ruling(ruled)?)),
+        AdminAction::Lift(about) => ("/v1/admin/lift".to_owned(), Some(ruling_body(about)?)),
+        AdminAction::Rulings => ("/v1/admin/rulings".to_owned(), None),
+        AdminAction::Reload => ("/v1/admin/reload".to_owned(), Some(json!({}))),
+        AdminAction::Series { last } => {
             let last = wait(last).context("--last")?;
             (format!("/v1/admin/series?last={}s", last.as_secs().max(1)), None)
         }
@@ -44,12 +46,12 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
     } else {
         out.text(&text(&args.act, &answer))?;
     }
-    let missed = matches!(args.act, Act::Lift(_)) && answer["was_there"] == false;
+    let missed = matches!(args.act, AdminAction::Lift(_)) && answer["was_there"] == false;
     Ok(u8::from(missed))
 }
 
-fn of(counted: &Counted) -> Value {
-    let Counted { subject, policy, limit } = counted;
+fn count_body(counted: &AdminCount) -> Value {
+    let AdminCount { subject, policy, limit } = counted;
     let mut body = json!({ "written_subject": subject });
     for (key, value) in [("policy", policy), ("limit", limit)] {
         if let Some(value) = value {
@@ -59,8 +61,8 @@ fn of(counted: &Counted) -> Value {
     body
 }
 
-fn ruling(ruled: &Ruled) -> Result<Value> {
-    let mut body = of_requests(&ruled.about)?;
+fn ruling(ruled: &RulingArgs) -> Result<Value> {
+    let mut body = ruling_body(&ruled.about)?;
     body["for"] = ruled.lasts.as_str().into();
     if let Some(reason) = &ruled.reason {
         body["reason"] = reason.as_str().into();
@@ -68,7 +70,7 @@ fn ruling(ruled: &Ruled) -> Result<Value> {
     Ok(body)
 }
 
-fn of_requests(About { when, policy }: &About) -> Result<Value> {
+fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
     let mut fields: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for condition in when {
         let (field, value) = condition.split_once('=').ok_or_else(|| {
@@ -130,28 +132,30 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
 }
 
 /// The answer for people.
-fn text(act: &Act, answer: &Value) -> String {
+fn text(act: &AdminAction, answer: &Value) -> String {
     match act {
-        Act::Inspect(counted) => held(&counted.subject, &answer["held"]),
-        Act::Reset(counted) if answer["was_there"] == true => {
+        AdminAction::Inspect(counted) => held(&counted.subject, &answer["held"]),
+        AdminAction::Reset(counted) if answer["was_there"] == true => {
             format!("reset {}\n", shown(&counted.subject))
         }
-        Act::Reset(counted) => format!("nothing was held for {}\n", shown(&counted.subject)),
-        Act::Adjust { counted, .. } => {
+        AdminAction::Reset(counted) => {
+            format!("nothing was held for {}\n", shown(&counted.subject))
+        }
+        AdminAction::Adjust { counted, .. } => {
             let changed = answer["changed"].as_array().map_or(&[][..], Vec::as_slice);
             let changed: Vec<String> = changed.iter().map(said).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
-        Act::Ban(_) | Act::Exempt(_) => ruled(answer),
-        Act::Lift(about) if answer["was_there"] == true => {
+        AdminAction::Ban(_) | AdminAction::Exempt(_) => ruled(answer),
+        AdminAction::Lift(about) if answer["was_there"] == true => {
             format!("lifted {}\n", shown(&about.when.join(", ")))
         }
-        Act::Lift(about) => not_lifted(about, &answer["others"]),
-        Act::Rulings => rulings(answer),
-        Act::Reload => {
+        AdminAction::Lift(about) => not_lifted(about, &answer["others"]),
+        AdminAction::Rulings => rulings(answer),
+        AdminAction::Reload => {
             format!("policies of revision {}\n", said(&answer["revision"]))
         }
-        Act::Series { .. } => series(answer),
+        AdminAction::Series { .. } => series(answer),
     }
 }
 
@@ -168,7 +172,7 @@ fn ruled(answer: &Value) -> String {
 }
 
 /// What there is in place of what was to be lifted.
-fn not_lifted(about: &About, others: &Value) -> String {
+fn not_lifted(about: &RulingTarget, others: &Value) -> String {
     let of =
         about.policy.as_ref().map_or("all policies".to_owned(), |it| format!("`{}`", shown(it)));
     let mut text = format!("nothing was ruled about {} for {of}\n", shown(&about.when.join(", ")));

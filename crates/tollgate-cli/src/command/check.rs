@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use crate::args::Check;
-use crate::counts::Counts;
 use crate::input;
 use crate::show::Output;
 use crate::show::decision::{DecisionJson, exit_code, lines};
-use crate::store::Counter;
+use crate::store::BlockingLimiter;
+use crate::subject_limits::SubjectLimits;
 
 pub(crate) fn check(args: &Check, out: &mut Output) -> Result<u8> {
     decide(args, out, false)
@@ -18,14 +18,14 @@ pub(crate) fn peek(args: &Check, out: &mut Output) -> Result<u8> {
 }
 
 fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
-    let counts = Counts::read(&args.which)?;
+    let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, peek)?;
-    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let (limiter, ask) = (&counter.limiter, counts.ask().cost(cost));
     let decision = counter
         .wait(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
     if args.json {
-        out.json(&DecisionJson::of(&decision))?;
+        out.json(&DecisionJson::from_decision(&decision))?;
     } else {
         out.text(&lines(&decision, peek))?;
     }

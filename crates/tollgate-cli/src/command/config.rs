@@ -92,7 +92,7 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
         };
         code = code.max(worst);
         if args.json {
-            all.push(FileJson::of(path, &read, &problems));
+            all.push(FileJson::new(path, &read, &problems));
             continue;
         }
         if number > 0 {
@@ -263,10 +263,10 @@ fn counted(number: usize, one: &str) -> Result<String> {
 }
 
 impl FileJson {
-    fn of(path: &Path, read: &Result<Policies, Problems>, problems: &[&Problems]) -> Self {
+    fn new(path: &Path, read: &Result<Policies, Problems>, problems: &[&Problems]) -> Self {
         let policies = read.as_ref().ok();
         let each =
-            problems.iter().flat_map(|list| list.iter().map(|one| ProblemJson::of(one, list)));
+            problems.iter().flat_map(|list| list.iter().map(|one| ProblemJson::new(one, list)));
         let more: usize = problems.iter().map(|list| list.more()).sum();
         let list = policies.map_or(&[][..], Policies::policies);
         Self {
@@ -279,13 +279,13 @@ impl FileJson {
             }),
             problems: each.collect(),
             problems_not_shown: Some(more).filter(|more| *more > 0),
-            policies: list.iter().map(PolicyJson::of).collect(),
+            policies: list.iter().map(PolicyJson::from_policy).collect(),
         }
     }
 }
 
 impl ProblemJson {
-    fn of(problem: &Problem, problems: &Problems) -> Self {
+    fn new(problem: &Problem, problems: &Problems) -> Self {
         let (line, column) = problems.place(problem).unzip();
         let (what, remedy) = (problem.what().to_owned(), problem.remedy().to_owned());
         Self { level: problem.level().name(), line, column, what, remedy }
@@ -293,7 +293,7 @@ impl ProblemJson {
 }
 
 impl PolicyJson {
-    fn of(policy: &Policy) -> Self {
+    fn from_policy(policy: &Policy) -> Self {
         let texts =
             |all: &[tollgate_policy::Condition]| all.iter().map(ToString::to_string).collect();
         let entry = |entry: &Entry| EntryJson {

@@ -5,12 +5,12 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
 
-use crate::args::{Adjust, Touch};
-use crate::counts::Counts;
+use crate::args::{Adjust, CountArgs};
 use crate::input;
 use crate::show::decision::DecisionJson;
 use crate::show::{self, Output, Wait};
-use crate::store::Counter;
+use crate::store::BlockingLimiter;
+use crate::subject_limits::SubjectLimits;
 
 /// The most events of a log that people are shown.
 const SHOWN_EVENTS: usize = 20;
@@ -22,9 +22,9 @@ struct ResetJson {
     was_held: bool,
 }
 
-pub(crate) fn reset(args: &Touch, out: &mut Output) -> Result<u8> {
-    let counts = Counts::read(&args.which)?;
-    let counter = Counter::open(&args.place, &args.which, &counts)?;
+pub(crate) fn reset(args: &CountArgs, out: &mut Output) -> Result<u8> {
+    let counts = SubjectLimits::read(&args.which)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let limiter = &counter.limiter;
     let mut done = Vec::new();
     for (subject, limits) in counts.parts() {
@@ -62,10 +62,10 @@ struct ChangeJson {
 }
 
 pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
-    let counts = Counts::read(&args.which)?;
+    let counts = SubjectLimits::read(&args.which)?;
     let (subject, limits) = counts.only()?;
     let by = input::delta(&args.by)?;
-    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let limiter = &counter.limiter;
     let changes = counter.wait(limiter.adjust(Ask::new(subject).under(limits), by))?;
     let after = counter.wait(limiter.peek(counts.ask()))?;
@@ -126,9 +126,9 @@ struct HeldJson {
     shared: bool,
 }
 
-pub(crate) fn inspect(args: &Touch, out: &mut Output) -> Result<u8> {
-    let counts = Counts::read(&args.which)?;
-    let counter = Counter::open(&args.place, &args.which, &counts)?;
+pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
+    let counts = SubjectLimits::read(&args.which)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let limiter = &counter.limiter;
     let mut all = Vec::new();
     for (subject, limits) in counts.parts() {
@@ -140,7 +140,7 @@ pub(crate) fn inspect(args: &Touch, out: &mut Output) -> Result<u8> {
                 limits: limits.to_string(),
                 identity: limits.identity().to_owned(),
                 held: held.map(|held| held_json(held, &peek)).transpose()?,
-                peek: to_raw_value(&DecisionJson::of(&peek))?,
+                peek: to_raw_value(&DecisionJson::from_decision(&peek))?,
             });
         } else {
             out.text(&held_text(limits, held.as_ref(), &peek))?;

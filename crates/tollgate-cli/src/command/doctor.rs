@@ -31,7 +31,7 @@ struct FindingJson<'f> {
 
 pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
     if let (Ok(Kind::Sqlite | Kind::Memory), Some(scheme)) =
-        (Kind::of(&args.store), scheme(&args.store))
+        (Kind::from_url(&args.store), scheme(&args.store))
     {
         bail!("`{scheme}://` needs no doctor: it is for redis://, rediss:// and unix://");
     }
@@ -48,7 +48,7 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
     let of = |level| findings.iter().filter(|finding| finding.level == level).count();
     let fit = of(Level::Failure) == 0;
     if args.json {
-        let findings = findings.iter().map(FindingJson::of).collect();
+        let findings = findings.iter().map(FindingJson::from_finding).collect();
         out.json(&DoctorJson { address: &address, fit, findings })?;
     } else {
         let bold = Style::new().bold();
@@ -67,7 +67,7 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
 }
 
 impl<'f> FindingJson<'f> {
-    fn of(finding: &'f Finding) -> Self {
+    fn from_finding(finding: &'f Finding) -> Self {
         Self {
             id: finding.id,
             level: finding.level.name(),

@@ -14,7 +14,7 @@ use crate::show::Output;
 
 /// What was found, for programs.
 #[derive(Debug, Serialize)]
-struct Found<'a> {
+struct HealthJson<'a> {
     healthy: bool,
     address: &'a str,
     path: &'a str,
@@ -48,7 +48,7 @@ pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
         }
         Err(error) => (None, format!("{error:#}")),
     };
-    let found = Found {
+    let found = HealthJson {
         healthy: status == Some(StatusCode::OK),
         address: &args.address,
         path,

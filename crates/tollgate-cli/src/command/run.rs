@@ -14,10 +14,10 @@ use signal_hook::iterator::Signals;
 use tollgate::{Ask, Decision, Receipt, Verdict};
 
 use crate::args::Run;
-use crate::counts::Counts;
 use crate::input;
 use crate::show::duration;
-use crate::store::Counter;
+use crate::store::BlockingLimiter;
+use crate::subject_limits::SubjectLimits;
 
 /// The turn did not come within `--wait`, as `timeout` has it.
 const LATE: u8 = 124;
@@ -35,13 +35,13 @@ const KILLED: i32 = 128;
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &Run) -> Result<u8> {
-    let counts = Counts::read(&args.which)?;
+    let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, false)?;
     let wait = args.wait.as_deref().map(input::wait).transpose()?;
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
-    let counter = Counter::open(&args.place, &args.which, &counts)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let interrupts = Interrupts::listen()?;
     let turn = Waiting {
         counter: &counter,
@@ -87,7 +87,7 @@ enum Turn {
 
 /// A wait for a turn.
 struct Waiting<'c> {
-    counter: &'c Counter,
+    counter: &'c BlockingLimiter,
     ask: Ask<'c>,
     /// The longest time to wait, and since when.
     deadline: Option<(Duration, Instant)>,
@@ -141,7 +141,7 @@ fn say(line: &str) {
 }
 
 /// The command did not run: its charge counts for nothing.
-fn refund(counter: &Counter, receipt: Option<&Receipt>) -> Result<()> {
+fn refund(counter: &BlockingLimiter, receipt: Option<&Receipt>) -> Result<()> {
     if let Some(receipt) = receipt {
         let refund = counter.wait(counter.limiter.refund(receipt));
         refund.context("the charge could not be given back")?;

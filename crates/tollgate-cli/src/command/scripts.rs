@@ -8,7 +8,7 @@ use serde::Serialize;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, MAX_PARTS, Subject};
 use tollgate_redis::Keys;
-use tollgate_redis::compose::{Answer, Check, Parts};
+use tollgate_redis::compose::{Check, Parts, ReplyFormat};
 
 use tollgate_queue::{Job, OfferCall};
 
@@ -67,8 +67,8 @@ struct Field {
 
 pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
     let call = match &args.queue {
-        Some(queue) => Call::of_queue(queue, args)?,
-        None if args.offering.is_nothing() => Call::of(args)?,
+        Some(queue) => Call::for_offer(queue, args)?,
+        None if args.producer.is_nothing() => Call::for_check(args)?,
         None => bail!(
             "--bound, --count, --per-client and --remember are of a queue: name it with --queue NAME"
         ),
@@ -110,7 +110,7 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
 }
 
 impl Call {
-    fn of(args: &Scripts) -> Result<Self> {
+    fn for_check(args: &Scripts) -> Result<Self> {
         let cost = input::cost(&args.cost, args.peek)?;
         let parts = subjects(args)?;
         let mut names = Keys::new();
@@ -126,7 +126,7 @@ impl Call {
         };
         let verbose = args.answer == Reply::Verbose;
         let mut check = Check::new(mode);
-        check.answer = if verbose { Answer::Verbose } else { Answer::Boolean };
+        check.reply = if verbose { ReplyFormat::Verbose } else { ReplyFormat::Boolean };
         let sets: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
         let Some(script) = check.compose(&sets, &Parts::default()) else {
             bail!("a strategy of these limits has no script: see `tollgate explain`");
@@ -137,7 +137,7 @@ impl Call {
             let pattern = Subject::new("key", format!("SUBJECT{number}"))?;
             let of = |subject| {
                 let state = names.state(subject, limits);
-                Keys::of_check(&state, limits)
+                Keys::for_check(&state, limits)
             };
             let each = of(&pattern).into_iter().zip(of(subject));
             keys.extend(each.map(|(pattern, key)| Key { pattern, key }));
@@ -151,7 +151,7 @@ impl Call {
         }
         Ok(Self {
             sha1: script.sha().to_owned(),
-            limits: parts.iter().map(LimitsJson::of).collect(),
+            limits: parts.iter().map(LimitsJson::new).collect(),
             does: does.to_owned(),
             keys,
             argv,
@@ -161,13 +161,14 @@ impl Call {
     }
 
     /// An offer of a job to a queue.
-    fn of_queue(queue: &str, args: &Scripts) -> Result<Self> {
+    fn for_offer(queue: &str, args: &Scripts) -> Result<Self> {
         let mut job = Job::new().field("to", "ann").field("text", "hello");
-        let offering = args.offering.over(queue, None)?;
-        if offering.most_per_client().is_some() {
+        let settings = args.producer.merged_with(queue, None)?;
+        if settings.max_per_client().is_some() {
             job = job.client("ann");
         }
-        let OfferCall { script, sha1, keys, words, .. } = OfferCall::new(queue, &offering, &job)?;
+        let OfferCall { script, sha1, keys, args: call_args, .. } =
+            OfferCall::new(queue, &settings, &job)?;
         let with = |key: &String| Key {
             pattern: key.replace(&format!(":{queue}}}"), ":NAME}"),
             key: key.clone(),
@@ -187,7 +188,7 @@ impl Call {
              words on",
         ];
         let mut argv = vec![Argument { value: "0".to_owned(), means: WORD }];
-        let each = words.into_iter().zip(means.into_iter().chain(iter::repeat("")));
+        let each = call_args.into_iter().zip(means.into_iter().chain(iter::repeat("")));
         argv.extend(each.map(|(value, means)| Argument { value, means }));
         Ok(Self {
             sha1,
@@ -267,7 +268,7 @@ impl Argument {
 }
 
 impl LimitsJson {
-    fn of((subject, limits): &(Subject, LimitSet)) -> Self {
+    fn new((subject, limits): &(Subject, LimitSet)) -> Self {
         let limits = limits.limits().iter().map(ToString::to_string).collect();
         Self { subject: subject.to_string(), limits }
     }

@@ -33,7 +33,7 @@ pub(crate) struct DecisionJson<'a> {
 }
 
 impl<'a> DecisionJson<'a> {
-    pub(crate) fn of(decision: &'a Decision<'_>) -> Self {
+    pub(crate) fn from_decision(decision: &'a Decision<'_>) -> Self {
         Self {
             allowed: decision.is_allowed(),
             verdict: match decision.verdict() {
@@ -158,7 +158,7 @@ mod tests {
     /// The lines without colours, and the JSON.
     fn shown(decision: &Decision<'_>, peek: bool) -> (String, serde_json::Value) {
         let plain = anstream::adapter::strip_str(&lines(decision, peek)).to_string();
-        let json = serde_json::to_value(DecisionJson::of(decision)).unwrap();
+        let json = serde_json::to_value(DecisionJson::from_decision(decision)).unwrap();
         (plain, json)
     }
 

@@ -82,7 +82,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let place = Place::new();
     let mut command = Serving::command(&place, &[]);
     command.env("TOLLGATE_ADMIN_TOKEN", TOKEN);
-    let serving = Serving::of(command);
+    let serving = Serving::start_command(command);
     let at = serving.admin_address();
     let reset = ["admin", "--at", &at, "reset", "user:42", "--policy", "nobody"];
     let (code, _, error) = place.run(&reset);

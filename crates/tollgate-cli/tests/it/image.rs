@@ -173,7 +173,7 @@ fn the_manifest_for_kubernetes_serves_and_its_probes_are_true() {
     let names: Vec<_> = container["env"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
     assert_eq!(names, ["TOLLGATE_STORE", "TOLLGATE_RECEIPT_KEY"]);
     command.env("TOLLGATE_STORE", place.store()).env("TOLLGATE_RECEIPT_KEY", "0".repeat(64));
-    let serving = Serving::of(command);
+    let serving = Serving::start_command(command);
 
     let path = |probe: &str| container[probe]["httpGet"]["path"].as_str().unwrap().to_owned();
     let (starts, ready, lives) =

@@ -128,7 +128,7 @@ fn workers_are_let_in_by_the_flag_and_asked_for_the_token() {
     let args = ["--store", &store, "--queue", "mail=9", "--queue-workers"];
     let mut command = Serving::command(&place, &args);
     command.env("TOLLGATE_WORKER_TOKEN", "0123456789abcdef");
-    let serving = Serving::of(command);
+    let serving = Serving::start_command(command);
     let (status, said) = ask(&serving);
     assert!(status == 401 && said.contains("TOLLGATE_WORKER_TOKEN"), "{said}");
     drop(serving);

@@ -3,8 +3,6 @@
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,10 +17,10 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running service; killed with the test.
 pub(crate) struct Serving {
-    child: Child,
+    pub(crate) child: Child,
     /// What it printed before it served.
     said: Vec<String>,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Drop for Serving {
@@ -34,7 +32,7 @@ impl Drop for Serving {
 
 impl Serving {
     pub(crate) fn start(place: &Place, args: &[&str]) -> Self {
-        Self::of(Self::command(place, args))
+        Self::start_command(Self::command(place, args))
     }
 
     /// On a port of its own, unless the arguments say otherwise.
@@ -51,7 +49,7 @@ impl Serving {
         command
     }
 
-    pub(crate) fn of(mut command: Command) -> Self {
+    pub(crate) fn start_command(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -76,7 +74,7 @@ impl Serving {
         self.address
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
@@ -94,7 +92,7 @@ impl Serving {
     }
 
     /// The exit code, and what it logged.
-    fn ended(mut self) -> (i32, String) {
+    pub(crate) fn ended(mut self) -> (i32, String) {
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -134,7 +132,7 @@ impl Serving {
 pub(crate) struct Client(BufReader<TcpStream>);
 
 impl Client {
-    fn connect(address: SocketAddr) -> io::Result<Self> {
+    pub(crate) fn connect(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(LONG))?;
@@ -411,176 +409,6 @@ fn denials_are_logged_with_hashed_subjects_and_a_flood_is_not() {
             denied.iter().map(|line| line["subject"].as_str().unwrap()).collect();
         assert!(words.len() <= 2, "{words:?}");
     }
-}
-
-/// Clients that ask until they are told to stop or the service is gone; how many charges were
-/// acknowledged to all of them.
-struct Load {
-    stop: Arc<AtomicBool>,
-    acknowledged: Arc<AtomicU64>,
-    denied: Arc<AtomicU64>,
-    threads: Vec<thread::JoinHandle<()>>,
-}
-
-const CLIENTS: u64 = 8;
-
-impl Load {
-    fn on(address: SocketAddr, question: &str) -> Self {
-        let (stop, acknowledged, denied) = (
-            Arc::<AtomicBool>::default(),
-            Arc::<AtomicU64>::default(),
-            Arc::<AtomicU64>::default(),
-        );
-        let threads = (0..CLIENTS)
-            .map(|_| {
-                let question = question.to_owned();
-                let (stop, acknowledged, denied) =
-                    (Arc::clone(&stop), Arc::clone(&acknowledged), Arc::clone(&denied));
-                thread::spawn(move || {
-                    let Ok(mut client) = Client::connect(address) else { return };
-                    while !stop.load(Ordering::Relaxed) {
-                        let Ok(said) = client.check(&question) else { return };
-                        // Only what the store decided is a charge or a denial.
-                        if said["authority"] == "store" {
-                            let counter =
-                                if said["allowed"] == true { &acknowledged } else { &denied };
-                            counter.fetch_add(1, Ordering::Relaxed);
-                        }
-                    }
-                })
-            })
-            .collect();
-        Self { stop, acknowledged, denied, threads }
-    }
-
-    /// Until so many were acknowledged.
-    fn until(&self, number: u64) {
-        let start = Instant::now();
-        while self.acknowledged.load(Ordering::Relaxed) < number {
-            assert!(start.elapsed() < LONG, "only {:?}", self.acknowledged);
-            thread::yield_now();
-        }
-    }
-
-    fn ended(self) -> (u64, u64) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            thread.join().unwrap();
-        }
-        (self.acknowledged.load(Ordering::Relaxed), self.denied.load(Ordering::Relaxed))
-    }
-}
-
-/// Kills the service under load, three times, and then asks until the limit is used up: what was
-/// acknowledged is never above it, and what is missing was in flight.
-fn no_charge_is_lost(place: &Place, store: &str) {
-    const LIMIT: u64 = 2_000;
-    const ROUNDS: u64 = 3;
-    let question = format!(r#"{{"subject": "all", "limit": "{LIMIT}/30d via token_bucket"}}"#);
-    let mut acknowledged = 0;
-    for round in 0..ROUNDS {
-        let mut serving = Serving::start(place, &["--store", store]);
-        let load = Load::on(serving.address, &question);
-        load.until(LIMIT / (ROUNDS + 2));
-        serving.child.kill().unwrap();
-        let (more, denied) = load.ended();
-        acknowledged += more;
-        assert_eq!(denied, 0, "round {round}: the limit is not reached yet");
-    }
-    let serving = Serving::start(place, &["--store", store]);
-    let peek = serving.client().ask("POST", "/v1/peek", &question).unwrap().1;
-    let left = serde_json::from_str::<Value>(&peek).unwrap()["remaining"].as_u64().unwrap();
-    // Each client had one question in flight when its service was killed.
-    let in_flight = ROUNDS * CLIENTS;
-    println!("{acknowledged} acknowledged, {left} left, {LIMIT} in all, {in_flight} in flight");
-    assert!(acknowledged + left <= LIMIT, "an acknowledged charge was lost");
-    assert!(acknowledged + left + in_flight >= LIMIT, "charged what nobody asked");
-    let mut client = serving.client();
-    let mut after = 0;
-    while client.check(&question).unwrap()["allowed"] == true {
-        after += 1;
-    }
-    assert_eq!(after, left, "the bound is the bound, and all of it");
-}
-
-#[test]
-fn no_acknowledged_charge_is_lost_on_sqlite_when_it_is_killed() {
-    let place = Place::new();
-    no_charge_is_lost(&place, &place.store());
-}
-
-#[test]
-fn no_acknowledged_charge_is_lost_on_redis_when_it_is_killed() {
-    let place = Place::new();
-    let Some((_redis, url)) = Redis::start(place.path(), &[]) else { return };
-    // Under load a busy machine is no fault of the store.
-    no_charge_is_lost(&place, &format!("{url}?deadline=5s"));
-}
-
-#[test]
-fn sigterm_and_a_restart_lose_no_count() {
-    let place = Place::new();
-    let question = r#"{"subject": "all", "limit": "1000/30d via token_bucket"}"#;
-    let store = place.store();
-    let mut acknowledged = 0;
-    for _ in 0..3 {
-        let serving = Serving::start(&place, &["--store", &store]);
-        let load = Load::on(serving.address, question);
-        load.until(100);
-        serving.signal(Signal::TERM);
-        let (code, log) = serving.ended();
-        assert_eq!(code, 0, "{log}");
-        acknowledged += load.ended().0;
-    }
-    let serving = Serving::start(&place, &["--store", &store]);
-    let left = serving.client().ask("POST", "/v1/peek", question).unwrap().1;
-    let left = serde_json::from_str::<Value>(&left).unwrap()["remaining"].as_u64().unwrap();
-    // What is in flight at a SIGTERM is answered.
-    assert_eq!(acknowledged + left, 1_000);
-}
-
-#[test]
-fn a_snapshot_keeps_the_counts_of_memory_over_a_restart() {
-    let place = Place::new();
-    let path = place.path().join("counts.tgs");
-    let args = ["--snapshot", path.to_str().unwrap()];
-    let question = r#"{"subject": "all", "limit": "5/30d via sliding_log", "receipt": true}"#;
-    let mut receipt = Value::Null;
-    for left in [4, 3, 2] {
-        let serving = Serving::start(&place, &args);
-        let said = serving.client().check(question).unwrap();
-        assert_eq!(said["remaining"], left);
-        receipt = said["receipt"].clone();
-        serving.signal(Signal::TERM);
-        let (code, log) = serving.ended();
-        assert_eq!(code, 0, "{log}");
-        assert!(log.contains("1 counts in"), "{log}");
-    }
-    // Nobody else may read who was counted.
-    let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap());
-    assert_eq!(mode & 0o777, 0o600);
-    // After kill -9 it is that of the last clean end.
-    let mut serving = Serving::start(&place, &args);
-    assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);
-    serving.child.kill().unwrap();
-    drop(serving);
-    let serving = Serving::start(&place, &args);
-    assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);
-    // The key of receipts is another one in each process, unless one is given.
-    let body = serde_json::json!({ "receipt": receipt }).to_string();
-    assert_eq!(serving.client().ask("POST", "/v1/refund", &body).unwrap().0, 404);
-    drop(serving);
-    // A damaged one is refused, and left as it is.
-    let whole = std::fs::read(&path).unwrap();
-    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-    let (code, _, error) = place.run(&["serve", "--store", "memory://", args[0], args[1]]);
-    assert_eq!(code, 2, "{error}");
-    assert!(error.contains("counts.tgs"), "{error}");
-    assert_eq!(std::fs::read(&path).unwrap().len(), whole.len() - 1);
-    // Other stores keep their counts themselves.
-    let (code, _, error) = place.run(&["serve", args[0], args[1], "--store", &place.store()]);
-    assert_eq!(code, 2, "{error}");
-    assert!(error.contains("`--snapshot` is for the memory store"), "{error}");
 }
 
 /// One line when the store is lost, one when it is back, and the policy that denied by its name.

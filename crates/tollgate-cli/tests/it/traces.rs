@@ -188,7 +188,7 @@ fn a_collector_that_takes_nothing_holds_nothing_up_and_is_told_once() {
     let collector = Collector::start(&[400, 400]);
     let mut command = Serving::command(&place, &["--otlp", &collector.url]);
     command.env("OTEL_BSP_SCHEDULE_DELAY", "1");
-    let serving = Serving::of(command);
+    let serving = Serving::start_command(command);
     for _ in 0..3 {
         assert!(ask(serving.address(), "GET /v1/policies", "").contains("200 OK"));
         assert!(!collector.next().is_empty());

@@ -14,7 +14,7 @@ use crate::text::printable;
 /// time, which has no latencies.
 #[must_use]
 pub fn latency(results: &Results) -> Option<Chart> {
-    let answered: Vec<_> = results.cases.iter().filter_map(of).collect();
+    let answered: Vec<_> = results.cases.iter().filter_map(with_latency).collect();
     let least = answered.iter().map(|(_, latency)| latency.p50).min()?;
     let most = answered.iter().map(|(_, latency)| latency.max).max()?;
     let key = |shape, ink, text: &str| Key { shape, ink, text: text.into() };
@@ -35,7 +35,7 @@ pub fn latency(results: &Results) -> Option<Chart> {
     })
 }
 
-fn of(case: &CaseResult) -> Option<(&CaseResult, &Latency)> {
+fn with_latency(case: &CaseResult) -> Option<(&CaseResult, &Latency)> {
     Some((case, case.live.as_ref()?.latency_us.as_ref()?))
 }
 

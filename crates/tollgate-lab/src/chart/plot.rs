@@ -62,7 +62,7 @@ impl<'a> Plot<'a> {
         };
         let (counts, labels) = match &chart.scale {
             Scale::Count { top, .. } => upwards(*top, 1),
-            Scale::Time { top_us, .. } => upwards(*top_us, Unit::of(*top_us).us),
+            Scale::Time { top_us, .. } => upwards(*top_us, Unit::for_length(*top_us).us),
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
                 (Vec::new(), rows.map(|row| TICKS.width(row)).fold(0.0, f64::max))

@@ -131,7 +131,7 @@ pub fn waits(results: &Results) -> Option<Chart> {
             marks: vec![area(Ink::Waiting, timeline, timeline.highest(&queue.buckets, longest))],
         }
     };
-    let unit = Unit::of(top_us).name;
+    let unit = Unit::for_length(top_us).name;
     Some(Chart {
         title: "How long jobs waited".into(),
         says: says_waits(&queues),

@@ -6,7 +6,7 @@ use super::results::{CaseResult, QueueResult, Results};
 use crate::figure;
 
 /// A sentence for each thing to see.
-pub(super) fn of(results: &Results) -> Vec<String> {
+pub(super) fn conclude(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
     // Of a case that was cut nothing is known.
     let cases = match results.cases.split_last() {
@@ -38,7 +38,7 @@ pub(super) fn of(results: &Results) -> Vec<String> {
         }
     }
     if results.capacity.is_none() {
-        findings.extend(of_denials(cases));
+        findings.extend(denial_findings(cases));
     }
     let limits = cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
     // Where the clock went back, a window is none.
@@ -61,14 +61,14 @@ pub(super) fn of(results: &Results) -> Vec<String> {
             names(&unfair)
         ));
     }
-    findings.extend(of_queues(cases));
-    findings.extend(of_real_time(results, cases));
+    findings.extend(queue_findings(cases));
+    findings.extend(live_findings(results, cases));
     findings
 }
 
 /// Where no capacity says what is too many: who denied most, and who let more through than the
 /// number of its limit.
-fn of_denials(cases: &[CaseResult]) -> Vec<String> {
+fn denial_findings(cases: &[CaseResult]) -> Vec<String> {
     let limited: Vec<&CaseResult> =
         cases.iter().filter(|case| !case.limits.is_empty() && case.attempts > 0).collect();
     let share = |case: &CaseResult| case.denied as f64 / case.attempts as f64;
@@ -112,7 +112,7 @@ fn of_denials(cases: &[CaseResult]) -> Vec<String> {
 }
 
 /// What queues did, and what more workers did to it.
-fn of_queues(cases: &[CaseResult]) -> Vec<String> {
+fn queue_findings(cases: &[CaseResult]) -> Vec<String> {
     let mut findings = Vec::new();
     let queues: Vec<_> =
         cases.iter().filter_map(|case| Some((&case.name, case.queue.as_ref()?))).collect();
@@ -176,7 +176,7 @@ fn of_queues(cases: &[CaseResult]) -> Vec<String> {
 const OPERATION_SHARE: f64 = 0.2;
 
 /// What deciding took, where it ran in real time.
-fn of_real_time(results: &Results, cases: &[CaseResult]) -> Vec<String> {
+fn live_findings(results: &Results, cases: &[CaseResult]) -> Vec<String> {
     let mut findings = Vec::new();
     let Some(live) = &results.live else { return findings };
     let latencies = cases.iter().filter_map(|case| {

@@ -36,7 +36,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use hdrhistogram::Histogram;
 
-use super::measure::{Asked, Became, rounded};
+use super::measure::{Attempt, AttemptOutcome, rounded};
 use super::results::{CaseResult, Latency, LiveResult};
 use super::run::Run;
 use super::{Arrivals, Case, Experiment};
@@ -56,9 +56,9 @@ pub struct Live<'e> {
     experiment: &'e Experiment,
     case: &'e Case,
     run: Run<'e>,
-    order: InOrder,
-    latency: Spread,
-    late: Spread,
+    order: DecisionOrder,
+    latency: LatencyHistogram,
+    late: LatencyHistogram,
     sent: u64,
     answered: u64,
     failed: u64,
@@ -72,7 +72,7 @@ pub struct Live<'e> {
 #[derive(Debug)]
 #[must_use = "a question that gets no answer is to be said so: Live::failed"]
 pub struct Question {
-    asked: Asked,
+    attempt: Attempt,
     number: u64,
 }
 
@@ -80,13 +80,13 @@ impl Question {
     /// When it was due.
     #[must_use]
     pub fn due_us(&self) -> u64 {
-        self.asked.at_us
+        self.attempt.at_us
     }
 
     /// The number of the client.
     #[must_use]
     pub fn client(&self) -> u32 {
-        self.asked.client
+        self.attempt.client
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Answer {
 /// What a server used for the decisions of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
-pub struct Used {
+pub struct ServerUsage {
     /// Microseconds of its processor.
     pub cpu_us: u64,
     /// Calls of scripts.
@@ -137,9 +137,9 @@ impl<'e> Live<'e> {
             experiment,
             case,
             run,
-            order: InOrder::default(),
-            latency: Spread::new(),
-            late: Spread::new(),
+            order: DecisionOrder::default(),
+            latency: LatencyHistogram::new(),
+            late: LatencyHistogram::new(),
             sent: 0,
             answered: 0,
             failed: 0,
@@ -174,26 +174,26 @@ impl<'e> Live<'e> {
         if self.run.peek()?.is_none_or(|due| due > now_us) {
             return Ok(None);
         }
-        let Some(asked) = self.run.pop()? else { return Ok(None) };
+        let Some(attempt) = self.run.pop()? else { return Ok(None) };
         let number = self.order.send();
         self.sent += 1;
         self.in_flight = self.in_flight.max(self.sent - self.answered - self.failed);
-        Ok(Some(Question { asked, number }))
+        Ok(Some(Question { attempt, number }))
     }
 
     /// The answer to a question is there.
     pub fn answered(&mut self, question: Question, answer: Answer) {
-        let Question { asked, number } = question;
+        let Question { attempt, number } = question;
         let Answer { sent_us, decided_us, answered_us, verdict } = answer;
         self.answered += 1;
-        self.late.add(sent_us.saturating_sub(asked.at_us));
-        self.latency.add(answered_us.saturating_sub(asked.at_us));
-        self.missed_edges += u64::from(self.missed_its_edge(&asked, decided_us));
-        let is_last = !self.run.try_again(&asked, verdict, answered_us);
-        let waited_us = answered_us.saturating_sub(asked.first_us);
+        self.late.add(sent_us.saturating_sub(attempt.at_us));
+        self.latency.add(answered_us.saturating_sub(attempt.at_us));
+        self.missed_edges += u64::from(self.missed_its_edge(&attempt, decided_us));
+        let is_last = !self.run.try_again(&attempt, verdict, answered_us);
+        let waited_us = answered_us.saturating_sub(attempt.first_us);
         let is_admitted = verdict.is_admitted;
-        let became = Became { decided_us, waited_us, is_admitted, is_last };
-        self.order.done(number, Some((asked, became)));
+        let outcome = AttemptOutcome { decided_us, waited_us, is_admitted, is_last };
+        self.order.done(number, Some((attempt, outcome)));
         self.count();
     }
 
@@ -202,7 +202,7 @@ impl<'e> Live<'e> {
     pub fn failed(&mut self, question: Question, why: &str) {
         self.failed += 1;
         self.failure.get_or_insert_with(|| why.to_owned());
-        self.run.measures.fail(&question.asked);
+        self.run.measures.fail(&question.attempt);
         self.order.done(question.number, None);
         self.count();
     }
@@ -213,11 +213,11 @@ impl<'e> Live<'e> {
     }
 
     /// Whether an attempt that was to come before an edge was decided after it, or the other way.
-    fn missed_its_edge(&self, asked: &Asked, decided_us: u64) -> bool {
-        let workload = self.experiment.workloads.get(asked.workload as usize);
+    fn missed_its_edge(&self, attempt: &Attempt, decided_us: u64) -> bool {
+        let workload = self.experiment.workloads.get(attempt.workload as usize);
         match workload.map(|workload| &workload.arrivals) {
-            Some(Arrivals::Edge { window_us, .. }) if asked.tries == 0 => {
-                let due_us = self.begin_us.saturating_add(asked.at_us);
+            Some(Arrivals::Edge { window_us, .. }) if attempt.tries == 0 => {
+                let due_us = self.begin_us.saturating_add(attempt.at_us);
                 due_us / window_us.max(&1) != decided_us / window_us.max(&1)
             }
             _ => false,
@@ -226,19 +226,19 @@ impl<'e> Live<'e> {
 
     /// Counts what was decided before everything that is still open.
     fn count(&mut self) {
-        while let Some((asked, became)) = self.order.next() {
-            self.run.measures.count(&asked, became);
+        while let Some((attempt, outcome)) = self.order.next() {
+            self.run.measures.count(&attempt, outcome);
         }
     }
 
     /// The measures, when no question is open any more: one that is was never answered.
     #[must_use]
-    pub fn finish(mut self, used: Option<Used>) -> CaseResult {
+    pub fn finish(mut self, used: Option<ServerUsage>) -> CaseResult {
         self.order.waiting.clear();
         self.count();
         let latency_us = self.latency.read();
         let mean = latency_us.as_ref().map(|latency| latency.mean);
-        let each = |of: fn(&Used) -> u64| {
+        let each = |of: fn(&ServerUsage) -> u64| {
             let used = used.filter(|_| self.answered > 0)?;
             Some(rounded(of(&used) as f64 / self.answered as f64))
         };
@@ -313,7 +313,7 @@ fn multiple(one: u64, other: u64) -> Option<u64> {
 /// before the newest answer that was there when the oldest open question was sent is complete. The
 /// store's clock alone is compared with itself; it must not go back.
 #[derive(Default)]
-struct InOrder {
+struct DecisionOrder {
     /// When the newest of all answers was decided.
     newest: u64,
     /// The number of the first of `waiting`.
@@ -325,46 +325,46 @@ struct InOrder {
     /// store's clock went back.
     steps: u64,
     /// By when it was decided, and the number of its question.
-    ready: BinaryHeap<Reverse<(u64, u64, Asked, Became)>>,
+    ready: BinaryHeap<Reverse<(u64, u64, Attempt, AttemptOutcome)>>,
 }
 
-impl InOrder {
+impl DecisionOrder {
     fn send(&mut self) -> u64 {
         self.waiting.push_back(Some(self.newest));
         self.first + self.waiting.len() as u64 - 1
     }
 
-    fn done(&mut self, number: u64, what: Option<(Asked, Became)>) {
+    fn done(&mut self, number: u64, what: Option<(Attempt, AttemptOutcome)>) {
         let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
         let known = self.waiting.get_mut(place).and_then(Option::take);
-        if let (Some(known), Some((_, became))) = (known, &what) {
-            self.steps += u64::from(became.decided_us < known);
+        if let (Some(known), Some((_, outcome))) = (known, &what) {
+            self.steps += u64::from(outcome.decided_us < known);
         }
         while let Some(None) = self.waiting.front() {
             self.waiting.pop_front();
             self.first += 1;
         }
-        if let Some((asked, became)) = what {
-            self.newest = self.newest.max(became.decided_us);
-            self.ready.push(Reverse((became.decided_us, number, asked, became)));
+        if let Some((attempt, outcome)) = what {
+            self.newest = self.newest.max(outcome.decided_us);
+            self.ready.push(Reverse((outcome.decided_us, number, attempt, outcome)));
         }
     }
 
     /// The next that nothing can come before.
-    fn next(&mut self) -> Option<(Asked, Became)> {
+    fn next(&mut self) -> Option<(Attempt, AttemptOutcome)> {
         let complete = self.waiting.front().copied().flatten();
         let Reverse((decided_us, ..)) = self.ready.peek()?;
         if complete.is_some_and(|complete| *decided_us > complete) {
             return None;
         }
-        self.ready.pop().map(|Reverse((.., asked, became))| (asked, became))
+        self.ready.pop().map(|Reverse((.., attempt, outcome))| (attempt, outcome))
     }
 }
 
 /// How long many things took.
-struct Spread(Histogram<u64>);
+struct LatencyHistogram(Histogram<u64>);
 
-impl Spread {
+impl LatencyHistogram {
     /// The longest that is told apart: an hour.
     const MAX_US: u64 = 3_600_000_000;
 
@@ -394,47 +394,51 @@ impl Spread {
 mod tests {
     use super::*;
 
-    fn became(decided_us: u64) -> Option<(Asked, Became)> {
-        let asked = Asked { at_us: 0, first_us: 0, client: 0, workload: 0, tries: 0, request: 0 };
-        Some((asked, Became { decided_us, waited_us: 0, is_admitted: true, is_last: true }))
+    fn outcome(decided_us: u64) -> Option<(Attempt, AttemptOutcome)> {
+        let attempt =
+            Attempt { at_us: 0, first_us: 0, client: 0, workload: 0, tries: 0, request: 0 };
+        Some((
+            attempt,
+            AttemptOutcome { decided_us, waited_us: 0, is_admitted: true, is_last: true },
+        ))
     }
 
-    fn flush(order: &mut InOrder) -> Vec<u64> {
-        core::iter::from_fn(|| order.next()).map(|(_, became)| became.decided_us).collect()
+    fn flush(order: &mut DecisionOrder) -> Vec<u64> {
+        core::iter::from_fn(|| order.next()).map(|(_, outcome)| outcome.decided_us).collect()
     }
 
     #[test]
     fn answers_that_overtake_each_other_are_put_in_order() {
-        let mut order = InOrder::default();
+        let mut order = DecisionOrder::default();
         let sent: Vec<u64> = (0..4).map(|_| order.send()).collect();
         assert_eq!(sent, [0, 1, 2, 3]);
-        order.done(1, became(20));
-        order.done(3, became(10));
+        order.done(1, outcome(20));
+        order.done(3, outcome(10));
         assert!(flush(&mut order).is_empty(), "0 and 2 may have been decided before");
         let late = order.send();
-        order.done(0, became(5));
+        order.done(0, outcome(5));
         assert!(flush(&mut order).is_empty(), "2 may have been decided before 5");
         order.done(2, None);
         // What is open was sent when 20 was known.
         assert_eq!(flush(&mut order), [5, 10, 20]);
-        order.done(late, became(21));
+        order.done(late, outcome(21));
         assert_eq!(flush(&mut order), [21]);
         assert_eq!((order.waiting.len(), order.first, order.steps), (0, 5, 0));
         let back = order.send();
-        order.done(back, became(20));
+        order.done(back, outcome(20));
         assert_eq!((flush(&mut order), order.steps), (vec![20], 1));
     }
 
     #[test]
     fn a_spread_is_read_to_three_digits() {
-        let mut spread = Spread::new();
+        let mut spread = LatencyHistogram::new();
         assert_eq!(spread.read(), None);
         (1..=1_000).for_each(|us| spread.add(us));
         let read = spread.read().unwrap();
         assert_eq!((read.p50, read.p90, read.p99), (500, 900, 990));
         assert!((read.mean - 500.5).abs() < 1.0, "{read:?}");
         spread.add(u64::MAX);
-        assert!(spread.read().unwrap().max >= Spread::MAX_US);
+        assert!(spread.read().unwrap().max >= LatencyHistogram::MAX_US);
     }
 
     #[test]

@@ -34,13 +34,13 @@
 
 mod arrivals;
 mod builtin;
-mod drawn;
 mod file;
 mod findings;
 pub mod live;
 mod measure;
 mod queue;
 mod race;
+mod raster_builder;
 pub mod results;
 mod retry;
 mod run;
@@ -60,7 +60,7 @@ pub use self::queue::QueueCase;
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
 pub use self::retry::Retry;
-pub use self::simulate::{Progress, Took, run};
+pub use self::simulate::{Progress, Timings, run};
 pub use self::size::Size;
 
 /// Which client asks when, and what is tried.
@@ -112,7 +112,7 @@ impl Experiment {
     /// The traffic of an access log under each case of a plan, with a count for each client.
     /// `name` is what it is called; of an empty log the experiment takes a microsecond.
     #[must_use]
-    pub fn of_log(name: &str, traffic: Arc<Traffic>, plan: &Plan) -> Self {
+    pub fn from_log(name: &str, traffic: Arc<Traffic>, plan: &Plan) -> Self {
         let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or((START_US, START_US));
         let duration_us = last_us - first_us + 1;
         let cases = plan.cases.iter().map(|case| Case {

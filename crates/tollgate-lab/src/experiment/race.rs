@@ -13,7 +13,7 @@ use tollgate::{LimitSet, ParseError};
 use crate::decide::{Decider, InMemory, Part, Per};
 use crate::error::Error;
 use crate::event::{ClientId, Event};
-use crate::mix::Mix;
+use crate::split_mix::SplitMix64;
 
 /// Clients that ask about one counter at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,15 +68,16 @@ impl Race {
     /// As [`Race::limits`].
     pub fn run(&self) -> Result<RaceResults, Error> {
         let limits = self.limits().map_err(tollgate::Error::from)?;
-        let mut mix = Mix::new(self.seed);
+        let mut rng = SplitMix64::new(self.seed);
         // A way takes a quarter to three quarters of a round trip.
-        let way = |mix: &mut Mix| self.round_trip_us / 4 + mix.below(self.round_trip_us / 2 + 1);
+        let way =
+            |rng: &mut SplitMix64| self.round_trip_us / 4 + rng.below(self.round_trip_us / 2 + 1);
         let (mut events, mut asks) = (BinaryHeap::new(), Vec::new());
         for client in 0..self.clients {
-            let begins = mix.below(self.within_us.max(1));
-            let reads = begins + way(&mut mix);
+            let begins = rng.below(self.within_us.max(1));
+            let reads = begins + way(&mut rng);
             // The value goes back, and the word to add one comes again.
-            let adds = reads + way(&mut mix) + way(&mut mix);
+            let adds = reads + way(&mut rng) + way(&mut rng);
             events.push(Reverse((reads, client, Some(adds))));
             asks.push(Event::new(super::START_US + reads, ClientId::new(0)));
         }

@@ -71,7 +71,7 @@ impl Results {
     /// Says what there is to see in them, when the last case has run.
     pub fn conclude(&mut self, experiment: &Experiment) {
         self.findings = experiment.notes.clone();
-        let findings = findings::of(self);
+        let findings = findings::conclude(self);
         self.findings.extend(findings);
     }
 }

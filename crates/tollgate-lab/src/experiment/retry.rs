@@ -1,6 +1,6 @@
 //! What clients do when they are denied.
 
-use crate::mix::Mix;
+use crate::split_mix::SplitMix64;
 
 /// What a client does with a request that was denied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,8 +49,8 @@ impl Retry {
                 let longest = base_us.saturating_mul(1 << tries.min(32)).min(most_us);
                 // By the request and not by the order in which denials come: the same under every
                 // strategy.
-                let mut mix = Mix::new(seed ^ request.rotate_left(20) ^ u64::from(tries));
-                Some(1 + mix.below(longest))
+                let mut rng = SplitMix64::new(seed ^ request.rotate_left(20) ^ u64::from(tries));
+                Some(1 + rng.below(longest))
             }
             _ => None,
         }

@@ -3,9 +3,9 @@
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::arrivals::{Arrivals, Source};
-use super::drawn::{Drawn, ROWS};
-use super::measure::{Asked, Measures};
+use super::arrivals::{Arrivals, RequestSource};
+use super::measure::{Attempt, Measures};
+use super::raster_builder::{ROWS, RasterBuilder};
 use super::results::CaseResult;
 use super::{Case, Experiment, Workload};
 use crate::decide::Verdict;
@@ -13,15 +13,15 @@ use crate::error::Error;
 use crate::event::ClientId;
 
 /// A request that is tried again: when, and in the order in which denials came.
-type Again = Reverse<(u64, u64, Asked)>;
+type PendingRetry = Reverse<(u64, u64, Attempt)>;
 
 /// What a request takes that waits to be tried again.
-pub(super) const WAITING_BYTES: u64 = size_of::<Again>() as u64;
+pub(super) const WAITING_BYTES: u64 = size_of::<PendingRetry>() as u64;
 
 /// A workload with its next request.
-struct Head<'e> {
+struct NextRequest<'e> {
     workload: u32,
-    source: Source<'e>,
+    source: RequestSource<'e>,
     /// Microseconds from the start, and the client.
     next: Option<(u64, u32)>,
 }
@@ -33,12 +33,12 @@ pub(super) struct Run<'e> {
     /// The number of the first client of each workload.
     firsts: Vec<u32>,
     /// The workloads of the case.
-    sources: Vec<Head<'e>>,
+    sources: Vec<NextRequest<'e>>,
     batch: usize,
     /// Requests that were made and not yet decided, in order of time; those before `next` are done.
-    fresh: Vec<Asked>,
+    fresh: Vec<Attempt>,
     next: usize,
-    again: BinaryHeap<Again>,
+    again: BinaryHeap<PendingRetry>,
     /// True when nobody ever tries again: then many are decided at once.
     pub(super) is_open: bool,
     requests: u64,
@@ -71,14 +71,14 @@ impl<'e> Run<'e> {
             let number = u32::try_from(place).unwrap_or(u32::MAX);
             // Each draws from a sequence of its own: another workload beside it changes nothing.
             let seed = experiment.seed ^ (u64::from(number) + 1).rotate_left(32);
-            let mut source = Source::new(workload, first, seed, experiment.start_us)?;
+            let mut source = RequestSource::new(workload, first, seed, experiment.start_us)?;
             let next = source.next()?;
-            sources.push(Head { workload: number, source, next });
+            sources.push(NextRequest { workload: number, source, next });
         }
         let clients = clients as usize;
         let spread = spread(experiment, case, &firsts);
-        let drawn = Drawn::new(spread, clients, experiment.duration_us);
-        let measures = Measures::new(experiment, case, clients, drawn);
+        let raster = RasterBuilder::new(spread, clients, experiment.duration_us);
+        let measures = Measures::new(experiment, case, clients, raster);
         Ok(Self {
             experiment,
             firsts,
@@ -105,10 +105,10 @@ impl<'e> Run<'e> {
     }
 
     /// The next attempt; a repeated one goes before a first one of the same time.
-    pub(super) fn pop(&mut self) -> Result<Option<Asked>, Error> {
+    pub(super) fn pop(&mut self) -> Result<Option<Attempt>, Error> {
         let due = self.peek()?;
         if due.is_some() && self.again.peek().map(|again| again.0.0) == due {
-            return Ok(self.again.pop().map(|Reverse((.., asked))| asked));
+            return Ok(self.again.pop().map(|Reverse((.., attempt))| attempt));
         }
         let fresh = self.fresh.get(self.next).copied();
         self.next += usize::from(fresh.is_some());
@@ -116,7 +116,7 @@ impl<'e> Run<'e> {
     }
 
     /// All attempts that are made, where nobody tries again, into `batch`; none at the end.
-    pub(super) fn pop_all(&mut self, batch: &mut Vec<Asked>) -> Result<(), Error> {
+    pub(super) fn pop_all(&mut self, batch: &mut Vec<Attempt>) -> Result<(), Error> {
         if self.next == self.fresh.len() {
             self.make()?;
         }
@@ -138,7 +138,7 @@ impl<'e> Run<'e> {
             let Some(head) = self.sources.get_mut(place) else { return Ok(()) };
             let Some((at_us, client)) = head.next else { return Ok(()) };
             head.next = head.source.next()?;
-            self.fresh.push(Asked {
+            self.fresh.push(Attempt {
                 at_us,
                 first_us: at_us,
                 client,
@@ -153,21 +153,26 @@ impl<'e> Run<'e> {
 
     /// Puts an attempt back that was denied and answered at this time, when its client tries
     /// again. False: it gives up.
-    pub(super) fn try_again(&mut self, asked: &Asked, verdict: Verdict, answered_us: u64) -> bool {
+    pub(super) fn try_again(
+        &mut self,
+        attempt: &Attempt,
+        verdict: Verdict,
+        answered_us: u64,
+    ) -> bool {
         let workloads = &self.experiment.workloads;
-        let Some(workload) = workloads.get(asked.workload as usize) else { return false };
+        let Some(workload) = workloads.get(attempt.workload as usize) else { return false };
         if verdict.is_admitted || self.is_open {
             return false;
         }
-        let Asked { request, tries, .. } = *asked;
+        let Attempt { request, tries, .. } = *attempt;
         let Experiment { seed, duration_us, .. } = *self.experiment;
         let wait = workload.retry.after(seed, request, tries, verdict.retry_after_us);
         let at_us = wait.map(|wait| answered_us.saturating_add(wait));
         // Who would come back after the end has not been served by then.
-        let again = at_us.filter(|at_us| *at_us < duration_us).map(|at_us| Asked {
+        let again = at_us.filter(|at_us| *at_us < duration_us).map(|at_us| Attempt {
             at_us,
             tries: tries + 1,
-            ..*asked
+            ..*attempt
         });
         self.again.extend(again.map(|again| Reverse((again.at_us, self.denials, again))));
         self.denials += 1;

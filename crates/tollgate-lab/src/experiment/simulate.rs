@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::measure::{Asked, Became};
+use super::measure::{Attempt, AttemptOutcome};
 use super::results::{CaseResult, Results};
 use super::run::Run;
 use super::{Case, Experiment, queue};
@@ -28,13 +28,13 @@ pub struct Progress {
     /// Attempts that were decided so far, in all cases.
     pub attempts: u64,
     /// What this machine took so far to make requests, to decide them, and to measure.
-    pub took: Took,
+    pub took: Timings,
 }
 
 /// Where the time of this machine went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct Took {
+pub struct Timings {
     /// Making requests.
     pub making: Duration,
     /// Deciding attempts.
@@ -60,7 +60,7 @@ pub fn run(
     mut progress: impl FnMut(Progress),
 ) -> Result<Results, Error> {
     let mut results = Results::new(experiment);
-    let (mut attempts, mut took) = (0, Took::default());
+    let (mut attempts, mut took) = (0, Timings::default());
     for (place, case) in experiment.cases.iter().enumerate() {
         let progress = |now: u64, run_attempts, run_took| {
             progress(Progress {
@@ -76,10 +76,10 @@ pub fn run(
             Some(setting) => queue::run(experiment, case, setting, decider, progress)?,
             None => {
                 decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
-                let mut at_work = Simulated::new(experiment, case)?;
+                let mut at_work = SimulatedRun::new(experiment, case)?;
                 let ended = at_work.all(decider, progress);
                 let (attempts, took) = (at_work.attempts, at_work.took);
-                Ran { result: at_work.run.finish(case), attempts, took, ended }
+                CaseRun { result: at_work.run.finish(case), attempts, took, ended }
             }
         };
         match ran.ended {
@@ -98,7 +98,7 @@ pub fn run(
     Ok(results)
 }
 
-impl core::ops::Add for Took {
+impl core::ops::Add for Timings {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -111,32 +111,32 @@ impl core::ops::Add for Took {
 }
 
 /// What became of a case.
-pub(super) struct Ran {
+pub(super) struct CaseRun {
     pub(super) result: CaseResult,
     pub(super) attempts: u64,
-    pub(super) took: Took,
+    pub(super) took: Timings,
     /// An error where it was not run to its end.
     pub(super) ended: Result<(), Error>,
 }
 
 /// One case whose time is that of its attempts.
-struct Simulated<'e> {
+struct SimulatedRun<'e> {
     experiment: &'e Experiment,
     run: Run<'e>,
     attempts: u64,
-    took: Took,
+    took: Timings,
 }
 
-impl<'e> Simulated<'e> {
+impl<'e> SimulatedRun<'e> {
     fn new(experiment: &'e Experiment, case: &Case) -> Result<Self, Error> {
         let run = Run::new(experiment, case, BATCH)?;
-        Ok(Self { experiment, run, attempts: 0, took: Took::default() })
+        Ok(Self { experiment, run, attempts: 0, took: Timings::default() })
     }
 
     fn all(
         &mut self,
         decider: &mut impl Decider,
-        mut progress: impl FnMut(u64, u64, Took),
+        mut progress: impl FnMut(u64, u64, Timings),
     ) -> Result<(), Error> {
         let (mut asks, mut verdicts) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
         let mut batch = Vec::with_capacity(BATCH);
@@ -149,8 +149,8 @@ impl<'e> Simulated<'e> {
             asks.clear();
             verdicts.clear();
             let start = self.experiment.start_us;
-            asks.extend(batch.iter().map(|asked: &Asked| {
-                Event::new(start.saturating_add(asked.at_us), ClientId::new(asked.client))
+            asks.extend(batch.iter().map(|attempt: &Attempt| {
+                Event::new(start.saturating_add(attempt.at_us), ClientId::new(attempt.client))
             }));
             let start = Instant::now();
             let answered = decider.decide(&asks, &mut verdicts);
@@ -160,16 +160,16 @@ impl<'e> Simulated<'e> {
                 progress(last.at_us, self.attempts, self.took);
             }
             answered?;
-            for ((asked, event), verdict) in batch.iter().zip(&asks).zip(&verdicts) {
-                let is_last = !self.run.try_again(asked, *verdict, asked.at_us);
+            for ((attempt, event), verdict) in batch.iter().zip(&asks).zip(&verdicts) {
+                let is_last = !self.run.try_again(attempt, *verdict, attempt.at_us);
                 self.attempts += 1;
-                let became = Became {
+                let outcome = AttemptOutcome {
                     decided_us: event.at_us,
-                    waited_us: asked.at_us - asked.first_us,
+                    waited_us: attempt.at_us - attempt.first_us,
                     is_admitted: verdict.is_admitted,
                     is_last,
                 };
-                self.run.measures.count(asked, became);
+                self.run.measures.count(attempt, outcome);
             }
             self.took.measuring += decided.elapsed();
             since += batch.len();
@@ -185,7 +185,7 @@ impl<'e> Simulated<'e> {
     }
 
     /// The next attempts that can be decided at once, none at the end.
-    fn take(&mut self, batch: &mut Vec<Asked>) -> Result<(), Error> {
+    fn take(&mut self, batch: &mut Vec<Attempt>) -> Result<(), Error> {
         batch.clear();
         if self.run.is_open {
             return self.run.pop_all(batch);

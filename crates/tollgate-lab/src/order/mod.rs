@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use self::spill::{Merge, Spill, SpillWriter};
 use crate::error::Error;
 use crate::event::Event;
-use crate::mix::Mix;
+use crate::split_mix::SplitMix64;
 use crate::time;
 
 /// How to sort, and how much memory to use for it.
@@ -230,13 +230,13 @@ impl Ordered {
     /// [`Error::Temporary`] when a run cannot be written or read.
     pub fn spread(self, seed: u64) -> Result<Self, Error> {
         let mut sorter = Sorter::new(self.sorting.clone());
-        let mut mix = Mix::new(seed);
+        let mut rng = SplitMix64::new(seed);
         for event in self.iter()? {
             let event = event?;
             let second_us = event.at_us - event.at_us % 1_000_000;
             // The last second that a stamp may have is not a whole one.
             let room_us = time::END_US.saturating_sub(second_us).min(1_000_000);
-            sorter.push(Event::new(second_us + mix.below(room_us), event.client))?;
+            sorter.push(Event::new(second_us + rng.below(room_us), event.client))?;
         }
         drop(self);
         sorter.finish()

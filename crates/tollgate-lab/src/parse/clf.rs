@@ -24,7 +24,7 @@ pub(super) enum Field {
 
 impl Field {
     /// The field of a line that `by` means; none when such lines have no field of that name.
-    pub(super) fn of(by: &By) -> Option<Self> {
+    pub(super) fn from_by(by: &By) -> Option<Self> {
         let name = match by {
             By::Ip => return Some(Self::Ip),
             By::Path => return Some(Self::Path),

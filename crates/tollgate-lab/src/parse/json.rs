@@ -69,7 +69,7 @@ const ROLES: usize = 3;
 
 /// A place where the value of a role may be; among several, the first in the list is taken.
 #[derive(Debug, Clone)]
-struct Place {
+struct FieldPath {
     role: usize,
     rank: usize,
     path: Cow<'static, str>,
@@ -78,16 +78,16 @@ struct Place {
 /// The places to look at for one `--by` option.
 #[derive(Debug)]
 pub(super) struct Fields {
-    places: Vec<Place>,
+    places: Vec<FieldPath>,
 }
 
 impl Fields {
-    pub(super) fn of(by: &By) -> Self {
+    pub(super) fn from_by(by: &By) -> Self {
         let known = |role, paths: &'static [&'static str]| {
             let ranked = paths.iter().enumerate();
-            ranked.map(move |(rank, path)| Place { role, rank, path: Cow::Borrowed(*path) })
+            ranked.map(move |(rank, path)| FieldPath { role, rank, path: Cow::Borrowed(*path) })
         };
-        let mut places: Vec<Place> =
+        let mut places: Vec<FieldPath> =
             known(CLIENT_ROLE, &CLIENT).chain(known(TIME_ROLE, &TIME)).collect();
         match by {
             By::Ip => {}
@@ -95,7 +95,7 @@ impl Fields {
             By::User => places.extend(known(BY_ROLE, &USER)),
             By::Field(name) => {
                 let path = Cow::Owned(name.clone());
-                places.push(Place { role: BY_ROLE, rank: 0, path });
+                places.push(FieldPath { role: BY_ROLE, rank: 0, path });
             }
         }
         Self { places }
@@ -162,7 +162,7 @@ struct Values<'a> {
 impl<'a> Values<'a> {
     /// Keeps the value if it is one (not empty, `-`, null, an object or an array) and no better
     /// place had one. Of two fields of one name the last counts, as in most readers of JSON.
-    fn offer(&mut self, place: &Place, raw: &'a str) {
+    fn offer(&mut self, place: &FieldPath, raw: &'a str) {
         let best = &mut self.best[place.role];
         let absent = matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with(['{', '[']);
         if !absent && best.is_none_or(|(rank, _)| place.rank <= rank) {
@@ -186,7 +186,7 @@ fn scalar(raw: &str) -> Cow<'_, str> {
 /// Reads an object; `skip` bytes of each place's path lead to it.
 fn collect<'a>(
     text: &'a str,
-    places: &[&Place],
+    places: &[&FieldPath],
     skip: usize,
     values: &mut Values<'a>,
 ) -> Result<(), Reason> {
@@ -199,7 +199,7 @@ fn collect<'a>(
 }
 
 struct Object<'p, 'a> {
-    places: &'p [&'p Place],
+    places: &'p [&'p FieldPath],
     skip: usize,
     values: &'p mut Values<'a>,
 }
@@ -232,7 +232,7 @@ impl<'a> Visitor<'a> for Object<'_, 'a> {
                 values.offer(place, raw);
             }
             if raw.starts_with('{') {
-                let inner: Vec<&Place> =
+                let inner: Vec<&FieldPath> =
                     places.iter().copied().filter(|p| found.leads(&p.path[skip..])).collect();
                 if !inner.is_empty() {
                     // It was read as JSON just now, so this does not fail.
@@ -247,7 +247,7 @@ impl<'a> Visitor<'a> for Object<'_, 'a> {
 /// Reads the name of a field: none when no place begins with it.
 #[derive(Clone, Copy)]
 struct Key<'p> {
-    places: &'p [&'p Place],
+    places: &'p [&'p FieldPath],
     skip: usize,
 }
 

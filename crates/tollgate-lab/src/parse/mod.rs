@@ -182,7 +182,7 @@ impl Parser {
     /// A parser that takes the client from the field `by`.
     #[must_use]
     pub fn new(by: By) -> Self {
-        Self { clf: clf::Field::of(&by), json: json::Fields::of(&by), by }
+        Self { clf: clf::Field::from_by(&by), json: json::Fields::from_by(&by), by }
     }
 
     /// The option it was made with.

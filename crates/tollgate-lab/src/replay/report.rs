@@ -110,7 +110,7 @@ impl Report {
             events: self.events,
             out_of_order: self.out_of_order,
             unparsed: self.unparsed,
-            strategies: self.cases.iter().map(CaseJson::of).collect(),
+            strategies: self.cases.iter().map(CaseJson::new).collect(),
         }
     }
 }
@@ -152,7 +152,7 @@ struct CaseJson<'a> {
 }
 
 impl<'a> CaseJson<'a> {
-    fn of(case: &'a CaseReport) -> Self {
+    fn new(case: &'a CaseReport) -> Self {
         Self {
             strategy: &case.strategy,
             limit: &case.limit,

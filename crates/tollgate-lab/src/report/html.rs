@@ -118,7 +118,7 @@ fn figure(chart: &Chart) -> Markup {
 
 /// Measures down the side, cases across: so that one measure is compared along a line.
 fn measures(results: &Results) -> Markup {
-    let measures = measure::of(results);
+    let measures = measure::applicable(results);
     html! {
         h2 { "Measures" }
         @if results.cases.is_empty() {

@@ -283,7 +283,7 @@ static ALL: [Measure; 34] = [
 ];
 
 /// What `admitted` and `denied` are called where all cases are queues.
-static OF_QUEUES: [Measure; 2] = [
+static QUEUE_TITLES: [Measure; 2] = [
     Measure {
         id: "admitted",
         title: "accepted",
@@ -315,13 +315,13 @@ fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
 }
 
 /// The measures that some case has.
-pub(super) fn of(results: &Results) -> Vec<&'static Measure> {
+pub(super) fn applicable(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());
     let [admitted, _] = results.words();
-    let is_all_queues = OF_QUEUES.iter().any(|measure| measure.title == admitted);
+    let is_all_queues = QUEUE_TITLES.iter().any(|measure| measure.title == admitted);
     let named = |measure: &'static Measure| {
-        let other = OF_QUEUES.iter().find(|other| is_all_queues && other.id == measure.id);
+        let other = QUEUE_TITLES.iter().find(|other| is_all_queues && other.id == measure.id);
         other.unwrap_or(measure)
     };
     ALL.iter().filter(has_some).map(named).collect()

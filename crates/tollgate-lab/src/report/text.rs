@@ -74,7 +74,7 @@ pub(super) fn paragraph(out: &mut String, width: usize, mark: &str, text: &str) 
 
 /// Measures down the side and cases across: as many as the width takes, then the next.
 fn tables(out: &mut String, results: &Results, width: usize) {
-    let measures = measure::of(results);
+    let measures = measure::applicable(results);
     let side = measures.iter().map(|measure| measure.title.len()).max().unwrap_or(0) + 2;
     let lines = results.cases.iter().flat_map(|case| head(case).lines().map(width_of).max());
     let column = lines.max().unwrap_or(0).max(9) + 2;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rand::RngExt;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Strategy, Subject, Time};
-use tollgate_redis::compose::{self, Answer, Check, Clock};
+use tollgate_redis::compose::{self, Check, Clock, ReplyFormat};
 use tollgate_redis::{Keys, Script};
 
 use super::fake::{Fake, Held, Reply};
@@ -89,7 +89,7 @@ struct Place {
 fn place(limits: &LimitSet) -> Place {
     let state = Keys::new().state(&Subject::literal("somebody").unwrap(), limits);
     let logs = Keys::logs(&state, limits);
-    Place { check: Keys::of_check(&state, limits), state, logs }
+    Place { check: Keys::for_check(&state, limits), state, logs }
 }
 
 /// An error reply of these words, which change nothing.
@@ -201,15 +201,15 @@ fn bad_costs(texts: &Texts) -> Result<(), Difference> {
 }
 
 fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
-    for answer in [Answer::Verbose, Answer::Boolean, Answer::Remembered] {
+    for answer in [ReplyFormat::Verbose, ReplyFormat::Boolean, ReplyFormat::Remembered] {
         for clock in [Clock::Server, Clock::Given] {
             for mode in MODES {
                 let limits = set("a: 7/m via gcra, b: 5/m via sliding_log");
                 let mut of = Check::new(mode);
-                (of.answer, of.clock) = (answer, clock);
+                (of.reply, of.clock) = (answer, clock);
                 let script = check(texts, of, &[&limits]);
                 let mut keys = place(&limits).check;
-                if answer == Answer::Remembered {
+                if answer == ReplyFormat::Remembered {
                     keys.push("request".to_owned());
                 }
                 let args = vec!["1".to_owned(); of.arguments()];
@@ -236,11 +236,11 @@ fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
 
 /// One of several questions that fails, and wrong numbers of keys and arguments of several.
 fn together(texts: &Texts) -> Result<(), Difference> {
-    for answer in [Answer::Verbose, Answer::Remembered] {
+    for answer in [ReplyFormat::Verbose, ReplyFormat::Remembered] {
         for clock in [Clock::Server, Clock::Given] {
             for text in ["x: 7/m via gcra", "x: 7/m via sliding_log", SEVERAL[0]] {
                 let mut of = Check::new(Mode::Whole);
-                (of.answer, of.clock) = (answer, clock);
+                (of.reply, of.clock) = (answer, clock);
                 one_fails(texts, of, &set(text))?;
             }
             // As many as live in local variables: there is room for all of them, for the words of
@@ -249,7 +249,7 @@ fn together(texts: &Texts) -> Result<(), Difference> {
                 let limit = |i| format!("l{i}: {i}/{i}m via {}", strategy.name());
                 let text = (1..=8).map(limit).collect::<Vec<_>>().join(", ");
                 let mut of = Check::new(Mode::Whole);
-                (of.answer, of.clock) = (answer, clock);
+                (of.reply, of.clock) = (answer, clock);
                 one_fails(texts, of, &set(&text))?;
                 four_subjects(texts, of, strategy)?;
             }
@@ -261,14 +261,14 @@ fn together(texts: &Texts) -> Result<(), Difference> {
 /// Eight limits of four subjects, which take more variables than those of one.
 fn four_subjects(texts: &Texts, of: Check, strategy: &Strategy) -> Result<(), Difference> {
     let limits = set(&format!("a: 3/m via {0}, b: 5/2m via {0}", strategy.name()));
-    let script = texts.script(of.compose_many(&[&limits; 4], &texts.parts).unwrap());
+    let script = texts.script(of.compose_batch(&[&limits; 4], &texts.parts).unwrap());
     let mut keys = Vec::new();
     for name in ["one", "two", "three", "four"] {
         let state = Keys::new().state(&Subject::literal(name).unwrap(), &limits);
-        keys.extend(Keys::of_check(&state, &limits));
+        keys.extend(Keys::for_check(&state, &limits));
     }
     let mut args = words(&["1", "7"]);
-    if of.answer == Answer::Remembered {
+    if of.reply == ReplyFormat::Remembered {
         keys.push("request".to_owned());
         args.extend(words(&["question", "1000"]));
     }
@@ -277,23 +277,23 @@ fn four_subjects(texts: &Texts, of: Check, strategy: &Strategy) -> Result<(), Di
     }
     let mut fake = Fake::new().bounded();
     fake.at(NOW_US);
-    let answers = fake.call(&script, &keys, &args).unpacked();
+    let answers = fake.call(&script, &keys, &args).unpack_reply();
     let Reply::List(answers) = &answers else { return Err(format!("{answers:?}")) };
     let Some(Reply::List(answer)) = answers.first() else { return Err(format!("{answers:?}")) };
-    let granted = 1 + usize::from(of.answer == Answer::Remembered);
+    let granted = 1 + usize::from(of.reply == ReplyFormat::Remembered);
     equal("granted", &answer[granted], &Reply::Int(1))?;
     equal("numbers", answer.len(), granted + 2 + 3 * 8)
 }
 
 fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Difference> {
-    let script = texts.script(of.compose_many(&[limits], &texts.parts).unwrap());
+    let script = texts.script(of.compose_batch(&[limits], &texts.parts).unwrap());
     let (mut keys, mut args) = (Vec::new(), Vec::new());
     for (number, name) in ["first", "damaged", "broken", "dear", "last"].iter().enumerate() {
         let state = Keys::new().state(&Subject::literal(name).unwrap(), limits);
-        keys.extend(Keys::of_check(&state, limits));
+        keys.extend(Keys::for_check(&state, limits));
         let cost = if *name == "dear" { "0" } else { "1" };
         let mut own = words(&[cost, &number.to_string()]);
-        if of.answer == Answer::Remembered {
+        if of.reply == ReplyFormat::Remembered {
             keys.push(format!("{state}!request"));
             own.extend(words(&["question", "1000"]));
         }
@@ -308,7 +308,7 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     fake.put(&keys[each_keys], Held::Text(b"foreign".to_vec()));
     // What no read of ours takes ends the script of one question with a fault.
     fake.put(&keys[2 * each_keys], Held::List([b"foreign".to_vec(), b"x".to_vec()].into()));
-    let Reply::List(answers) = fake.call(&script, &keys, &args).unpacked() else {
+    let Reply::List(answers) = fake.call(&script, &keys, &args).unpack_reply() else {
         return Err("no list".to_owned());
     };
     let failed: Vec<bool> = answers.iter().map(|it| matches!(it, Reply::Error(_))).collect();
@@ -318,7 +318,7 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     for i in [0, 4] {
         let Reply::List(list) = &answers[i] else { return Err(format!("{:?}", answers[i])) };
         equal("whose answer", &list[0], &Reply::Text(i.to_string().into_bytes()))?;
-        let granted = 1 + usize::from(of.answer == Answer::Remembered);
+        let granted = 1 + usize::from(of.reply == ReplyFormat::Remembered);
         equal("granted", &list[granted], &Reply::Int(1))?;
         equal("charged", fake.get(&keys[i * each_keys]).is_some(), true)?;
     }
@@ -785,7 +785,7 @@ fn boolean(texts: &Texts) -> Result<(), Difference> {
     for limits in LIMITS.into_iter().chain(SEVERAL).map(set) {
         for mode in MODES {
             let mut short = Check::new(mode);
-            short.answer = Answer::Boolean;
+            short.reply = ReplyFormat::Boolean;
             let short = check(texts, short, &[&limits]);
             let mut pair = Pair::new(texts.clone());
             let mut fake = Fake::new().bounded();
@@ -808,7 +808,7 @@ fn remembered(texts: &Texts) -> Result<(), Difference> {
     for clock in [Clock::Server, Clock::Given] {
         for text in LIMITS.into_iter().chain(SEVERAL) {
             let mut of = Check::new(Mode::Whole);
-            (of.answer, of.clock) = (Answer::Remembered, clock);
+            (of.reply, of.clock) = (ReplyFormat::Remembered, clock);
             // Under other numbers in turn, so that answers say what was carried over.
             let other = text.replace("7/m", "8/m").replace("6/m", "9/m").replace("5/m", "4/m");
             let sets = [set(text), set(&other)];

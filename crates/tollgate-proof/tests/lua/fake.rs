@@ -90,11 +90,11 @@ impl Reply {
 
     /// A list of which each packed answer is as it would be for a question alone: the nonce as
     /// text, and then numbers.
-    pub(crate) fn unpacked(self) -> Self {
+    pub(crate) fn unpack_reply(self) -> Self {
         let Self::List(mut list) = self else { return self };
         for reply in &mut list {
             if let Self::Text(packed) = reply {
-                let mut numbers = tollgate_redis::compose::unpacked(packed).expect("numbers");
+                let mut numbers = tollgate_redis::compose::unpack_reply(packed).expect("numbers");
                 let nonce = numbers.next().expect("a nonce");
                 let numbers: Vec<Self> = numbers.map(Self::Int).collect();
                 *reply = Self::List([vec![Self::Text(nonce.to_string().into())], numbers].concat());

@@ -240,7 +240,7 @@ impl Scripts {
             check.clock = clock;
             let script = match several {
                 false => check.compose(sets, &texts.parts),
-                true => check.compose_many(sets, &texts.parts),
+                true => check.compose_batch(sets, &texts.parts),
             };
             Rc::new(texts.script(script.expect("all are in Lua")))
         });
@@ -254,7 +254,7 @@ impl Scripts {
         let script = self.given.entry(key).or_insert_with(|| {
             let mut check = Check::new(mode);
             check.clock = clock;
-            let script = check.compose_given(sets, &texts.parts);
+            let script = check.compose_with_number_args(sets, &texts.parts);
             Rc::new(texts.script(script.expect("all are in Lua")))
         });
         Rc::clone(script)
@@ -521,7 +521,7 @@ impl Pair {
         let mut keys = Vec::new();
         for (subject, limits) in asked {
             let (state, _) = self.keys_of(subject, limits);
-            keys.extend(Keys::of_check(&state, limits));
+            keys.extend(Keys::for_check(&state, limits));
         }
         let mut args = vec![cost.to_string(), nonce.to_string()];
         self.clock(now_us, &mut args);
@@ -544,7 +544,7 @@ impl Pair {
         let mut args = args.to_vec();
         // Before the clock.
         let at = args.len() - usize::from(self.scripts.clock != Clock::Server);
-        args.splice(at..at, compose::given(sets));
+        args.splice(at..at, compose::number_args(sets));
         let given = self.fake.call(&script, keys, &args);
         if given != *answer || held != self.fake.snapshot() {
             return Err(format!("{sets:?} {mode:?}: {answer:?}, with its numbers given {given:?}"));
@@ -571,7 +571,7 @@ impl Pair {
             args.extend(own_args);
         }
         let before = self.fake.snapshot();
-        let together = self.fake.call(&script, &keys, &args).unpacked();
+        let together = self.fake.call(&script, &keys, &args).unpack_reply();
         let held = self.fake.snapshot();
         self.fake.restore(before);
         self.told(|| format!("{questions:?} {mode:?} at once: {together:?}"));

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tollgate::LimitSet;
 use tollgate::engine::Mode;
-use tollgate_redis::compose::{self, Answer, Check, Clock, Parts};
+use tollgate_redis::compose::{self, Check, Clock, Parts, ReplyFormat};
 
 use super::histories::Texts;
 
@@ -282,18 +282,18 @@ fn scripts(parts: &Parts) -> Vec<String> {
         texts.push(compose::refund(clock, parts).text().to_owned());
         texts.push(compose::adjust(clock, parts).text().to_owned());
         texts.push(compose::reset(clock, parts).text().to_owned());
-        for answer in [Answer::Verbose, Answer::Boolean, Answer::Remembered] {
+        for answer in [ReplyFormat::Verbose, ReplyFormat::Boolean, ReplyFormat::Remembered] {
             for mode in [Mode::Whole, Mode::Partial, Mode::Peek, Mode::PeekPartial] {
-                if answer == Answer::Remembered && mode.is_peek() {
+                if answer == ReplyFormat::Remembered && mode.is_peek() {
                     continue;
                 }
                 let mut check = Check::new(mode);
-                (check.clock, check.answer) = (clock, answer);
+                (check.clock, check.reply) = (clock, answer);
                 for subjects in SETS {
                     let sets: Vec<LimitSet> = subjects.iter().map(|s| s.parse().unwrap()).collect();
                     let sets: Vec<&LimitSet> = sets.iter().collect();
                     texts.push(check.compose(&sets, parts).unwrap().text().to_owned());
-                    texts.push(check.compose_many(&sets, parts).unwrap().text().to_owned());
+                    texts.push(check.compose_batch(&sets, parts).unwrap().text().to_owned());
                 }
             }
         }

@@ -1,38 +1,42 @@
 //! What an offer asks, and the same for clients that are not ours.
 
-use super::{Form, OFFER_KEYS, Question, Said, body, keys, once_key, script, with_form, words};
+use super::body;
+use super::call::{ExpectedSettings, ScriptCall, args};
+use super::layout::{Layout, OFFER_KEYS, dedup_key, keys};
+use super::reply::with_layout;
+use super::script::script;
 use crate::error::Error;
 use crate::job::Job;
 use crate::memory::MemoryQueues;
 use crate::queue::Queue;
-use crate::settings::Offering;
+use crate::settings::ProducerSettings;
 
 pub(super) const SCRIPT: &str = include_str!("offer.lua");
 
-pub(super) fn question<'s>(
-    form: Form,
+pub(super) fn call<'s>(
+    layout: Layout,
     queue: &'s str,
-    offering: &'s Offering,
+    settings: &'s ProducerSettings,
     jobs: &[Job],
-) -> Question<'s> {
-    let mut keys = keys(form, queue, OFFER_KEYS);
-    let all = if offering.counts_all() { "1" } else { "0" };
-    let mut words = words([
-        with_form(offering, form),
-        offering.bound().to_string(),
+) -> ScriptCall<'s> {
+    let mut keys = keys(layout, queue, OFFER_KEYS);
+    let all = if settings.counts_all() { "1" } else { "0" };
+    let mut args = args([
+        with_layout(settings, layout),
+        settings.bound().to_string(),
         all.to_owned(),
-        offering.remember_us().to_string(),
-        offering.most_per_client().unwrap_or(0).to_string(),
+        settings.dedup_window_us().to_string(),
+        settings.max_per_client().unwrap_or(0).to_string(),
     ]);
     for job in jobs {
-        let head = words.len();
-        words.push(Vec::new());
-        let mut says = body::say(form, job.body(), &mut words).to_string();
+        let head = args.len();
+        args.push(Vec::new());
+        let mut says = body::encode(layout, job.body(), &mut args).to_string();
         let client = job.client_name();
-        if job.once_id().is_some() || job.deadline_us().is_some() || client.is_some() {
+        if job.requested_dedup_id().is_some() || job.deadline_us().is_some() || client.is_some() {
             let mut key = 0;
-            if let Some(once) = job.once_id() {
-                keys.push(once_key(queue, once));
+            if let Some(dedup) = job.requested_dedup_id() {
+                keys.push(dedup_key(queue, dedup));
                 key = keys.len() - OFFER_KEYS;
             }
             let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
@@ -41,26 +45,26 @@ pub(super) fn question<'s>(
                 says = format!("{says} {client}");
             }
         }
-        if let Some(before) = job.before() {
+        if let Some(before) = job.original_dedup() {
             // One word more, which is none of the job's.
             says = says.replacen(' ', "+ ", 1);
-            words.push(before.to_string().into_bytes());
+            args.push(before.to_string().into_bytes());
         }
-        if let Some(word) = words.get_mut(head) {
+        if let Some(word) = args.get_mut(head) {
             *word = says.into_bytes();
         }
     }
-    Question { queue, said: Said::Offering(offering), keys, words }
+    ScriptCall { queue, expected: ExpectedSettings::Producer(settings), keys, args }
 }
 
 /// The call by which any Redis client offers a job to a queue that is a stream: within its bound,
 /// and with all that workers promise. No worker and no library of ours is needed for it.
 ///
 /// ```
-/// use tollgate_queue::{Job, OfferCall, Offering};
-/// let call = OfferCall::new("mail", &Offering::new(10), &Job::new().field("to", "ann"))?;
+/// use tollgate_queue::{Job, OfferCall, ProducerSettings};
+/// let call = OfferCall::new("mail", &ProducerSettings::new(10), &Job::new().field("to", "ann"))?;
 /// assert_eq!(call.keys[0], "tgq1:{queue:mail}:jobs");
-/// assert_eq!(call.words[5..], ["2", "to", "ann"]);
+/// assert_eq!(call.args[5..], ["2", "to", "ann"]);
 /// # Ok::<(), tollgate_queue::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -73,7 +77,7 @@ pub struct OfferCall {
     /// The keys, in their order.
     pub keys: Vec<String>,
     /// The arguments after the first, which is any word of the caller's: it comes back.
-    pub words: Vec<String>,
+    pub args: Vec<String>,
 }
 
 impl OfferCall {
@@ -81,15 +85,15 @@ impl OfferCall {
     ///
     /// # Errors
     /// A name that no queue has, settings beyond their bounds, or a job of bytes.
-    pub fn new(queue: &str, offering: &Offering, job: &Job) -> Result<Self, Error> {
+    pub fn new(queue: &str, settings: &ProducerSettings, job: &Job) -> Result<Self, Error> {
         Queue::new(MemoryQueues::new(), queue)?;
-        offering.check()?;
-        let question = question(Form::Stream, queue, offering, std::slice::from_ref(job));
+        settings.check()?;
+        let call = call(Layout::Stream, queue, settings, std::slice::from_ref(job));
         let text = |word| String::from_utf8(word);
-        let words = question.words.into_iter().map(text).collect::<Result<_, _>>();
-        let words = words.map_err(|_| Error::invalid("a job of bytes: give fields".to_owned()))?;
-        let script = script(Form::Stream, "", "", SCRIPT, false);
+        let args = call.args.into_iter().map(text).collect::<Result<_, _>>();
+        let args = args.map_err(|_| Error::invalid("a job of bytes: give fields".to_owned()))?;
+        let script = script(Layout::Stream, "", "", SCRIPT, false);
         let sha1 = script.sha().to_owned();
-        Ok(Self { script: script.text().to_owned(), sha1, keys: question.keys, words })
+        Ok(Self { script: script.text().to_owned(), sha1, keys: call.keys, args })
     }
 }

@@ -4,31 +4,37 @@
 //! the transaction that takes, so that neither can be without the other. What was answered survives
 //! the death of every process ([`tollgate_sqlite::Sync`] says what a power loss may undo).
 
+mod inspect;
+mod offer;
 mod rows;
-mod steps;
+mod settle;
+mod take;
 
 use core::time::Duration;
 
+use rows::{MIGRATIONS, QueueTx};
 use tollgate_sqlite::{Access, Options, SqliteStore, Transaction};
 
 use crate::backend::{Backend, poll};
 use crate::error::Error;
-use crate::job::{Dead, DoneJob, Held, Job, JobId, MAX_BATCH, OutJob, Taken, WaitingJob};
-use crate::model::{Afterwards, Offered, Stats};
-use crate::settings::{Offering, Settings, Working};
-use rows::{At, STEPS};
+use crate::job::{
+    DeadLetter, DeliveryTag, DoneJob, InFlightJob, Job, JobId, MAX_BATCH, TakeOutcome, WaitingJob,
+};
+use crate::outcome::{NackOutcome, OfferOutcome};
+use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
+use crate::stats::Stats;
 
 /// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
 /// processes that open the file.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-/// use tollgate_queue::{Job, Offering, Queue, SqliteQueues};
+/// use tollgate_queue::{Job, ProducerSettings, Queue, SqliteQueues};
 /// # let dir = tempfile::tempdir()?;
 /// # let path = dir.path().join("queues.db");
 /// let queues = SqliteQueues::open(path.to_str().expect("a path in UTF-8"))?;
 /// let mail = Queue::new(queues, "mail")?;
-/// mail.offering(Offering::new(10))?.offer(&Job::new().field("to", "ann")).await?;
+/// mail.producer(ProducerSettings::new(10))?.offer(&Job::new().field("to", "ann")).await?;
 /// assert_eq!(mail.stats().await?.waiting, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -38,8 +44,8 @@ use rows::{At, STEPS};
 pub struct SqliteQueues(SqliteStore);
 
 impl SqliteQueues {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is created when it
-    /// does not exist; its directory must. It may have counts in it.
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is
+    /// created when it does not exist; its directory must. It may have counts in it.
     ///
     /// # Errors
     /// As [`SqliteStore::open`].
@@ -53,193 +59,209 @@ impl SqliteQueues {
     /// As [`SqliteStore::open`].
     pub fn open_with(options: Options) -> Result<Self, Error> {
         let store = SqliteStore::open_with(options)?;
-        store.furnish("queue", STEPS)?;
+        store.migrate_extension("queue", MIGRATIONS)?;
         Ok(Self(store))
     }
 
     /// Changes a queue in one transaction; it is made when it is not there.
-    async fn at<T: Send + 'static>(
+    async fn with_queue<T: Send + 'static>(
         &self,
         queue: &str,
-        work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut QueueTx<'_, '_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let name = queue.to_owned();
         let work = move |tx: &Transaction<'_>| {
-            let at = match At::find(tx, &name)? {
-                Some(at) => at,
-                None => At::make(tx, &name)?,
+            let queue_tx = match QueueTx::find(tx, &name)? {
+                Some(queue_tx) => queue_tx,
+                None => QueueTx::make(tx, &name)?,
             };
-            changed(at, work)
+            run_and_save(queue_tx, work)
         };
-        self.0.transact(Access::Write, work).await
+        self.0.transaction(Access::Write, work).await
     }
 
     /// The same where it is made, and `absent` where it is not: who works makes no queue, so that
     /// one that was removed beside its workers stays away.
-    async fn when_made<T: Send + 'static>(
+    async fn with_existing<T: Send + 'static>(
         &self,
         queue: &str,
         absent: T,
-        work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&mut QueueTx<'_, '_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let name = queue.to_owned();
-        let work = move |tx: &Transaction<'_>| match At::find(tx, &name)? {
-            Some(at) if at.is_made() => changed(at, work),
+        let work = move |tx: &Transaction<'_>| match QueueTx::find(tx, &name)? {
+            Some(queue_tx) if queue_tx.is_made() => run_and_save(queue_tx, work),
             _ => Ok(absent),
         };
-        self.0.transact(Access::Write, work).await
+        self.0.transaction(Access::Write, work).await
     }
 
     /// Does something with a queue that is there, in one transaction, and makes none.
-    async fn where_it_is<T: Default + Send + 'static>(
+    async fn inspect<T: Default + Send + 'static>(
         &self,
         access: Access,
         queue: &str,
-        work: impl FnOnce(&At<'_, '_>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&QueueTx<'_, '_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
         let name = queue.to_owned();
-        let work = move |tx: &Transaction<'_>| match At::find(tx, &name)? {
-            Some(at) => work(&at),
+        let work = move |tx: &Transaction<'_>| match QueueTx::find(tx, &name)? {
+            Some(queue_tx) => work(&queue_tx),
             None => Ok(T::default()),
         };
-        self.0.transact(access, work).await
+        self.0.transaction(access, work).await
     }
 }
 
 /// Does something with a queue, and writes down what is known of it then.
-fn changed<T>(
-    mut at: At<'_, '_>,
-    work: impl FnOnce(&mut At<'_, '_>) -> Result<T, Error>,
+fn run_and_save<T>(
+    mut queue_tx: QueueTx<'_, '_>,
+    work: impl FnOnce(&mut QueueTx<'_, '_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let before = at.is.clone();
-    let answer = work(&mut at)?;
-    at.keep(&before)?;
+    let before = queue_tx.row.clone();
+    let answer = work(&mut queue_tx)?;
+    queue_tx.save(&before)?;
     Ok(answer)
 }
 
 // The methods are of one lifetime each, and what is asked for is of any.
 #[allow(clippy::redundant_closure_for_method_calls)]
 impl Backend for SqliteQueues {
-    async fn offer(&self, queue: &str, offering: &Offering, job: &Job) -> Result<Offered, Error> {
-        let (offering, job) = (offering.clone(), job.clone());
-        self.at(queue, move |at| at.offer(&offering, &job)).await
+    async fn offer(
+        &self,
+        queue: &str,
+        settings: &ProducerSettings,
+        job: &Job,
+    ) -> Result<OfferOutcome, Error> {
+        let (settings, job) = (settings.clone(), job.clone());
+        self.with_queue(queue, move |queue_tx| queue_tx.offer(&settings, &job)).await
     }
 
     async fn offer_all(
         &self,
         queue: &str,
-        offering: &Offering,
+        settings: &ProducerSettings,
         jobs: &[Job],
-    ) -> Result<Vec<Offered>, Error> {
-        let (offering, jobs) = (offering.clone(), jobs.to_vec());
-        let offer = move |at: &mut At<'_, '_>| {
-            jobs.iter().map(|job| at.offer(&offering, job)).collect::<Result<Vec<_>, _>>()
+    ) -> Result<Vec<OfferOutcome>, Error> {
+        let (settings, jobs) = (settings.clone(), jobs.to_vec());
+        let offer = move |queue_tx: &mut QueueTx<'_, '_>| {
+            jobs.iter().map(|job| queue_tx.offer(&settings, job)).collect::<Result<Vec<_>, _>>()
         };
-        self.at(queue, offer).await
+        self.with_queue(queue, offer).await
     }
 
     async fn take(
         &self,
         queue: &str,
-        working: &Working,
+        settings: &ConsumerSettings,
         worker: &str,
-        most: usize,
-    ) -> Result<Taken, Error> {
-        let (working, worker) = (working.clone(), worker.to_owned());
-        let take = move |at: &mut At<'_, '_>| at.take(&working, &worker, most);
-        let absent = Taken { absent: true, ..Taken::default() };
-        self.when_made(queue, absent, take).await
+        max: usize,
+    ) -> Result<TakeOutcome, Error> {
+        let (settings, worker) = (settings.clone(), worker.to_owned());
+        let take = move |queue_tx: &mut QueueTx<'_, '_>| queue_tx.take(&settings, &worker, max);
+        let absent = TakeOutcome { absent: true, ..TakeOutcome::default() };
+        self.with_existing(queue, absent, take).await
     }
 
-    async fn done(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
+    async fn ack(&self, queue: &str, ids: &[JobId]) -> Result<u64, Error> {
         let ids = ids.to_vec();
-        self.when_made(queue, 0, move |at| at.done(&ids)).await
+        self.with_existing(queue, 0, move |queue_tx| queue_tx.ack(&ids)).await
     }
 
-    async fn again(
+    async fn nack(
         &self,
         queue: &str,
-        working: &Working,
-        held: Held,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
         after: Duration,
-        why: &str,
-    ) -> Result<Afterwards, Error> {
-        let (working, why) = (working.clone(), why.to_owned());
-        let again = move |at: &mut At<'_, '_>| at.again(&working, held, after, &why);
-        self.when_made(queue, Afterwards::Lost, again).await
+        reason: &str,
+    ) -> Result<NackOutcome, Error> {
+        let (settings, reason) = (settings.clone(), reason.to_owned());
+        let again =
+            move |queue_tx: &mut QueueTx<'_, '_>| queue_tx.nack(&settings, tag, after, &reason);
+        self.with_existing(queue, NackOutcome::Lost, again).await
     }
 
-    async fn extend(&self, queue: &str, working: &Working, held: Held) -> Result<bool, Error> {
-        let working = working.clone();
-        self.when_made(queue, false, move |at| at.extend(&working, held)).await
+    async fn extend(
+        &self,
+        queue: &str,
+        settings: &ConsumerSettings,
+        tag: DeliveryTag,
+    ) -> Result<bool, Error> {
+        let settings = settings.clone();
+        self.with_existing(queue, false, move |queue_tx| queue_tx.extend(&settings, tag)).await
     }
 
-    async fn release(&self, queue: &str, held: Held) -> Result<bool, Error> {
-        self.when_made(queue, false, move |at| at.release(held)).await
+    async fn release(&self, queue: &str, tag: DeliveryTag) -> Result<bool, Error> {
+        self.with_existing(queue, false, move |queue_tx| queue_tx.release(tag)).await
     }
 
     async fn settings(&self, queue: &str) -> Result<Settings, Error> {
-        self.where_it_is(Access::Read, queue, |at| at.settings()).await
+        self.inspect(Access::Read, queue, |queue_tx| queue_tx.settings()).await
     }
 
     async fn change(&self, queue: &str, settings: &Settings) -> Result<(), Error> {
         let settings = settings.clone();
-        self.at(queue, move |at| at.change(&settings)).await
+        self.with_queue(queue, move |queue_tx| queue_tx.change(&settings)).await
     }
 
     async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
-        let pause = move |at: &mut At<'_, '_>| {
-            at.is.totals.paused = is_paused;
+        let pause = move |queue_tx: &mut QueueTx<'_, '_>| {
+            queue_tx.row.totals.paused = is_paused;
             Ok(true)
         };
-        self.when_made(queue, false, pause).await
+        self.with_existing(queue, false, pause).await
     }
 
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
-        self.where_it_is(Access::Write, queue, |at| at.remove_all()).await
+        self.inspect(Access::Write, queue, |queue_tx| queue_tx.remove_all()).await
     }
 
     async fn names(&self) -> Result<Vec<String>, Error> {
-        self.0.transact(Access::Read, rows::names).await
+        self.0.transaction(Access::Read, rows::names).await
     }
 
     async fn stats(&self, queue: &str) -> Result<Stats, Error> {
-        self.where_it_is(Access::Read, queue, |at| at.stats()).await
+        self.inspect(Access::Read, queue, |queue_tx| queue_tx.stats()).await
     }
 
-    async fn waiting(&self, queue: &str, most: usize) -> Result<Vec<WaitingJob>, Error> {
-        let most = most.min(MAX_BATCH);
-        self.where_it_is(Access::Read, queue, move |at| at.waiting(most)).await
+    async fn waiting(&self, queue: &str, max: usize) -> Result<Vec<WaitingJob>, Error> {
+        let max = max.min(MAX_BATCH);
+        self.inspect(Access::Read, queue, move |queue_tx| queue_tx.waiting(max)).await
     }
 
-    async fn in_hand(&self, queue: &str, most: usize) -> Result<Vec<OutJob>, Error> {
-        let most = most.min(MAX_BATCH);
-        self.where_it_is(Access::Read, queue, move |at| at.in_hand(most)).await
+    async fn in_flight(&self, queue: &str, max: usize) -> Result<Vec<InFlightJob>, Error> {
+        let max = max.min(MAX_BATCH);
+        self.inspect(Access::Read, queue, move |queue_tx| queue_tx.in_flight(max)).await
     }
 
-    async fn done_jobs(&self, queue: &str, most: usize) -> Result<Vec<DoneJob>, Error> {
-        let most = most.min(MAX_BATCH);
-        self.where_it_is(Access::Read, queue, move |at| at.done_jobs(most)).await
+    async fn done_jobs(&self, queue: &str, max: usize) -> Result<Vec<DoneJob>, Error> {
+        let max = max.min(MAX_BATCH);
+        self.inspect(Access::Read, queue, move |queue_tx| queue_tx.done_jobs(max)).await
     }
 
-    async fn dead(&self, queue: &str, most: usize) -> Result<Vec<Dead>, Error> {
-        let most = most.min(MAX_BATCH);
-        let dead = move |at: &At<'_, '_>| {
-            let dead = at.dead("ORDER BY id LIMIT ?2", (at.is.id, most as i64))?;
+    async fn dead_letters(&self, queue: &str, max: usize) -> Result<Vec<DeadLetter>, Error> {
+        let max = max.min(MAX_BATCH);
+        let dead = move |queue_tx: &QueueTx<'_, '_>| {
+            let dead =
+                queue_tx.dead_letters("ORDER BY id LIMIT ?2", (queue_tx.row.id, max as i64))?;
             Ok(dead.into_iter().map(|(_, dead)| dead).collect())
         };
-        self.where_it_is(Access::Read, queue, dead).await
+        self.inspect(Access::Read, queue, dead).await
     }
 
-    async fn take_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.when_made(queue, None, move |at| at.take_dead(id)).await
+    async fn take_dead_letter(&self, queue: &str, id: JobId) -> Result<Option<DeadLetter>, Error> {
+        self.with_existing(queue, None, move |queue_tx| queue_tx.take_dead_letter(id)).await
     }
 
-    async fn forget_dead(&self, queue: &str, id: JobId) -> Result<Option<Dead>, Error> {
-        self.when_made(queue, None, move |at| at.forget_dead(id)).await
+    async fn forget_dead_letter(
+        &self,
+        queue: &str,
+        id: JobId,
+    ) -> Result<Option<DeadLetter>, Error> {
+        self.with_existing(queue, None, move |queue_tx| queue_tx.forget_dead_letter(id)).await
     }
 
-    async fn wait(&self, _queue: &str, most: Duration) {
-        poll(most).await;
+    async fn wait(&self, _queue: &str, max: Duration) {
+        poll(max).await;
     }
 }

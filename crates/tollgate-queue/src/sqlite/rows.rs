@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use tollgate_sqlite::Transaction;
-use tollgate_sqlite::rusqlite::{self, Row, types::ValueRef};
+use tollgate_sqlite::rusqlite::types::ValueRef;
+use tollgate_sqlite::rusqlite::{self, Row};
 
 use crate::body::Body;
+use crate::drain::Drain;
 use crate::error::Error;
-use crate::job::{JobId, Once};
-use crate::model::{Drain, Stats};
+use crate::job::{DedupRecord, JobId};
+use crate::stats::Stats;
 
 /// What made the tables, step by step.
-pub(super) const STEPS: &[&str] = &[
+pub(super) const MIGRATIONS: &[&str] = &[
     "
     -- What is known of a queue; `waiting`, `out` and `dead` are how many rows there are, and the
     -- rest what there was.
@@ -142,10 +144,10 @@ pub(super) fn names(tx: &Transaction<'_>) -> Result<Vec<String>, Error> {
 
 /// What is known of a queue.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub(super) struct Known {
+pub(super) struct QueueRow {
     pub(super) id: i64,
-    pub(super) offering: Option<String>,
-    pub(super) working: Option<String>,
+    pub(super) producer: Option<String>,
+    pub(super) consumer: Option<String>,
     pub(super) counts_all: bool,
     pub(super) keep_done: u32,
     pub(super) last: JobId,
@@ -155,55 +157,55 @@ pub(super) struct Known {
 }
 
 /// A queue within a transaction.
-pub(super) struct At<'a, 't> {
+pub(super) struct QueueTx<'a, 't> {
     pub(super) tx: &'a Transaction<'t>,
     pub(super) name: &'a str,
     pub(super) now_us: u64,
-    pub(super) is: Known,
+    pub(super) row: QueueRow,
 }
 
 /// A job that is out.
-pub(super) struct Out {
+pub(super) struct InFlight {
     pub(super) row: i64,
     pub(super) until_us: Option<u64>,
     pub(super) deliveries: u32,
     pub(super) is_held: bool,
 }
 
-pub(super) fn number(row: &Row<'_>, place: usize) -> rusqlite::Result<u64> {
-    Ok(row.get::<_, i64>(place)?.cast_unsigned())
+pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    Ok(row.get::<_, i64>(column)?.cast_unsigned())
 }
 
-pub(super) fn maybe(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<u64>> {
-    Ok(row.get::<_, Option<i64>>(place)?.map(i64::cast_unsigned))
+pub(super) fn optional_number(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
 }
 
 /// Whose a job is. What somebody else wrote there and is no text is nobody.
-pub(super) fn client(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Arc<str>>> {
-    match row.get_ref(place)? {
+pub(super) fn client(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
+    match row.get_ref(column)? {
         ValueRef::Text(name) => Ok(core::str::from_utf8(name).ok().map(Arc::from)),
         _ => Ok(None),
     }
 }
 
 /// What a job was accepted once under. What somebody else wrote there is nothing.
-pub(super) fn once(row: &Row<'_>, place: usize) -> rusqlite::Result<Option<Once>> {
-    match row.get_ref(place)? {
-        ValueRef::Text(text) => Ok(core::str::from_utf8(text).ok().and_then(Once::read)),
+pub(super) fn dedup(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<DedupRecord>> {
+    match row.get_ref(column)? {
+        ValueRef::Text(text) => Ok(core::str::from_utf8(text).ok().and_then(DedupRecord::parse)),
         _ => Ok(None),
     }
 }
 
-pub(super) fn id(row: &Row<'_>, place: usize) -> rusqlite::Result<JobId> {
-    Ok(JobId::new(number(row, place)?, number(row, place + 1)?))
+pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
+    Ok(JobId::new(number(row, column)?, number(row, column + 1)?))
 }
 
 /// A body as it is written; of one that nobody here has written what lies there, and what is wrong
 /// with it.
 type ReadBody = Result<Body, (Body, String)>;
 
-pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<ReadBody> {
-    let read = match row.get_ref(place)? {
+pub(super) fn body(row: &Row<'_>, column: usize) -> rusqlite::Result<ReadBody> {
+    let read = match row.get_ref(column)? {
         ValueRef::Blob(bytes) => Ok(Body::Bytes(bytes.into())),
         ValueRef::Text(json) => {
             Body::from_json(json).map_err(|error| (json.into(), error.to_string()))
@@ -212,7 +214,7 @@ pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<ReadBody> {
         ValueRef::Integer(number) => Err((number.to_string().into(), "it is a number".to_owned())),
         ValueRef::Real(number) => Err((number.to_string().into(), "it is a number".to_owned())),
     };
-    let read = read.map_err(|(raw, why): (Vec<u8>, String)| (Body::Bytes(raw.into()), why));
+    let read = read.map_err(|(raw, reason): (Vec<u8>, String)| (Body::Bytes(raw.into()), reason));
     Ok(read.and_then(|body| match body.check() {
         Ok(()) => Ok(body),
         Err(error) => Err((body, error.to_string())),
@@ -220,35 +222,35 @@ pub(super) fn body(row: &Row<'_>, place: usize) -> rusqlite::Result<ReadBody> {
 }
 
 /// A row of `id, until_us, deliveries, held`.
-pub(super) fn read_out(row: &Row<'_>) -> rusqlite::Result<Out> {
-    Ok(Out {
+pub(super) fn read_in_flight(row: &Row<'_>) -> rusqlite::Result<InFlight> {
+    Ok(InFlight {
         row: row.get(0)?,
-        until_us: maybe(row, 1)?,
+        until_us: optional_number(row, 1)?,
         deliveries: row.get(2)?,
         is_held: row.get(3)?,
     })
 }
 
-const SELECT_KNOWN: &str = "
+const SELECT_QUEUE: &str = "
     SELECT id, offering, working, counts_all, keep_done, last_ms, last_number, drain_window, drain_now,
            drain_before, waiting, out, dead, accepted, refused, known, delivered, redelivered, done,
            too_old, died, paused
     FROM queues WHERE name = ?1";
 
-const UPDATE_KNOWN: &str = "
+const UPDATE_QUEUE: &str = "
     UPDATE queues SET offering = ?2, working = ?3, counts_all = ?4, keep_done = ?5, last_ms = ?6,
         last_number = ?7, drain_window = ?8, drain_now = ?9, drain_before = ?10, waiting = ?11,
         out = ?12, dead = ?13, accepted = ?14, refused = ?15, known = ?16, delivered = ?17,
         redelivered = ?18, done = ?19, too_old = ?20, died = ?21, paused = ?22
     WHERE id = ?1";
 
-impl<'a, 't> At<'a, 't> {
+impl<'a, 't> QueueTx<'a, 't> {
     pub(super) fn find(tx: &'a Transaction<'t>, name: &'a str) -> Result<Option<Self>, Error> {
-        let is = tx.first(SELECT_KNOWN, [name], |row| {
-            Ok(Known {
+        let is = tx.first(SELECT_QUEUE, [name], |row| {
+            Ok(QueueRow {
                 id: row.get(0)?,
-                offering: row.get(1)?,
-                working: row.get(2)?,
+                producer: row.get(1)?,
+                consumer: row.get(2)?,
                 counts_all: row.get(3)?,
                 keep_done: row.get(4)?,
                 last: id(row, 5)?,
@@ -264,17 +266,17 @@ impl<'a, 't> At<'a, 't> {
                     oldest: None,
                     accepted: number(row, 13)?,
                     refused: number(row, 14)?,
-                    known: number(row, 15)?,
+                    duplicates: number(row, 15)?,
                     delivered: number(row, 16)?,
                     redelivered: number(row, 17)?,
                     done: number(row, 18)?,
-                    too_old: number(row, 19)?,
+                    expired: number(row, 19)?,
                     died: number(row, 20)?,
                     paused: row.get(21)?,
                 },
             })
         })?;
-        Ok(is.map(|is| Self { tx, name, now_us: tx.now().as_micros(), is }))
+        Ok(is.map(|is| Self { tx, name, now_us: tx.now().as_micros(), row: is }))
     }
 
     pub(super) fn make(tx: &'a Transaction<'t>, name: &'a str) -> Result<Self, Error> {
@@ -282,21 +284,22 @@ impl<'a, 't> At<'a, 't> {
             "INSERT INTO queues VALUES (NULL, ?1, NULL, NULL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                               0, 0, 0, 0, 0, 0, 0, 0) RETURNING id";
         let id = tx.first(sql, [name], |row| row.get(0))?.unwrap_or_default();
-        let is = Known { id, ..Known::default() };
-        Ok(Self { tx, name, now_us: tx.now().as_micros(), is })
+        let is = QueueRow { id, ..QueueRow::default() };
+        Ok(Self { tx, name, now_us: tx.now().as_micros(), row: is })
     }
 
     /// Whether somebody has said how it is offered to or worked on.
     pub(super) fn is_made(&self) -> bool {
-        self.is.offering.is_some() || self.is.working.is_some()
+        self.row.producer.is_some() || self.row.consumer.is_some()
     }
 
     /// Writes down what is known, when it is not what it was.
-    pub(super) fn keep(&self, before: &Known) -> Result<(), Error> {
-        if self.is == *before {
+    pub(super) fn save(&self, before: &QueueRow) -> Result<(), Error> {
+        if self.row == *before {
             return Ok(());
         }
-        let Known { id, offering, working, counts_all, keep_done, last, drain, totals } = &self.is;
+        let QueueRow { id, producer, consumer, counts_all, keep_done, last, drain, totals } =
+            &self.row;
         let numbers = [
             last.ms(),
             last.number(),
@@ -308,19 +311,19 @@ impl<'a, 't> At<'a, 't> {
             totals.dead,
             totals.accepted,
             totals.refused,
-            totals.known,
+            totals.duplicates,
             totals.delivered,
             totals.redelivered,
             totals.done,
-            totals.too_old,
+            totals.expired,
             totals.died,
         ]
         .map(u64::cast_signed);
         let mut params: Vec<&dyn rusqlite::ToSql> =
-            vec![id, offering, working, counts_all, keep_done];
+            vec![id, producer, consumer, counts_all, keep_done];
         params.extend(numbers.iter().map(|number| number as &dyn rusqlite::ToSql));
         params.push(&totals.paused);
-        self.tx.execute(UPDATE_KNOWN, &params[..])?;
+        self.tx.execute(UPDATE_QUEUE, &params[..])?;
         Ok(())
     }
 }

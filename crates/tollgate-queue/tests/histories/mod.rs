@@ -6,7 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_queue::{
-    Backend, Counts, Held, Job, MemoryQueues, Offered, Offering, Queue, Settings, Working,
+    Backend, ConsumerSettings, Counts, DeliveryTag, Job, MemoryQueues, OfferOutcome,
+    ProducerSettings, Queue, Settings,
 };
 
 /// A job that is drawn by chance.
@@ -26,11 +27,11 @@ impl Drawn {
         let Self { once, client, deadline_s, size } = *self;
         let mut job = match size % 3 {
             0 => Job::new(),
-            1 => Job::of_bytes(&vec![size; usize::from(size)]),
+            1 => Job::from_bytes(&vec![size; usize::from(size)]),
             _ => Job::new().field("a", "ü\n").field("b", "x".repeat(usize::from(size))),
         };
         if let Some(once) = once {
-            job = job.once(format!("once {once}"));
+            job = job.dedup_id(format!("once {once}"));
         }
         if let Some(client) = client {
             job = job.client(client);
@@ -47,9 +48,9 @@ impl Drawn {
 pub(crate) enum Step {
     Offer { job: Drawn },
     OfferAll { jobs: Vec<Drawn> },
-    Take { most: u8 },
+    Take { max: u8 },
     Done { nth: u8, count: u8 },
-    Again { nth: u8, after_s: u8, why: bool },
+    Again { nth: u8, after_s: u8, reason: bool },
     Extend { nth: u8 },
     Release { nth: u8 },
     TakeDead { nth: u8 },
@@ -61,7 +62,7 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {
-    let some = |most: u8| proptest::option::weighted(0.3, 0..most);
+    let some = |max: u8| proptest::option::weighted(0.3, 0..max);
     let seconds = 0..20_000_000_u64;
     let job = move || {
         let client = proptest::option::weighted(0.7, proptest::sample::select(CLIENTS.to_vec()));
@@ -71,10 +72,10 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => job().prop_map(|job| Step::Offer { job }),
         2 => proptest::collection::vec(job(), 0..6).prop_map(|jobs| Step::OfferAll { jobs }),
-        4 => (1..5_u8).prop_map(|most| Step::Take { most }),
+        4 => (1..5_u8).prop_map(|max| Step::Take { max }),
         3 => (any::<u8>(), 1..4_u8).prop_map(|(nth, count)| Step::Done { nth, count }),
         2 => (any::<u8>(), 0..40_u8, any::<bool>())
-            .prop_map(|(nth, after_s, why)| Step::Again { nth, after_s, why }),
+            .prop_map(|(nth, after_s, reason)| Step::Again { nth, after_s, reason }),
         1 => any::<u8>().prop_map(|nth| Step::Extend { nth }),
         1 => any::<u8>().prop_map(|nth| Step::Release { nth }),
         1 => any::<u8>().prop_map(|nth| Step::TakeDead { nth }),
@@ -145,20 +146,21 @@ pub(crate) async fn both(
     steps: &[Step],
 ) {
     let counts = if is.counts_all { Counts::All } else { Counts::Waiting };
-    let offering = Offering::new(is.bound).counts(counts);
-    let mut offering = offering.remember(Duration::from_secs(is.remember_s));
-    if let Some(most) = is.per_client {
-        offering = offering.per_client(most);
+    let producer_settings = ProducerSettings::new(is.bound).counts(counts);
+    let mut producer_settings = producer_settings.dedup_window(Duration::from_secs(is.remember_s));
+    if let Some(max) = is.per_client {
+        producer_settings = producer_settings.per_client(max);
     }
-    let mut working = Working::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
-    working = working.keep_done(is.keep_done);
+    let mut consumer_settings =
+        ConsumerSettings::new().deliveries(is.deliveries).keep_dead(is.keep_dead);
+    consumer_settings = consumer_settings.keep_done(is.keep_done);
     if let Some(rate) = is.rate {
-        working = working.rate(rate.parse().unwrap());
+        consumer_settings = consumer_settings.rate(rate.parse().unwrap());
     }
-    let mut held: Vec<Held> = Vec::new();
+    let mut tag: Vec<DeliveryTag> = Vec::new();
     let mut dead = Vec::new();
     for (place, step) in steps.iter().enumerate() {
-        let pick = |nth: u8| (!held.is_empty()).then(|| held[usize::from(nth) % held.len()]);
+        let pick = |nth: u8| (!tag.is_empty()).then(|| tag[usize::from(nth) % tag.len()]);
         macro_rules! same {
             ($backend:ident => $ask:expr) => {{
                 let $backend = other;
@@ -173,29 +175,29 @@ pub(crate) async fn both(
             Step::Pass { us } => clock.advance(Duration::from_micros(us)),
             Step::Offer { ref job } => {
                 let job = job.job();
-                same!(on => on.offer(queue, &offering, &job));
+                same!(on => on.offer(queue, &producer_settings, &job));
             }
             Step::OfferAll { ref jobs } => {
                 let jobs: Vec<_> = jobs.iter().map(Drawn::job).collect();
-                same!(on => on.offer_all(queue, &offering, &jobs));
+                same!(on => on.offer_all(queue, &producer_settings, &jobs));
             }
-            Step::Take { most } => {
-                let taken = same!(on => on.take(queue, &working, "w", usize::from(most)));
-                held.extend(taken.jobs.iter().map(tollgate_queue::TakenJob::held));
+            Step::Take { max } => {
+                let taken = same!(on => on.take(queue, &consumer_settings, "w", usize::from(max)));
+                tag.extend(taken.jobs.iter().map(tollgate_queue::Delivery::tag));
             }
             Step::Done { nth, count } => {
                 let ids: Vec<_> = (nth..nth.saturating_add(count))
-                    .filter_map(|nth| pick(nth).map(|held| held.id))
+                    .filter_map(|nth| pick(nth).map(|tag| tag.id))
                     .collect();
-                same!(on => on.done(queue, &ids));
+                same!(on => on.ack(queue, &ids));
                 same!(on => on.done_jobs(queue, 0));
                 same!(on => on.done_jobs(queue, 9));
             }
-            Step::Again { nth, after_s, why } => {
+            Step::Again { nth, after_s, reason } => {
                 if let Some(it) = pick(nth) {
                     let after = Duration::from_secs(u64::from(after_s));
-                    let why = if why { "it broke\nh9" } else { "" };
-                    same!(on => on.again(queue, &working, it, after, why));
+                    let reason = if reason { "it broke\nh9" } else { "" };
+                    same!(on => on.nack(queue, &consumer_settings, it, after, reason));
                 }
             }
             Step::Pause { is_paused } => {
@@ -203,12 +205,12 @@ pub(crate) async fn both(
             }
             Step::Extend { nth } => {
                 if let Some(it) = pick(nth) {
-                    same!(on => on.extend(queue, &working, it));
+                    same!(on => on.extend(queue, &consumer_settings, it));
                 }
             }
             Step::Release { nth } => {
                 if let Some(it) = pick(nth) {
-                    held.retain(|other| *other != it);
+                    tag.retain(|other| *other != it);
                     same!(on => on.release(queue, it));
                 }
             }
@@ -217,50 +219,52 @@ pub(crate) async fn both(
                 if let Some(bound) = bound {
                     // What it counts changes, too.
                     let counts = if bound % 2 == 0 { Counts::All } else { Counts::Waiting };
-                    let remember = Duration::from_secs(is.remember_s);
-                    offering =
-                        Offering::new(u64::from(bound) + 1).counts(counts).remember(remember);
-                    if let Some(most) = per_client {
-                        offering = offering.per_client(u64::from(most) + 1);
+                    let dedup_window = Duration::from_secs(is.remember_s);
+                    producer_settings = ProducerSettings::new(u64::from(bound) + 1)
+                        .counts(counts)
+                        .dedup_window(dedup_window);
+                    if let Some(max) = per_client {
+                        producer_settings = producer_settings.per_client(u64::from(max) + 1);
                     }
-                    settings.offering = Some(offering.clone());
+                    settings.producer = Some(producer_settings.clone());
                 }
                 if let Some(deliveries) = deliveries {
-                    working = working.clone().deliveries(u32::from(deliveries) + 1);
-                    working = working.keep_done(u32::from(deliveries) % 3);
-                    settings.working = Some(working.clone());
+                    consumer_settings =
+                        consumer_settings.clone().deliveries(u32::from(deliveries) + 1);
+                    consumer_settings = consumer_settings.keep_done(u32::from(deliveries) % 3);
+                    settings.consumer = Some(consumer_settings.clone());
                 }
                 same!(on => on.change(queue, &settings));
             }
             Step::OfferAgain { nth } => {
-                let dead = same!(on => on.dead(queue, 9));
+                let dead = same!(on => on.dead_letters(queue, 9));
                 if !dead.is_empty() {
                     let again = dead[usize::from(nth) % dead.len()].job();
-                    same!(on => on.offer(queue, &offering, &again));
+                    same!(on => on.offer(queue, &producer_settings, &again));
                 }
             }
             Step::ForgetDead { nth } => {
-                dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
+                dead.extend(same!(on => on.dead_letters(queue, 9)).iter().map(|dead| dead.id));
                 if !dead.is_empty() {
                     let id = dead[usize::from(nth) % dead.len()];
-                    same!(on => on.forget_dead(queue, id));
+                    same!(on => on.forget_dead_letter(queue, id));
                 }
             }
             Step::TakeDead { nth } => {
-                same!(on => on.dead(queue, 0));
-                dead.extend(same!(on => on.dead(queue, 9)).iter().map(|dead| dead.id));
+                same!(on => on.dead_letters(queue, 0));
+                dead.extend(same!(on => on.dead_letters(queue, 9)).iter().map(|dead| dead.id));
                 if !dead.is_empty() {
                     let id = dead[usize::from(nth) % dead.len()];
-                    same!(on => on.take_dead(queue, id));
+                    same!(on => on.take_dead_letter(queue, id));
                 }
             }
         }
         same!(on => on.stats(queue));
         same!(on => on.settings(queue));
         same!(on => on.done_jobs(queue, 2));
-        for most in [0, 2, 9] {
-            same!(on => on.waiting(queue, most));
-            same!(on => on.in_hand(queue, most));
+        for max in [0, 2, 9] {
+            same!(on => on.waiting(queue, max));
+            same!(on => on.in_flight(queue, max));
         }
     }
     // Others may lie there too.
@@ -281,7 +285,7 @@ pub(crate) async fn of_clients(on: &impl Backend, queue: &str) -> BTreeMap<Strin
             counts.entry(client.to_owned()).or_default().0 += 1;
         }
     }
-    for job in on.in_hand(queue, 1_000).await.unwrap() {
+    for job in on.in_flight(queue, 1_000).await.unwrap() {
         if let Some(client) = job.client() {
             counts.entry(client.to_owned()).or_default().1 += 1;
         }
@@ -296,8 +300,9 @@ pub(crate) async fn beyond_a_look(
     clock: &ManualClock,
 ) {
     const MANY: usize = 700;
-    let (queue, offering) = ("beyond", Offering::new(2 * MANY as u64));
-    let working = Working::new().deliveries(1).keep_dead(3).visibility(Duration::from_secs(1));
+    let (queue, producer_settings) = ("beyond", ProducerSettings::new(2 * MANY as u64));
+    let consumer_settings =
+        ConsumerSettings::new().deliveries(1).keep_dead(3).visibility(Duration::from_secs(1));
     macro_rules! same {
         ($backend:ident => $ask:expr) => {{
             let $backend = other;
@@ -310,13 +315,13 @@ pub(crate) async fn beyond_a_look(
     }
     let short = vec![Job::new().client("ann").deadline(Duration::from_secs(1)); MANY];
     let long = vec![Job::new().client("bob"); MANY];
-    same!(on => on.offer_all(queue, &offering, &short));
-    same!(on => on.offer_all(queue, &offering, &long));
+    same!(on => on.offer_all(queue, &producer_settings, &short));
+    same!(on => on.offer_all(queue, &producer_settings, &long));
     clock.advance(Duration::from_secs(2));
     // One look drops so many of those that are too old and no more, and says that there are more.
     let (mut taken, mut looks) = (0, 0);
     while taken < MANY {
-        let is = same!(on => on.take(queue, &working, "w", 300));
+        let is = same!(on => on.take(queue, &consumer_settings, "w", 300));
         same!(on => on.stats(queue));
         (taken, looks) = (taken + is.jobs.len(), looks + 1);
         assert!(looks < 50, "it stands still");
@@ -326,18 +331,19 @@ pub(crate) async fn beyond_a_look(
     clock.advance(Duration::from_secs(2));
     let mut buried = 0;
     while same!(on => on.stats(queue)).in_flight > 0 {
-        same!(on => on.take(queue, &working, "w", 5));
+        same!(on => on.take(queue, &consumer_settings, "w", 5));
         buried += 1;
         assert!(buried < 50, "it stands still");
     }
     assert!(buried > 1, "one look buried all");
-    same!(on => on.dead(queue, 9));
+    same!(on => on.dead_letters(queue, 9));
     // Another rate, another timeout, and fewer dead jobs that are kept.
-    same!(on => on.offer_all(queue, &offering, &long));
+    same!(on => on.offer_all(queue, &producer_settings, &long));
     let rate = "3/h via fixed_window".parse().unwrap();
-    let other_way = working.clone().rate(rate).visibility(Duration::from_secs(9)).keep_dead(1);
+    let other_way =
+        consumer_settings.clone().rate(rate).visibility(Duration::from_secs(9)).keep_dead(1);
     let mut settings = Settings::default();
-    settings.working = Some(other_way.clone());
+    settings.consumer = Some(other_way.clone());
     same!(on => on.change(queue, &settings));
     assert_eq!(same!(on => on.take(queue, &other_way, "w", 9)).jobs.len(), 3);
     same!(on => on.stats(queue));
@@ -353,47 +359,47 @@ pub(crate) async fn beyond_a_look(
 /// What is dead and forgotten may be offered again under its id, and nothing else may that was
 /// accepted once: not what is dead or offered again, nor what was accepted since under the same.
 pub(crate) async fn forgotten<B: Backend>(queue: Queue<B>, clock: &ManualClock) {
-    let remember = Duration::from_secs(60);
-    let door = queue.offering(Offering::new(9).remember(remember)).unwrap();
-    let hands = queue.working(Working::new().deliveries(1)).unwrap();
-    let (door, hands, queue) = (&door, &hands, &queue);
-    let job = Job::new().field("n", "1").once("a b");
-    let offer = async || door.offer(&job).await.unwrap();
+    let dedup_window = Duration::from_secs(60);
+    let producer = queue.producer(ProducerSettings::new(9).dedup_window(dedup_window)).unwrap();
+    let consumer = queue.consumer(ConsumerSettings::new().deliveries(1)).unwrap();
+    let (producer, consumer, queue) = (&producer, &consumer, &queue);
+    let job = Job::new().field("n", "1").dedup_id("a b");
+    let offer = async || producer.offer(&job).await.unwrap();
     let accept = async || match offer().await {
-        Offered::Accepted { id, .. } => id,
+        OfferOutcome::Accepted { id, .. } => id,
         other => panic!("{other:?}"),
     };
     let die = async || {
-        let taken = hands.take("w", 1).await.unwrap().jobs[0].held();
-        hands.again(taken, Duration::ZERO, "no").await.unwrap();
-        let dead = queue.dead(9).await.unwrap();
+        let taken = consumer.take("w", 1).await.unwrap().jobs[0].tag();
+        consumer.nack(taken, Duration::ZERO, "no").await.unwrap();
+        let dead = queue.dead_letters(9).await.unwrap();
         dead.last().unwrap().clone()
     };
     let first = accept().await;
     let dead = die().await;
-    assert_eq!(offer().await, Offered::Known { id: first }, "it is dead, and remembered");
+    assert_eq!(offer().await, OfferOutcome::Duplicate { id: first }, "it is dead, and remembered");
     // It is offered again, and dies again: it is the same still.
-    door.offer(&dead.job()).await.unwrap();
-    assert_eq!(queue.take_dead(first).await.unwrap().unwrap(), dead);
-    assert_eq!(offer().await, Offered::Known { id: first });
+    producer.offer(&dead.job()).await.unwrap();
+    assert_eq!(queue.take_dead_letter(first).await.unwrap().unwrap(), dead);
+    assert_eq!(offer().await, OfferOutcome::Duplicate { id: first });
     let again = die().await;
-    assert_eq!(offer().await, Offered::Known { id: first });
-    assert!(queue.forget_dead(first).await.unwrap().is_none(), "it is not there any more");
-    assert_eq!(offer().await, Offered::Known { id: first });
-    assert!(queue.forget_dead(again.id).await.unwrap().is_some());
-    assert!(queue.forget_dead(again.id).await.unwrap().is_none());
+    assert_eq!(offer().await, OfferOutcome::Duplicate { id: first });
+    assert!(queue.forget_dead_letter(first).await.unwrap().is_none(), "it is not there any more");
+    assert_eq!(offer().await, OfferOutcome::Duplicate { id: first });
+    assert!(queue.forget_dead_letter(again.id).await.unwrap().is_some());
+    assert!(queue.forget_dead_letter(again.id).await.unwrap().is_none());
     let second = accept().await;
     // What is forgotten late takes nothing from what was accepted since.
     die().await;
-    clock.advance(remember);
+    clock.advance(dedup_window);
     let third = accept().await;
-    assert!(queue.forget_dead(second).await.unwrap().is_some());
-    assert_eq!(offer().await, Offered::Known { id: third });
+    assert!(queue.forget_dead_letter(second).await.unwrap().is_some());
+    assert_eq!(offer().await, OfferOutcome::Duplicate { id: third });
     // A job that nobody named is forgotten as before.
-    let taken = hands.take("w", 1).await.unwrap().jobs;
-    assert_eq!(hands.done(&[taken[0].id]).await.unwrap(), 1);
-    door.offer(&Job::new()).await.unwrap();
+    let taken = consumer.take("w", 1).await.unwrap().jobs;
+    assert_eq!(consumer.ack(&[taken[0].id]).await.unwrap(), 1);
+    producer.offer(&Job::new()).await.unwrap();
     let other = die().await;
-    assert!(queue.forget_dead(other.id).await.unwrap().is_some());
+    assert!(queue.forget_dead_letter(other.id).await.unwrap().is_some());
     assert_eq!(queue.stats().await.unwrap().dead, 0);
 }

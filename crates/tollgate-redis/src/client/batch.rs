@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use super::loads;
 use super::wire::{Deadline, lost, refused};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
 /// The most questions in one call: nobody else is answered while the server runs it, and beyond
 /// this there is little left to save.
-pub const MOST: usize = 16;
+pub const MAX_BATCHED: usize = 16;
 
 /// So many questions are looked through for those of one script.
 const AT_ONCE: usize = 256;
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 256;
 const BEFORE_KEYS: usize = 3;
 
 /// The script of several questions at once, and whether the server has it.
-pub(crate) struct Many {
+pub(crate) struct BatchScript {
     /// Made when it is needed first: who is never asked together with others has none.
     script: OnceLock<Script>,
     compose: Box<dyn Fn() -> Script + Send + Sync>,
@@ -60,7 +60,7 @@ const READY: u8 = 2;
 /// The server does not answer several at once: a node of a cluster, or a user with few rights.
 const NEVER: u8 = 3;
 
-impl Many {
+impl BatchScript {
     /// `compose` makes the script; `counts` are those of all such scripts.
     pub(crate) fn new(
         compose: impl Fn() -> Script + Send + Sync + 'static,
@@ -87,11 +87,11 @@ impl Many {
     /// What says nothing of this script.
     pub(super) fn tried(&self, answer: &Value) -> Result<(), Fault> {
         let Value::ServerError(error) = answer else {
-            return Err(Fault::Garbled { outcome: Outcome::NotCharged });
+            return Err(Fault::Garbled { charge: ChargeState::NotCharged });
         };
         match refused(error) {
             // The keys of the trial are made up: the user may have rights to others.
-            Fault::Refused { .. } | Fault::NoPermission { outcome: Outcome::NotCharged } => {
+            Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged } => {
                 self.change(UNKNOWN, READY);
             }
             fault if is_for_good(&fault) => self.set(NEVER),
@@ -128,7 +128,7 @@ impl Many {
 
 /// What became of a question.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct CallReply {
     /// The call of it alone.
     pub(super) command: Cmd,
     /// The answer to it, which may be an error of the server; none when it was refused together
@@ -137,23 +137,23 @@ pub(super) struct Heard {
 }
 
 /// A question, which may be asked together with others of its script.
-pub(super) struct Asked {
+pub(super) struct PendingCall {
     /// The script of several such questions; none for one that goes alone, and that no other
     /// overtakes.
-    pub(super) many: Option<Arc<Many>>,
+    pub(super) batch: Option<Arc<BatchScript>>,
     /// The call of it alone.
     pub(super) command: Cmd,
     /// How many keys it has.
     pub(super) keys: usize,
     /// When nobody waits for the answer any more.
     pub(super) by: Deadline,
-    pub(super) reply: oneshot::Sender<Result<Heard, Fault>>,
+    pub(super) reply: oneshot::Sender<Result<CallReply, Fault>>,
 }
 
-impl Asked {
+impl PendingCall {
     fn hear(self, answer: Option<Value>) {
         // Whoever asked may have gone.
-        drop(self.reply.send(Ok(Heard { command: self.command, answer })));
+        drop(self.reply.send(Ok(CallReply { command: self.command, answer })));
     }
 
     fn fail(self, fault: Fault) {
@@ -166,8 +166,8 @@ type Sent = Unconstrained<Pin<Box<dyn Future<Output = ()> + Send>>>;
 /// The questions of one connection that were asked and are not answered.
 pub(super) struct Batches {
     connection: MultiplexedConnection,
-    asked: mpsc::UnboundedReceiver<Asked>,
-    waiting: Vec<Asked>,
+    asked: mpsc::UnboundedReceiver<PendingCall>,
+    waiting: Vec<PendingCall>,
     /// In the order in which they were sent, which is that of the answers.
     sent: VecDeque<Sent>,
 }
@@ -175,7 +175,7 @@ pub(super) struct Batches {
 impl Batches {
     pub(super) fn new(
         connection: MultiplexedConnection,
-        asked: mpsc::UnboundedReceiver<Asked>,
+        asked: mpsc::UnboundedReceiver<PendingCall>,
     ) -> Self {
         Self { connection, asked, waiting: Vec::new(), sent: VecDeque::new() }
     }
@@ -186,24 +186,24 @@ impl Batches {
             let mut waiting = std::mem::take(&mut self.waiting);
             // Nobody waits any more, and it has not been sent: then it never is.
             let now = Instant::now();
-            let is_late = |asked: &mut Asked| asked.reply.is_closed() || now >= asked.by.at;
+            let is_late = |asked: &mut PendingCall| asked.reply.is_closed() || now >= asked.by.at;
             for late in waiting.extract_if(.., is_late) {
-                let fault = late.by.passed(Outcome::NotCharged);
+                let fault = late.by.passed(ChargeState::NotCharged);
                 late.fail(fault);
             }
             while let Some(first) = waiting.first() {
-                let Some(many) = first.many.clone() else {
+                let Some(batch) = first.batch.clone() else {
                     let first = waiting.remove(0);
                     self.begin(cx, alone(self.connection.clone(), first));
                     continue;
                 };
-                let end = waiting.iter().position(|asked| asked.many.is_none());
+                let end = waiting.iter().position(|asked| asked.batch.is_none());
                 let end = end.unwrap_or(waiting.len());
-                let is_alike = |asked: &mut Asked| {
-                    asked.many.as_ref().is_some_and(|other| Arc::ptr_eq(other, &many))
+                let is_alike = |asked: &mut PendingCall| {
+                    asked.batch.as_ref().is_some_and(|other| Arc::ptr_eq(other, &batch))
                 };
                 let alike = waiting.extract_if(..end, is_alike).collect();
-                self.send_alike(cx, &many, alike);
+                self.send_alike(cx, &batch, alike);
             }
             // Its room is used again.
             self.waiting = waiting;
@@ -211,21 +211,26 @@ impl Batches {
     }
 
     /// Gives questions of one script to the connection.
-    fn send_alike(&mut self, cx: &mut Context<'_>, many: &Arc<Many>, mut alike: Vec<Asked>) {
-        if alike.len() > 1 && many.change(UNKNOWN, LOADING) {
-            self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(many))));
+    fn send_alike(
+        &mut self,
+        cx: &mut Context<'_>,
+        batch: &Arc<BatchScript>,
+        mut alike: Vec<PendingCall>,
+    ) {
+        if alike.len() > 1 && batch.change(UNKNOWN, LOADING) {
+            self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(batch))));
         }
-        if alike.len() == 1 || !many.is_ready() {
+        if alike.len() == 1 || !batch.is_ready() {
             for asked in alike {
                 self.begin(cx, alone(self.connection.clone(), asked));
             }
             return;
         }
         // As even as can be: 17 are 9 and 8.
-        let size = alike.len().div_ceil(alike.len().div_ceil(MOST));
+        let size = alike.len().div_ceil(alike.len().div_ceil(MAX_BATCHED));
         while !alike.is_empty() {
             let rest = alike.split_off(size.min(alike.len()));
-            self.begin(cx, together(self.connection.clone(), Arc::clone(many), alike));
+            self.begin(cx, together(self.connection.clone(), Arc::clone(batch), alike));
             alike = rest;
         }
     }
@@ -252,15 +257,19 @@ impl Batches {
     }
 }
 
-async fn alone(mut connection: MultiplexedConnection, asked: Asked) {
+async fn alone(mut connection: MultiplexedConnection, asked: PendingCall) {
     match connection.send_packed_command(&asked.command).await {
         Ok(answer) => asked.hear(Some(answer)),
-        Err(error) => asked.fail(lost(&error, Outcome::Unknown)),
+        Err(error) => asked.fail(lost(&error, ChargeState::Unknown)),
     }
 }
 
-async fn together(mut connection: MultiplexedConnection, many: Arc<Many>, all: Vec<Asked>) {
-    let answers = connection.send_packed_command(&call(many.script(), &all)).await;
+async fn together(
+    mut connection: MultiplexedConnection,
+    batch: Arc<BatchScript>,
+    all: Vec<PendingCall>,
+) {
+    let answers = connection.send_packed_command(&call(batch.script(), &all)).await;
     match answers {
         Ok(Value::Array(answers)) if answers.len() == all.len() => {
             for (asked, answer) in all.into_iter().zip(answers) {
@@ -270,25 +279,25 @@ async fn together(mut connection: MultiplexedConnection, many: Arc<Many>, all: V
         Ok(Value::ServerError(error)) => {
             let fault = refused(&error);
             if is_for_good(&fault) {
-                many.set(NEVER);
+                batch.set(NEVER);
             } else if fault == Fault::NoScript {
                 // Unless somebody loads it already.
-                many.change(READY, UNKNOWN);
+                batch.change(READY, UNKNOWN);
             }
             let again = is_of_several(&fault);
-            many.counts.refusals.fetch_add(u64::from(again), Ordering::Relaxed);
+            batch.counts.refusals.fetch_add(u64::from(again), Ordering::Relaxed);
             for asked in all {
                 asked.hear((!again).then(|| Value::ServerError(error.clone())));
             }
         }
         Ok(_) => {
             for asked in all {
-                asked.fail(Fault::Garbled { outcome: Outcome::Unknown });
+                asked.fail(Fault::Garbled { charge: ChargeState::Unknown });
             }
         }
         Err(error) => {
             for asked in all {
-                asked.fail(lost(&error, Outcome::Unknown));
+                asked.fail(lost(&error, ChargeState::Unknown));
             }
         }
     }
@@ -302,12 +311,12 @@ fn is_of_several(fault: &Fault) -> bool {
 
 /// True for one that comes again: where keys of several subjects cannot be in one call.
 fn is_for_good(fault: &Fault) -> bool {
-    let denied = Fault::NoPermission { outcome: Outcome::NotCharged };
+    let denied = Fault::NoPermission { charge: ChargeState::NotCharged };
     matches!(fault, Fault::CrossSlot | Fault::Cluster) || *fault == denied
 }
 
 /// One call for all of them: the keys of each, then the arguments of each.
-fn call(script: &Script, all: &[Asked]) -> Cmd {
+fn call(script: &Script, all: &[PendingCall]) -> Cmd {
     let words = all.iter().flat_map(|asked| asked.command.args_iter());
     let size = words.clone().map(|word| bytes(&word).len()).sum();
     let mut command = Cmd::with_capacity(words.count(), size);
@@ -333,7 +342,7 @@ fn bytes<'w>(word: &Arg<&'w [u8]>) -> &'w [u8] {
 }
 
 /// A load that is under way: when it comes to nothing, the next may try.
-struct Loading(Arc<Many>);
+struct Loading(Arc<BatchScript>);
 
 impl Drop for Loading {
     fn drop(&mut self) {
@@ -342,17 +351,17 @@ impl Drop for Loading {
 }
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
-    let many = &loading.0;
-    let Ok(answer) = connection.send_packed_command(&loads::command(many.script())).await else {
+    let batch = &loading.0;
+    let Ok(answer) = connection.send_packed_command(&loads::command(batch.script())).await else {
         return;
     };
     // Questions go alone until it is there, and say what else is wrong.
-    match loads::loaded(many.script(), &answer) {
+    match loads::loaded(batch.script(), &answer) {
         Ok(()) => {
-            many.counts.loads.fetch_add(1, Ordering::Relaxed);
-            many.set(READY);
+            batch.counts.loads.fetch_add(1, Ordering::Relaxed);
+            batch.set(READY);
         }
-        Err(fault) if is_for_good(&fault) => many.set(NEVER),
+        Err(fault) if is_for_good(&fault) => batch.set(NEVER),
         Err(_) => {}
     }
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout_at;
 
-use super::wire::{Deadline, Failed, Wire, refused};
-use crate::fault::{Fault, Outcome};
+use super::wire::{CallError, Deadline, Wire, refused};
+use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 use redis::{Cmd, Value};
 
@@ -33,18 +33,18 @@ pub(super) fn loaded(script: &Script, answer: &Value) -> Result<(), Fault> {
     match answer {
         Value::BulkString(sha) if sha == script.sha().as_bytes() => Ok(()),
         Value::ServerError(error) => Err(refused(error)),
-        _ => Err(Fault::Garbled { outcome: Outcome::NotCharged }),
+        _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),
     }
 }
 
 /// How many loads were done when a script was called.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen(u64);
+pub(super) struct LoadCount(u64);
 
 impl Loads {
     /// To be remembered before a script is called.
-    pub(super) fn seen(&self) -> Seen {
-        Seen(self.done.load(Ordering::Acquire))
+    pub(super) fn load_count(&self) -> LoadCount {
+        LoadCount(self.done.load(Ordering::Acquire))
     }
 
     /// Loads that were done, ever.
@@ -58,13 +58,13 @@ impl Loads {
     pub(super) async fn load(
         &self,
         script: &Script,
-        seen: Seen,
+        seen: LoadCount,
         wire: &Arc<Wire>,
         by: Deadline,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), CallError> {
         let turn = self.turn(script);
         let Ok(mut last) = timeout_at(by.at, turn.lock()).await else {
-            return Err(by.passed(Outcome::NotCharged).into());
+            return Err(by.passed(ChargeState::NotCharged).into());
         };
         if *last > seen.0 {
             return Ok(());

@@ -22,23 +22,23 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-pub use self::batch::MOST;
-pub(crate) use self::batch::{Counts, Many};
+pub use self::batch::MAX_BATCHED;
+pub(crate) use self::batch::{BatchScript, Counts};
 pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
-pub(crate) use self::door::Door;
+pub(crate) use self::connector::Connector;
 use self::loads::Loads;
-use self::slot::{STABLE, Slot};
+use self::slot::{ConnectionSlot, STABLE};
 pub(crate) use self::wire::refused;
-use self::wire::{Afterwards, Deadline, Failed, Late, Wire};
-use crate::compose::unpacked;
-use crate::fault::{Fault, Outcome};
+use self::wire::{CallError, Deadline, LateOutcome, LateReply, Wire};
+use crate::compose::unpack_reply;
+use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 use crate::script::Script;
 
 mod batch;
 mod breaker;
-mod door;
+mod connector;
 mod loads;
 mod slot;
 #[cfg(test)]
@@ -54,8 +54,8 @@ const ROUNDS: usize = 5;
 pub(crate) struct Client(Arc<Shared>);
 
 struct Shared {
-    door: Arc<Door>,
-    slots: Box<[Arc<Slot>]>,
+    connector: Arc<Connector>,
+    slots: Box<[Arc<ConnectionSlot>]>,
     /// Whose turn it is.
     turn: AtomicUsize,
     breaker: SharedBreaker,
@@ -66,16 +66,18 @@ struct Shared {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Client").field(&self.0.door.options).finish()
+        f.debug_tuple("Client").field(&self.0.connector.options).finish()
     }
 }
 
 impl Client {
     /// Connects, and waits for one connection of those that `options` say.
     pub(crate) async fn connect(options: Options) -> Result<Self, StoreError> {
-        let door = Arc::new(Door::new(options)?);
-        let slots = (0..door.options.connections).map(|_| Slot::new(Arc::clone(&door))).collect();
-        let options = &door.options;
+        let connector = Arc::new(Connector::new(options)?);
+        let slots = (0..connector.options.connections)
+            .map(|_| ConnectionSlot::new(Arc::clone(&connector)))
+            .collect();
+        let options = &connector.options;
         let breaker = Breaker::new(options.breaker_failures, options.breaker_pause);
         let patience = options.breaker_timeout.unwrap_or(options.deadline);
         let client = Self(Arc::new(Shared {
@@ -84,33 +86,33 @@ impl Client {
             breaker: SharedBreaker::new(breaker),
             patience_us: AtomicU64::new(in_us(patience)),
             loads: Loads::default(),
-            door,
+            connector,
         }));
         for (index, slot) in client.0.slots.iter().enumerate() {
             if index > 0 {
                 slot.start();
             } else {
-                client.0.door.diagnosed(slot.fill()).await?;
+                client.0.connector.diagnosed(slot.fill()).await?;
             }
         }
         Ok(client)
     }
 
     /// How its connections are made.
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.0.door
+    pub(crate) fn connector(&self) -> &Arc<Connector> {
+        &self.0.connector
     }
 
     /// What it was connected with.
     #[cfg(test)]
     pub(crate) fn options(&self) -> &Options {
-        &self.0.door.options
+        &self.0.connector.options
     }
 
     /// Callers wait as long as this for an answer: the server may take it, too, unless the options
     /// say how long.
     pub(crate) fn will_wait(&self, longest: Duration) {
-        if self.0.door.options.breaker_timeout.is_none() {
+        if self.0.connector.options.breaker_timeout.is_none() {
             self.0.patience_us.fetch_max(in_us(longest), Ordering::Relaxed);
         }
     }
@@ -144,7 +146,7 @@ impl Client {
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
-        let mut entry = Entry::new(&self.0, by.from.into_std())?;
+        let mut entry = BreakerPass::new(&self.0, by.from.into_std())?;
         Ok(self.0.ask(call, by, &mut entry).await?)
     }
 
@@ -154,7 +156,7 @@ impl Client {
     /// As [`Client::call`]; nothing is charged.
     pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
         let by = Deadline::within(deadline);
-        let seen = self.0.loads.seen();
+        let seen = self.0.loads.load_count();
         let wire = self.0.first_wire(by).await?;
         Ok(self.0.loads.load(script, seen, &wire, by).await.map_err(Fault::from)?)
     }
@@ -164,16 +166,16 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::call`]; nothing is charged.
-    pub(crate) async fn load_many(
+    pub(crate) async fn load_batch(
         &self,
-        many: &Many,
+        batch: &BatchScript,
         keys: &[String],
         deadline: Duration,
     ) -> Result<(), StoreError> {
-        self.load(many.script(), deadline).await?;
+        self.load(batch.script(), deadline).await?;
         let by = Deadline::within(deadline);
-        let answer = self.0.first_wire(by).await?.exchange(&many.trial(keys), by).await?;
-        Ok(many.tried(&answer)?)
+        let answer = self.0.first_wire(by).await?.exchange(&batch.trial(keys), by).await?;
+        Ok(batch.tried(&answer)?)
     }
 
     /// Sends a command on a connection of its own, within the deadline, and gives the answer.
@@ -186,8 +188,8 @@ impl Client {
     /// As [`Client::call`], and errors of the server.
     pub(crate) async fn raw(&self, command: Cmd, deadline: Duration) -> Result<Value, StoreError> {
         let by = Deadline::within(deadline);
-        let Ok(wire) = timeout_at(by.at, self.0.door.open(0, |_| {})).await else {
-            return Err(by.passed(Outcome::NotCharged).into());
+        let Ok(wire) = timeout_at(by.at, self.0.connector.open(0, |_| {})).await else {
+            return Err(by.passed(ChargeState::NotCharged).into());
         };
         match wire?.exchange(&command, by).await? {
             Value::ServerError(error) => Err(refused(&error).into()),
@@ -207,7 +209,7 @@ pub(crate) fn first_nonce() -> AtomicU64 {
 pub(crate) struct Call<'s> {
     script: &'s Script,
     /// The script of several such calls.
-    many: Option<&'s Arc<Many>>,
+    batch: Option<&'s Arc<BatchScript>>,
     nonce: u64,
     keys: usize,
     command: Cmd,
@@ -222,12 +224,12 @@ impl<'s> Call<'s> {
     pub(crate) fn new(script: &'s Script, nonce: u64, keys: usize) -> Self {
         let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
         command.arg("EVALSHA").arg(script.sha()).arg(keys);
-        Self { script, many: None, nonce, keys, command }
+        Self { script, batch: None, nonce, keys, command }
     }
 
     /// Lets it be asked in one call with others of the same script, where there is one for several.
-    pub(crate) fn with_others(self, many: Option<&'s Arc<Many>>) -> Self {
-        Self { many, ..self }
+    pub(crate) fn with_others(self, batch: Option<&'s Arc<BatchScript>>) -> Self {
+        Self { batch, ..self }
     }
 
     /// Adds a key or an argument.
@@ -239,16 +241,16 @@ impl<'s> Call<'s> {
 
 /// One connection for a few commands, for who looks at a server whatever its state: any answer to
 /// the greeting will do, and it is not made anew.
-pub(crate) struct Line(Wire);
+pub(crate) struct CommandConnection(Wire);
 
-impl Line {
+impl CommandConnection {
     /// Connects.
     ///
     /// # Errors
     /// It cannot be reached; or it refuses user, password or database.
     pub(crate) async fn open(options: Options) -> Result<Self, Fault> {
-        let door = Door::new(options)?.lenient();
-        door.diagnosed(door.open(0, |_| {})).await.map(Self)
+        let connector = Connector::new(options)?.lenient();
+        connector.diagnosed(connector.open(0, |_| {})).await.map(Self)
     }
 
     /// Sends a command and waits for its answer, which may be an error of the server.
@@ -263,7 +265,7 @@ impl Line {
     /// server.
     ///
     /// # Errors
-    /// As [`Line::exchange`], for all of them: some may have been answered before.
+    /// As [`CommandConnection::exchange`], for all of them: some may have been answered before.
     pub(crate) async fn exchange_all(
         &self,
         commands: &Pipeline,
@@ -282,7 +284,7 @@ impl Shared {
     async fn first_wire(&self, by: Deadline) -> Result<Arc<Wire>, Fault> {
         match self.slots.first() {
             Some(slot) => slot.wire(by).await,
-            None => Err(self.door.unreachable("there is no connection")),
+            None => Err(self.connector.unreachable("there is no connection")),
         }
     }
 
@@ -290,15 +292,15 @@ impl Shared {
         self: &Arc<Self>,
         call: Call<'_>,
         by: Deadline,
-        entry: &mut Entry<'_>,
+        entry: &mut BreakerPass<'_>,
     ) -> Result<Vec<Value>, Fault> {
-        let Call { script, mut many, nonce, keys, mut command } = call;
+        let Call { script, mut batch, nonce, keys, mut command } = call;
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let Some(slot) = self.slots.get(turn % self.slots.len().max(1)) else {
-            return Err(self.door.unreachable("there is no connection"));
+            return Err(self.connector.unreachable("there is no connection"));
         };
         for _ in 0..ROUNDS {
-            let seen = self.loads.seen();
+            let seen = self.loads.load_count();
             let wire = match slot.wire(by).await {
                 Ok(wire) => wire,
                 Err(fault) => {
@@ -309,7 +311,7 @@ impl Shared {
                     return Err(fault);
                 }
             };
-            let heard = match wire.ask(command, keys, many.take().cloned(), by).await {
+            let heard = match wire.ask(command, keys, batch.take().cloned(), by).await {
                 Ok(heard) => heard,
                 Err(failed) => return Err(self.settle(slot, &wire, failed, by, entry)),
             };
@@ -340,15 +342,15 @@ impl Shared {
     /// Does to a connection what a fault on it calls for, and says what it shows about the server.
     fn settle(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Arc<ConnectionSlot>,
         wire: &Arc<Wire>,
-        failed: Failed,
+        failed: CallError,
         by: Deadline,
-        entry: &mut Entry<'_>,
+        entry: &mut BreakerPass<'_>,
     ) -> Fault {
         let fault = match failed {
-            Failed::Settled(fault) => fault,
-            Failed::Late(fault, late) => {
+            CallError::Settled(fault) => fault,
+            CallError::Late(fault, late) => {
                 self.watch(slot, wire, late, by, entry);
                 return fault;
             }
@@ -376,11 +378,11 @@ impl Shared {
     /// question has passed. The pass of the breaker is handed back when that is known.
     fn watch(
         self: &Arc<Self>,
-        slot: &Arc<Slot>,
+        slot: &Arc<ConnectionSlot>,
         wire: &Arc<Wire>,
-        late: Late,
+        late: LateReply,
         by: Deadline,
-        entry: &mut Entry<'_>,
+        entry: &mut BreakerPass<'_>,
     ) {
         let until = by.from + self.patience();
         if Instant::now() >= until.into_std() {
@@ -393,9 +395,9 @@ impl Shared {
         let (slot, wire) = (Arc::downgrade(slot), Arc::downgrade(wire));
         tokio::spawn(async move {
             let verdict = match late.wait(until).await {
-                Afterwards::Answered => Verdict::Answered,
-                Afterwards::Lost => Verdict::Unclear,
-                Afterwards::Silence => Verdict::Silent,
+                LateOutcome::Answered => Verdict::Answered,
+                LateOutcome::Lost => Verdict::Unclear,
+                LateOutcome::Silence => Verdict::Silent,
             };
             let Some(shared) = shared.upgrade() else { return };
             shared.breaker.leave(ticket, verdict);
@@ -414,12 +416,12 @@ fn in_us(duration: Duration) -> u64 {
 
 /// Reads the answer of a script: a list that begins with the nonce, or the numbers of one packed.
 fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
-    let garbled = Fault::Garbled { outcome: Outcome::Unknown };
+    let garbled = Fault::Garbled { charge: ChargeState::Unknown };
     let mut list = match answer {
         Value::ServerError(error) => return Err(refused(&error)),
         Value::Array(list) => list.into_iter(),
         Value::BulkString(packed) => {
-            let Some(mut numbers) = unpacked(&packed) else { return Err(garbled) };
+            let Some(mut numbers) = unpack_reply(&packed) else { return Err(garbled) };
             let ours = numbers.next().is_some_and(|number| u64::try_from(number) == Ok(nonce));
             return if ours { Ok(numbers.map(Value::Int).collect()) } else { Err(garbled) };
         }
@@ -453,7 +455,7 @@ fn verdict(fault: &Fault) -> Verdict {
 }
 
 /// A pass of the breaker, handed back also when the question is dropped.
-struct Entry<'a> {
+struct BreakerPass<'a> {
     breaker: &'a SharedBreaker,
     ticket: Ticket,
     verdict: Verdict,
@@ -461,7 +463,7 @@ struct Entry<'a> {
     is_lent: bool,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> BreakerPass<'a> {
     fn new(shared: &'a Shared, now: Instant) -> Result<Self, Fault> {
         match shared.breaker.enter(now) {
             Ok(ticket) => {
@@ -469,14 +471,14 @@ impl<'a> Entry<'a> {
                 Ok(Self { breaker: &shared.breaker, ticket, verdict, is_lent: false })
             }
             Err(probe_in) => {
-                let failures = shared.door.options.breaker_failures;
+                let failures = shared.connector.options.breaker_failures;
                 Err(Fault::Breaker { failures, probe_in })
             }
         }
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for BreakerPass<'_> {
     fn drop(&mut self) {
         if !self.is_lent {
             self.breaker.leave(self.ticket, self.verdict);

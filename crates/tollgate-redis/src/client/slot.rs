@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
-use super::door::Door;
+use super::connector::Connector;
 use super::wire::{Deadline, Wire};
 use crate::fault::Fault;
 
@@ -27,7 +27,7 @@ pub(super) const STABLE: Duration = Duration::from_secs(1);
 
 /// What is in the place.
 #[derive(Clone)]
-enum Link {
+enum LinkState {
     /// Nothing, and nobody connects.
     Idle,
     /// The first attempt after a loss is under way: worth waiting for.
@@ -39,20 +39,20 @@ enum Link {
 }
 
 /// A place for one connection, which fills itself again.
-pub(super) struct Slot {
-    door: Arc<Door>,
-    link: watch::Sender<Link>,
+pub(super) struct ConnectionSlot {
+    connector: Arc<Connector>,
+    link: watch::Sender<LinkState>,
     /// Attempts since the last good connection.
     attempts: AtomicU32,
     /// Connections and attempts ever; their numbers are the connections' ids.
     opened: AtomicU64,
 }
 
-impl Slot {
-    pub(super) fn new(door: Arc<Door>) -> Arc<Self> {
+impl ConnectionSlot {
+    pub(super) fn new(connector: Arc<Connector>) -> Arc<Self> {
         Arc::new(Self {
-            door,
-            link: watch::Sender::new(Link::Idle),
+            connector,
+            link: watch::Sender::new(LinkState::Idle),
             attempts: AtomicU32::new(0),
             opened: AtomicU64::new(0),
         })
@@ -76,21 +76,24 @@ impl Slot {
     pub(super) async fn wire(self: &Arc<Self>, by: Deadline) -> Result<Arc<Wire>, Fault> {
         let link = self.link.borrow().clone();
         match link {
-            Link::Up(wire) if !wire.is_worn() => return Ok(wire),
-            Link::Up(wire) => self.retire(&wire),
-            Link::Retrying(fault) => return Err(fault),
-            Link::Idle => self.start(),
-            Link::First => {}
+            LinkState::Up(wire) if !wire.is_worn() => return Ok(wire),
+            LinkState::Up(wire) => self.retire(&wire),
+            LinkState::Retrying(fault) => return Err(fault),
+            LinkState::Idle => self.start(),
+            LinkState::First => {}
         }
         let mut changes = self.link.subscribe();
-        let settled = changes.wait_for(|link| matches!(link, Link::Up(_) | Link::Retrying(_)));
+        let settled =
+            changes.wait_for(|link| matches!(link, LinkState::Up(_) | LinkState::Retrying(_)));
         match timeout_at(by.at, settled).await {
             Ok(Ok(link)) => match &*link {
-                Link::Up(wire) => Ok(Arc::clone(wire)),
-                Link::Retrying(fault) => Err(fault.clone()),
-                Link::Idle | Link::First => Err(self.door.unreachable("not connected")),
+                LinkState::Up(wire) => Ok(Arc::clone(wire)),
+                LinkState::Retrying(fault) => Err(fault.clone()),
+                LinkState::Idle | LinkState::First => {
+                    Err(self.connector.unreachable("not connected"))
+                }
             },
-            _ => Err(self.door.unreachable("it is being connected to")),
+            _ => Err(self.connector.unreachable("it is being connected to")),
         }
     }
 
@@ -101,9 +104,9 @@ impl Slot {
             self.attempts.store(0, Ordering::Relaxed);
         }
         let next = if self.attempts.load(Ordering::Relaxed) == 0 {
-            Link::First
+            LinkState::First
         } else {
-            Link::Retrying(self.door.unreachable("the connection was lost again"))
+            LinkState::Retrying(self.connector.unreachable("the connection was lost again"))
         };
         if self.take(wire.id, next) {
             self.spawn();
@@ -113,9 +116,9 @@ impl Slot {
     /// Makes sure that somebody connects.
     pub(super) fn start(self: &Arc<Self>) {
         let begun = self.link.send_if_modified(|link| {
-            let idle = matches!(link, Link::Idle);
+            let idle = matches!(link, LinkState::Idle);
             if idle {
-                *link = Link::First;
+                *link = LinkState::First;
             }
             idle
         });
@@ -125,11 +128,11 @@ impl Slot {
     }
 
     /// Replaces the connection `id` when it is the one in the place.
-    fn take(&self, id: u64, next: Link) -> bool {
+    fn take(&self, id: u64, next: LinkState) -> bool {
         // Dropped after the lock is gone: dropping a connection may come back here.
-        let mut old = Link::Idle;
+        let mut old = LinkState::Idle;
         self.link.send_if_modified(|link| {
-            let found = matches!(link, Link::Up(wire) if wire.id == id);
+            let found = matches!(link, LinkState::Up(wire) if wire.id == id);
             if found {
                 old = mem::replace(link, next);
             }
@@ -143,14 +146,14 @@ impl Slot {
     }
 
     async fn open(self: &Arc<Self>) -> Result<Wire, Fault> {
-        let door = Arc::clone(&self.door);
+        let connector = Arc::clone(&self.connector);
         let (id, slot) = (self.opened.fetch_add(1, Ordering::Relaxed), Arc::downgrade(self));
-        door.open(id, move |by_itself| ended(&slot, id, by_itself)).await
+        connector.open(id, move |by_itself| ended(&slot, id, by_itself)).await
     }
 
     fn put(self: &Arc<Self>, wire: Wire) {
         let wire = Arc::new(wire);
-        let old = self.link.send_replace(Link::Up(Arc::clone(&wire)));
+        let old = self.link.send_replace(LinkState::Up(Arc::clone(&wire)));
         drop(old);
         // It may have ended before it was put here, when nobody would have noticed.
         if wire.has_ended() {
@@ -160,20 +163,20 @@ impl Slot {
 }
 
 /// A connection has ended.
-fn ended(slot: &Weak<Slot>, id: u64, by_itself: bool) {
+fn ended(slot: &Weak<ConnectionSlot>, id: u64, by_itself: bool) {
     let Some(slot) = slot.upgrade() else { return };
     let link = slot.link.borrow().clone();
     match link {
-        Link::Up(wire) if wire.id == id && by_itself => slot.retire(&wire),
+        LinkState::Up(wire) if wire.id == id && by_itself => slot.retire(&wire),
         // Its runtime is going down: nothing can be started. The next question will.
-        Link::Up(wire) if wire.id == id => drop(slot.take(id, Link::Idle)),
+        LinkState::Up(wire) if wire.id == id => drop(slot.take(id, LinkState::Idle)),
         _ => {}
     }
 }
 
 /// Connects until it is done. It holds no handle while it pauses, so that a client that was
 /// dropped is not kept alive.
-async fn keep_connecting(slot: Weak<Slot>) {
+async fn keep_connecting(slot: Weak<ConnectionSlot>) {
     let mut task = Task { slot, done: false };
     loop {
         let Some(slot) = task.slot.upgrade() else { return };
@@ -190,14 +193,14 @@ async fn keep_connecting(slot: Weak<Slot>) {
                 slot.put(wire);
                 return;
             }
-            Err(fault) => drop(slot.link.send_replace(Link::Retrying(fault))),
+            Err(fault) => drop(slot.link.send_replace(LinkState::Retrying(fault))),
         }
     }
 }
 
 /// The task of [`keep_connecting`]: dropped with its runtime, it leaves the place to the next.
 struct Task {
-    slot: Weak<Slot>,
+    slot: Weak<ConnectionSlot>,
     done: bool,
 }
 
@@ -206,7 +209,7 @@ impl Drop for Task {
         if !self.done
             && let Some(slot) = self.slot.upgrade()
         {
-            drop(slot.link.send_replace(Link::Idle));
+            drop(slot.link.send_replace(LinkState::Idle));
         }
     }
 }

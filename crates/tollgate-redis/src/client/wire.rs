@@ -13,8 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
-use super::batch::{Asked, Batches, Heard, Many};
-use crate::fault::{Fault, Outcome};
+use super::batch::{BatchScript, Batches, CallReply, PendingCall};
+use crate::fault::{ChargeState, Fault};
 
 /// When an answer must be there.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,8 @@ impl Deadline {
         Self { from: now, at: now + after.min(far), after }
     }
 
-    pub(super) fn passed(self, outcome: Outcome) -> Fault {
-        Fault::Deadline { after: self.after, outcome }
+    pub(super) fn passed(self, charge: ChargeState) -> Fault {
+        Fault::Deadline { after: self.after, charge }
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Wire {
     pub(super) since: Instant,
     connection: MultiplexedConnection,
     /// Where questions go that may be asked together.
-    asked: mpsc::UnboundedSender<Asked>,
+    asked: mpsc::UnboundedSender<PendingCall>,
     driver: AbortHandle,
     ended: Arc<AtomicBool>,
     /// Questions that were sent and not answered.
@@ -70,7 +70,7 @@ impl Wire {
         most: usize,
     ) -> Self {
         let flag = Arc::new(AtomicBool::new(false));
-        let mut end = End { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
+        let mut end = EndGuard { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
         let (asked, questions) = mpsc::unbounded_channel();
         let batches = Batches::new(connection.clone(), questions);
         let driver = tokio::spawn(async move {
@@ -110,34 +110,34 @@ impl Wire {
     /// Sends a command and waits for the answer to it, which may be an error of the server.
     pub(super) async fn exchange(&self, command: &Cmd, by: Deadline) -> Result<Value, Fault> {
         let mut connection = self.connection.clone();
-        self.answered(said(connection.send_packed_command(command)), by).await
+        self.answered(awaited(connection.send_packed_command(command)), by).await
     }
 
-    /// Sends the call of a script and waits for the answer to it: alone, or with `many` in one call
-    /// with others of the same script that are there. `keys` is how many keys it has.
+    /// Sends the call of a script and waits for the answer to it: alone, or with `batch` in one
+    /// call with others of the same script that are there. `keys` is how many keys it has.
     pub(super) async fn ask(
         self: &Arc<Self>,
         command: Cmd,
         keys: usize,
-        many: Option<Arc<Many>>,
+        batch: Option<Arc<BatchScript>>,
         by: Deadline,
-    ) -> Result<Heard, Failed> {
+    ) -> Result<CallReply, CallError> {
         let place = self.begin(by)?;
         let (reply, mut answer) = oneshot::channel();
-        if self.asked.send(Asked { many, command, keys, by, reply }).is_err() {
+        if self.asked.send(PendingCall { batch, command, keys, by, reply }).is_err() {
             place.close();
-            return Err(Fault::Closed { outcome: Outcome::NotCharged }.into());
+            return Err(Fault::Closed { charge: ChargeState::NotCharged }.into());
         }
         match timeout_at(by.at, &mut answer).await {
             Ok(answer) => {
                 place.close();
                 // Dropped without an answer: the connection was cut.
-                Ok(answer.unwrap_or(Err(Fault::Closed { outcome: Outcome::Unknown }))?)
+                Ok(answer.unwrap_or(Err(Fault::Closed { charge: ChargeState::Unknown }))?)
             }
             Err(_) => {
                 place.leave_open();
-                let (wire, fault) = (Arc::downgrade(self), by.passed(Outcome::Unknown));
-                Err(Failed::Late(fault, Late { wire, answer: Some(answer) }))
+                let (wire, fault) = (Arc::downgrade(self), by.passed(ChargeState::Unknown));
+                Err(CallError::Late(fault, LateReply { wire, answer: Some(answer) }))
             }
         }
     }
@@ -153,11 +153,11 @@ impl Wire {
         let mut connection = self.connection.clone();
         let count = commands.len();
         let answers =
-            self.answered(said(connection.send_packed_commands(commands, 0, count)), by).await?;
+            self.answered(awaited(connection.send_packed_commands(commands, 0, count)), by).await?;
         if answers.len() == count {
             Ok(answers)
         } else {
-            Err(Fault::Garbled { outcome: Outcome::Unknown })
+            Err(Fault::Garbled { charge: ChargeState::Unknown })
         }
     }
 
@@ -173,19 +173,19 @@ impl Wire {
                 place.close();
                 answer
             }
-            Err(_) => Err(by.passed(Outcome::Unknown)),
+            Err(_) => Err(by.passed(ChargeState::Unknown)),
         }
     }
 
     /// A place for a question, unless its time is over before it is sent.
-    fn begin(&self, by: Deadline) -> Result<Place<'_>, Fault> {
+    fn begin(&self, by: Deadline) -> Result<InFlightGuard<'_>, Fault> {
         if Instant::now() >= by.at {
-            return Err(by.passed(Outcome::NotCharged));
+            return Err(by.passed(ChargeState::NotCharged));
         }
         if self.has_ended() {
-            return Err(Fault::Closed { outcome: Outcome::NotCharged });
+            return Err(Fault::Closed { charge: ChargeState::NotCharged });
         }
-        Place::take(self)
+        InFlightGuard::take(self)
     }
 
     fn abandon_one(&self) {
@@ -199,7 +199,7 @@ impl Wire {
     /// An exchange of the greeting, which has a timer around all of it.
     pub(super) async fn greet(&self, command: &Cmd) -> Result<Value, Fault> {
         let answer = self.connection.clone().send_packed_command(command).await;
-        answer.map_err(|error| lost(&error, Outcome::NotCharged))
+        answer.map_err(|error| lost(&error, ChargeState::NotCharged))
     }
 }
 
@@ -212,8 +212,8 @@ impl Drop for Wire {
 
 /// What was said to a question. Whether it was sent before the connection broke is not known for
 /// sure.
-async fn said<T>(question: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
-    question.await.map_err(|error| lost(&error, Outcome::Unknown))
+async fn awaited<T>(question: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
+    question.await.map_err(|error| lost(&error, ChargeState::Unknown))
 }
 
 /// Drives a connection until it ends.
@@ -238,13 +238,13 @@ async fn drive(driver: impl Future<Output = ()>, mut batches: Batches) {
 }
 
 /// Tells that the driver has ended, also when it is dropped with its runtime.
-struct End<F: FnOnce(bool)> {
+struct EndGuard<F: FnOnce(bool)> {
     flag: Arc<AtomicBool>,
     by_itself: bool,
     told: Option<F>,
 }
 
-impl<F: FnOnce(bool)> Drop for End<F> {
+impl<F: FnOnce(bool)> Drop for EndGuard<F> {
     fn drop(&mut self) {
         self.flag.store(true, Ordering::Release);
         if let Some(told) = self.told.take() {
@@ -254,12 +254,12 @@ impl<F: FnOnce(bool)> Drop for End<F> {
 }
 
 /// An open question on a connection: abandoned, unless it is closed.
-struct Place<'a> {
+struct InFlightGuard<'a> {
     wire: &'a Wire,
     settled: bool,
 }
 
-impl<'a> Place<'a> {
+impl<'a> InFlightGuard<'a> {
     fn take(wire: &'a Wire) -> Result<Self, Fault> {
         if wire.open.fetch_add(1, Ordering::Relaxed) >= wire.most {
             wire.open.fetch_sub(1, Ordering::Relaxed);
@@ -279,7 +279,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         if !self.settled {
             self.wire.abandon_one();
@@ -289,14 +289,14 @@ impl Drop for Place<'_> {
 
 /// Why a question has no answer.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum CallError {
     /// That is all there is to know.
     Settled(Fault),
     /// Its deadline passed; the answer may come yet.
-    Late(Fault, Late),
+    Late(Fault, LateReply),
 }
 
-impl Failed {
+impl CallError {
     /// The same question with another fault.
     pub(super) fn map(self, change: impl FnOnce(Fault) -> Fault) -> Self {
         match self {
@@ -306,17 +306,17 @@ impl Failed {
     }
 }
 
-impl From<Fault> for Failed {
+impl From<Fault> for CallError {
     fn from(fault: Fault) -> Self {
         Self::Settled(fault)
     }
 }
 
-impl From<Failed> for Fault {
+impl From<CallError> for Fault {
     /// Nobody waits for the answer any more.
-    fn from(failed: Failed) -> Self {
+    fn from(failed: CallError) -> Self {
         match failed {
-            Failed::Settled(fault) | Failed::Late(fault, _) => fault,
+            CallError::Settled(fault) | CallError::Late(fault, _) => fault,
         }
     }
 }
@@ -324,14 +324,14 @@ impl From<Failed> for Fault {
 /// A question that was sent and has no answer within its own deadline: abandoned, unless somebody
 /// sees the answer come.
 #[derive(Debug)]
-pub(super) struct Late {
+pub(super) struct LateReply {
     wire: Weak<Wire>,
-    answer: Option<oneshot::Receiver<Result<Heard, Fault>>>,
+    answer: Option<oneshot::Receiver<Result<CallReply, Fault>>>,
 }
 
 /// What became of a question after its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Afterwards {
+pub(super) enum LateOutcome {
     /// It was answered.
     Answered,
     /// It was not.
@@ -340,24 +340,24 @@ pub(super) enum Afterwards {
     Lost,
 }
 
-impl Late {
+impl LateReply {
     /// Waits for the answer, which nobody reads.
-    pub(super) async fn wait(mut self, until: Instant) -> Afterwards {
-        let Some(answer) = self.answer.take() else { return Afterwards::Lost };
+    pub(super) async fn wait(mut self, until: Instant) -> LateOutcome {
+        let Some(answer) = self.answer.take() else { return LateOutcome::Lost };
         match timeout_at(until, answer).await {
             Ok(Ok(Ok(_))) => {
                 if let Some(wire) = std::mem::take(&mut self.wire).upgrade() {
                     wire.close_one();
                 }
-                Afterwards::Answered
+                LateOutcome::Answered
             }
-            Ok(_) => Afterwards::Lost,
-            Err(_) => Afterwards::Silence,
+            Ok(_) => LateOutcome::Lost,
+            Err(_) => LateOutcome::Silence,
         }
     }
 }
 
-impl Drop for Late {
+impl Drop for LateReply {
     fn drop(&mut self) {
         if let Some(wire) = self.wire.upgrade() {
             wire.abandon_one();
@@ -366,10 +366,10 @@ impl Drop for Late {
 }
 
 /// What an error of redis-rs means: with an error of the server it answers `Ok`.
-pub(super) fn lost(error: &RedisError, outcome: Outcome) -> Fault {
+pub(super) fn lost(error: &RedisError, charge: ChargeState) -> Fault {
     match error.kind() {
-        ErrorKind::Parse => Fault::Garbled { outcome },
-        _ => Fault::Closed { outcome },
+        ErrorKind::Parse => Fault::Garbled { charge },
+        _ => Fault::Closed { charge },
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
-pub use check::{Answer, Check, given, shape, unpacked};
+pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub(crate) use rare::with_clock;
 pub use rare::{adjust, inspect, refund, reset, swap};
 
@@ -26,22 +26,22 @@ pub enum Clock {
     /// past. Everything that is written lives an hour from its last write.
     Given,
     /// The same for tests: everything lives for years, and its TTL tells when it would expire by
-    /// the given clock ([`told_expiry_ms`]).
-    Told,
+    /// the given clock ([`encoded_expiry_ms`]).
+    GivenWithExpiry,
 }
 
-/// What a TTL of [`Clock::Told`] is divided by; half of it is how long a test may take.
-const TOLD_SHARES: u64 = 1 << 20;
+/// What a TTL of [`Clock::GivenWithExpiry`] is divided by; half of it is how long a test may take.
+const EXPIRY_SCALE: u64 = 1 << 20;
 
 /// The millisecond of a given clock after which a key would be gone, by its TTL in milliseconds.
 #[must_use]
-pub fn told_expiry_ms(pttl: u64) -> u64 {
-    pttl / TOLD_SHARES
+pub fn encoded_expiry_ms(pttl: u64) -> u64 {
+    pttl / EXPIRY_SCALE
 }
 
 /// A TTL that tells when a key would expire which lives for `lifetime` milliseconds from now.
-pub(crate) fn told(lifetime: &str) -> String {
-    format!("((now - now % 1000) / 1000 + {lifetime}) * {TOLD_SHARES} + {}", TOLD_SHARES / 2)
+pub(crate) fn encoded_expiry(lifetime: &str) -> String {
+    format!("((now - now % 1000) / 1000 + {lifetime}) * {EXPIRY_SCALE} + {}", EXPIRY_SCALE / 2)
 }
 
 /// How long a key of [`Clock::Given`] lives, in milliseconds: longer than a run between two writes
@@ -136,7 +136,7 @@ impl Parts {
     fn clock(&self, clock: Clock) -> &str {
         match clock {
             Clock::Server => self.driver("clock_server.lua"),
-            Clock::Given | Clock::Told => self.driver("clock_given.lua"),
+            Clock::Given | Clock::GivenWithExpiry => self.driver("clock_given.lua"),
         }
     }
 }
@@ -153,7 +153,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    pub(crate) fn of(limit: &Limit) -> Self {
+    pub(crate) fn from_limit(limit: &Limit) -> Self {
         match limit.shape() {
             Shape::Words(2) => Self::Pair,
             Shape::Words(count) => Self::Row(count),
@@ -180,7 +180,7 @@ impl Form {
 }
 
 /// The limits of a set in the order in which their states lie.
-pub(crate) fn by_place(limits: &LimitSet) -> Vec<(usize, &Limit)> {
+pub(crate) fn in_state_order(limits: &LimitSet) -> Vec<(usize, &Limit)> {
     let mut each: Vec<(usize, &Limit)> = limits.limits().iter().enumerate().collect();
     each.sort_by(|a, b| a.1.identity().cmp(b.1.identity()));
     each
@@ -193,7 +193,7 @@ pub(crate) fn part(limit: &Limit) -> String {
         "{}{}{}:",
         limit.strategy().code(),
         spec.step.map_or('x', |step| step.code),
-        Form::of(limit).count()
+        Form::from_limit(limit).count()
     );
     for (i, number) in spec.numbers.iter().enumerate() {
         let comma = if i > 0 { "," } else { "" };
@@ -213,7 +213,7 @@ pub(crate) fn tag<'l>(limits: impl IntoIterator<Item = &'l Limit>) -> String {
 /// The tag of all limits of a set.
 #[must_use]
 pub fn set_tag(limits: &LimitSet) -> String {
-    tag(by_place(limits).into_iter().map(|(_, limit)| limit))
+    tag(in_state_order(limits).into_iter().map(|(_, limit)| limit))
 }
 
 /// True when there is a state beside the logs: some limit keeps integers in it; or a limit of

@@ -1,6 +1,6 @@
 //! The scripts of what is rare: the same for any limits, which the states themselves name.
 
-use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, step_table, told};
+use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, step_table};
 use crate::script::Script;
 use tollgate::strategy::lua_steps;
 
@@ -48,7 +48,9 @@ fn lifetime(clock: Clock, parts: &Parts) -> String {
     let milliseconds = match clock {
         Clock::Server => "(reset - reset % 1000) / 1000".to_owned(),
         Clock::Given => GIVEN_LIFETIME_MS.to_string(),
-        Clock::Told => format!("string.format('%.0f', {})", told("(reset - reset % 1000) / 1000")),
+        Clock::GivenWithExpiry => {
+            format!("string.format('%.0f', {})", encoded_expiry("(reset - reset % 1000) / 1000"))
+        }
     };
     parts.driver("lifetime.lua").replace("$LIFETIME", &milliseconds)
 }

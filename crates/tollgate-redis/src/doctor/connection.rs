@@ -7,8 +7,8 @@ use std::time::Duration;
 use redis::Value;
 use tokio::runtime::{Builder, Runtime};
 
-use super::facts::{Answer, Commands, Lost};
-use crate::client::Line;
+use super::facts::{CommandReply, Commands, ConnectionLost};
+use crate::client::CommandConnection;
 use crate::fault::Fault;
 use crate::options::Options;
 
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// A connection to be looked at by the doctor. It brings what drives it, and waits in its thread:
 /// not to be used within a tokio runtime.
 pub struct Connection {
-    line: Line,
+    line: CommandConnection,
     address: String,
     /// Dropped last: the line lives in it.
     runtime: Runtime,
@@ -81,7 +81,7 @@ impl Connection {
             address: address.clone(),
             why: format!("no runtime can be started: {error}"),
         })?;
-        match runtime.block_on(Line::open(options.connect_timeout(PATIENCE))) {
+        match runtime.block_on(CommandConnection::open(options.connect_timeout(PATIENCE))) {
             Ok(line) => Ok(Self { line, address, runtime }),
             Err(Fault::Unreachable { why, .. }) => Err(ConnectError::Unreachable { address, why }),
             Err(fault) if is_servers_word(&fault) => {
@@ -99,11 +99,14 @@ impl Connection {
 }
 
 impl Commands for Connection {
-    fn command(&mut self, words: &[&str]) -> impl Future<Output = Result<Answer, Lost>> {
+    fn command(
+        &mut self,
+        words: &[&str],
+    ) -> impl Future<Output = Result<CommandReply, ConnectionLost>> {
         let mut command = redis::Cmd::new();
         command.arg(words);
         let exchange = self.runtime.block_on(self.line.exchange(&command, PATIENCE));
-        ready(exchange.map(answer).map_err(|fault| Lost::new(fault.to_string())))
+        ready(exchange.map(answer).map_err(|fault| ConnectionLost::new(fault.to_string())))
     }
 }
 
@@ -120,23 +123,25 @@ fn is_servers_word(fault: &Fault) -> bool {
     )
 }
 
-fn answer(value: Value) -> Answer {
+fn answer(value: Value) -> CommandReply {
     match value {
-        Value::Nil => Answer::Nil,
-        Value::Int(number) => Answer::Int(number),
-        Value::BulkString(bytes) => Answer::Text(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Answer::Text(text),
-        Value::Okay => Answer::Text("OK".to_owned()),
-        Value::Array(items) | Value::Set(items) => {
-            Answer::List(items.into_iter().map(answer).collect())
+        Value::Nil => CommandReply::Nil,
+        Value::Int(number) => CommandReply::Int(number),
+        Value::BulkString(bytes) => {
+            CommandReply::Text(String::from_utf8_lossy(&bytes).into_owned())
         }
-        Value::Map(pairs) => Answer::List(
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => CommandReply::Text(text),
+        Value::Okay => CommandReply::Text("OK".to_owned()),
+        Value::Array(items) | Value::Set(items) => {
+            CommandReply::List(items.into_iter().map(answer).collect())
+        }
+        Value::Map(pairs) => CommandReply::List(
             pairs.into_iter().flat_map(|(name, value)| [answer(name), answer(value)]).collect(),
         ),
         Value::ServerError(error) => {
-            Answer::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+            CommandReply::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
         }
         // Numbers with fractions, truth values and pushes: nothing that is asked answers them.
-        _ => Answer::Nil,
+        _ => CommandReply::Nil,
     }
 }

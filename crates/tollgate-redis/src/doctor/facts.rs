@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::COMMANDS;
 
 /// How many round trips are timed.
-pub(super) const PINGS: usize = 20;
+pub(super) const ROUND_TRIPS: usize = 20;
 
 /// A key that nobody's count has. It is only asked about, never written.
 const KEY: &str = "tg1:doctor";
@@ -36,7 +36,7 @@ return {denied, unknown, all == true and 1 or 0}";
 /// A reply, as far as the doctor looks at it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "RESP2 has no more kinds")]
-pub enum Answer {
+pub enum CommandReply {
     /// Nothing.
     Nil,
     /// A number.
@@ -49,7 +49,7 @@ pub enum Answer {
     Error(String),
 }
 
-impl Answer {
+impl CommandReply {
     fn texts(&self) -> Vec<&str> {
         let Self::List(items) = self else { return Vec::new() };
         items
@@ -62,17 +62,17 @@ impl Answer {
 /// The connection ended, or was silent for too long.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Lost(pub String);
+pub struct ConnectionLost(pub String);
 
-impl fmt::Display for Lost {
+impl fmt::Display for ConnectionLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the connection was lost: {}", self.0)
     }
 }
 
-impl std::error::Error for Lost {}
+impl std::error::Error for ConnectionLost {}
 
-impl Lost {
+impl ConnectionLost {
     /// A connection that was lost for this reason.
     #[must_use]
     pub fn new(why: impl Into<String>) -> Self {
@@ -83,8 +83,11 @@ impl Lost {
 /// What the doctor needs of a connection.
 pub trait Commands {
     /// Sends one command and waits for its reply. An error that the server answers is an
-    /// [`Answer::Error`].
-    fn command(&mut self, words: &[&str]) -> impl Future<Output = Result<Answer, Lost>>;
+    /// [`CommandReply::Error`].
+    fn command(
+        &mut self,
+        words: &[&str],
+    ) -> impl Future<Output = Result<CommandReply, ConnectionLost>>;
 }
 
 /// Which commands the user may run.
@@ -92,10 +95,10 @@ pub trait Commands {
 #[non_exhaustive]
 pub enum Rights {
     /// The server would not say, for this reason.
-    Unseen(String),
+    Unknown(String),
     /// The server said it.
     #[non_exhaustive]
-    Seen {
+    Known {
         /// Commands of [`COMMANDS`] that are refused.
         denied: Vec<&'static str>,
         /// Commands of [`COMMANDS`] that the server does not have.
@@ -136,7 +139,7 @@ impl Default for Facts {
             info: BTreeMap::new(),
             script_refused: None,
             user: None,
-            rights: Rights::Unseen("not asked".into()),
+            rights: Rights::Unknown("not asked".into()),
             snapshots: None,
             clock_apart_us: None,
             clock_stepped: false,
@@ -185,23 +188,23 @@ impl Facts {
 /// # Errors
 ///
 /// The connection was lost.
-pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Lost> {
+pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, ConnectionLost> {
     let info = match connection.command(&["INFO"]).await? {
-        Answer::Text(text) => parse_info(&text),
-        Answer::Error(why) if why.starts_with("NOAUTH") => return Ok(Facts::refused(why)),
+        CommandReply::Text(text) => parse_info(&text),
+        CommandReply::Error(why) if why.starts_with("NOAUTH") => return Ok(Facts::refused(why)),
         _ => BTreeMap::new(),
     };
     let script_refused = match connection.command(&["SCRIPT", "LOAD", "return 1"]).await? {
-        Answer::Error(why) => Some(why),
+        CommandReply::Error(why) => Some(why),
         _ => None,
     };
     let user = match connection.command(&["ACL", "WHOAMI"]).await? {
-        Answer::Text(name) => Some(name),
+        CommandReply::Text(name) => Some(name),
         _ => None,
     };
     let snapshots = match connection.command(&["CONFIG", "GET", "save"]).await? {
         // `save` and its value, which is empty when none are taken.
-        answer @ Answer::List(_) => {
+        answer @ CommandReply::List(_) => {
             Some(answer.texts().get(1).is_some_and(|save| !save.is_empty()))
         }
         _ => None,
@@ -224,28 +227,28 @@ pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Lost> {
     })
 }
 
-async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, Lost> {
+async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, ConnectionLost> {
     let calls = COMMANDS.iter().flat_map(|(name, call)| [*name, *call]);
     let words: Vec<&str> = ["EVAL", RIGHTS, "1", KEY].into_iter().chain(calls).collect();
     let answer = connection.command(&words).await?;
     let items = match &answer {
-        Answer::Error(why) => return Ok(Rights::Unseen(why.clone())),
-        Answer::List(items) => items.as_slice(),
+        CommandReply::Error(why) => return Ok(Rights::Unknown(why.clone())),
+        CommandReply::List(items) => items.as_slice(),
         _ => &[],
     };
-    let [denied, unknown, Answer::Int(all)] = items else {
-        return Ok(Rights::Unseen("the script that asks for it answers something else".into()));
+    let [denied, unknown, CommandReply::Int(all)] = items else {
+        return Ok(Rights::Unknown("the script that asks for it answers something else".into()));
     };
-    let ours = |answer: &Answer| {
+    let ours = |answer: &CommandReply| {
         let said = answer.texts();
         let names = COMMANDS.iter().map(|(name, _)| *name);
         names.filter(|name| said.contains(name)).collect()
     };
-    Ok(Rights::Seen { denied: ours(denied), unknown: ours(unknown), all: *all == 1 })
+    Ok(Rights::Known { denied: ours(denied), unknown: ours(unknown), all: *all == 1 })
 }
 
 /// The server's time and ours, in microseconds since the epoch; none when TIME is refused.
-async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, Lost> {
+async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, ConnectionLost> {
     let begun = Instant::now();
     let answer = connection.command(&["TIME"]).await?;
     // The server read its clock at some time between; half way is the best guess.
@@ -258,15 +261,15 @@ async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, Los
     Ok(server.zip(i64::try_from(ours).ok()))
 }
 
-async fn ping<C: Commands>(connection: &mut C) -> Result<Option<Duration>, Lost> {
-    let mut times = Vec::with_capacity(PINGS);
-    for _ in 0..PINGS {
+async fn ping<C: Commands>(connection: &mut C) -> Result<Option<Duration>, ConnectionLost> {
+    let mut times = Vec::with_capacity(ROUND_TRIPS);
+    for _ in 0..ROUND_TRIPS {
         let begun = Instant::now();
         connection.command(&["PING"]).await?;
         times.push(begun.elapsed());
     }
     times.sort_unstable();
-    Ok(times.get(PINGS / 2).copied())
+    Ok(times.get(ROUND_TRIPS / 2).copied())
 }
 
 /// The lines `name:value` of INFO.

@@ -8,12 +8,12 @@ mod connection;
 mod facts;
 
 pub use connection::{ConnectError, Connection};
-pub use facts::{Answer, Commands, Facts, Lost, Rights, gather};
+pub use facts::{CommandReply, Commands, ConnectionLost, Facts, Rights, gather};
 
 use std::time::Duration;
 
 /// The prefix of every key that is written, by which a server's ACL can let in no other.
-pub const KEYS: &str = "tg1:*";
+pub const KEY_PATTERN: &str = "tg1:*";
 
 /// What a user needs the right to: each as an ACL names it, and a call of it as the server is
 /// asked about, in which `KEY` stands for a key. The one list of it: the remedy and the trial are
@@ -53,7 +53,7 @@ pub const COMMANDS: [(&str, &str); 28] = [
 const OLDEST: (u32, u32) = (7, 0);
 
 /// A step between the server's clock and ours that is worth a word.
-const CLOCKS_APART: Duration = Duration::from_secs(1);
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
 /// A round trip above which every check is slow.
 const SLOW: Duration = Duration::from_millis(5);
@@ -144,13 +144,15 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
 #[must_use]
 pub fn acl_line(facts: &Facts) -> String {
     let unknown = match &facts.rights {
-        Rights::Seen { unknown, .. } => unknown.as_slice(),
+        Rights::Known { unknown, .. } => unknown.as_slice(),
         // Redis 7.0 does not know it, and clients do without it where it is refused.
-        Rights::Unseen(_) => &["client|setinfo"],
+        Rights::Unknown(_) => &["client|setinfo"],
     };
     let known = COMMANDS.iter().filter(|(name, _)| !unknown.contains(name));
     let commands: String = known.map(|(name, _)| format!(" +{name}")).collect();
-    format!("ACL SETUSER tollgate on >PASSWORD resetkeys ~{KEYS} resetchannels -@all{commands}")
+    format!(
+        "ACL SETUSER tollgate on >PASSWORD resetkeys ~{KEY_PATTERN} resetchannels -@all{commands}"
+    )
 }
 
 fn version(facts: &Facts) -> Finding {
@@ -193,25 +195,25 @@ fn rights(facts: &Facts) -> Finding {
     let user = facts.user.as_deref().map_or_else(|| "this user".into(), |name| format!("`{name}`"));
     let line = acl_line(facts);
     match &facts.rights {
-        Rights::Unseen(why) => {
+        Rights::Unknown(why) => {
             let what = format!("what {user} may do cannot be seen: {why}");
             // Where there is no Lua, that has been said.
             let level = if why.starts_with("NOPERM") { Level::Failure } else { Level::Warning };
             Finding::new("rights", level, what).remedy(line)
         }
-        Rights::Seen { denied, .. } if !denied.is_empty() => {
+        Rights::Known { denied, .. } if !denied.is_empty() => {
             let what = format!(
                 "{user} lacks the right to {}, on keys that begin with `{}`",
                 denied.join(", "),
-                KEYS.trim_end_matches('*')
+                KEY_PATTERN.trim_end_matches('*')
             );
             Finding::new("rights", Level::Failure, what).remedy(line)
         }
-        Rights::Seen { all: true, .. } => {
+        Rights::Known { all: true, .. } => {
             let what = format!("{user} has every right that is needed, and all others too");
             Finding::new("rights", Level::Ok, what).remedy(format!("a user with no more: {line}"))
         }
-        Rights::Seen { .. } => {
+        Rights::Known { .. } => {
             Finding::new("rights", Level::Ok, format!("{user} has every right that is needed"))
         }
     }
@@ -282,7 +284,7 @@ fn eviction(facts: &Facts) -> Finding {
 }
 
 /// Beyond so many bytes of scripts somebody makes them up as they come.
-const MUCH_FOR_SCRIPTS: u64 = 64 * 1_024 * 1_024;
+const MAX_SCRIPT_BYTES: u64 = 64 * 1_024 * 1_024;
 
 /// The remedy of every policy that evicts.
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction, and the same in its file";
@@ -302,7 +304,7 @@ fn scripts(facts: &Facts) -> Option<Finding> {
         (facts.number("number_of_cached_scripts")?, facts.number("used_memory_scripts")?);
     let what = format!("{count} scripts are held, in {} KiB", bytes.div_ceil(1_024));
     let finding = Finding::new("scripts", Level::Ok, what);
-    if bytes <= MUCH_FOR_SCRIPTS {
+    if bytes <= MAX_SCRIPT_BYTES {
         return Some(finding);
     }
     Some(Finding { level: Level::Warning, ..finding }.remedy(
@@ -352,7 +354,7 @@ fn clock(facts: &Facts) -> Option<Finding> {
         let remedy = "let NTP slew its clock and not step it";
         return Some(Finding::new("clock", Level::Warning, what).remedy(remedy));
     }
-    if apart > CLOCKS_APART {
+    if apart > MAX_CLOCK_SKEW {
         let side = if apart_us > 0 { "ahead of" } else { "behind" };
         let what = format!(
             "the server's clock is {} s {side} ours; limits go by the server's, so only times that \
@@ -368,8 +370,11 @@ fn clock(facts: &Facts) -> Option<Finding> {
 
 fn latency(facts: &Facts) -> Option<Finding> {
     let median = facts.ping?;
-    let what =
-        format!("a round trip takes {} us, the median of {}", median.as_micros(), facts::PINGS);
+    let what = format!(
+        "a round trip takes {} us, the median of {}",
+        median.as_micros(),
+        facts::ROUND_TRIPS
+    );
     let finding = Finding::new("latency", Level::Ok, what);
     Some(if median > SLOW {
         let remedy = "every check waits for one round trip: put the server nearer";
@@ -392,7 +397,7 @@ mod tests {
         Facts {
             info: facts::parse_info(info),
             user: Some("tollgate".into()),
-            rights: Rights::Seen { denied: vec![], unknown: vec![], all: false },
+            rights: Rights::Known { denied: vec![], unknown: vec![], all: false },
             clock_apart_us: Some(-500),
             ping: Some(Duration::from_micros(80)),
             ..Facts::default()
@@ -447,10 +452,10 @@ mod tests {
         let mut unbounded = with("maxmemory", "0");
         unbounded.info.insert("maxmemory_policy".into(), "volatile-ttl".into());
         assert_eq!(bad(&unbounded), [("eviction", warning)]);
-        let denied = Rights::Seen { denied: vec!["rpush"], unknown: vec![], all: false };
+        let denied = Rights::Known { denied: vec!["rpush"], unknown: vec![], all: false };
         for (facts, id, level) in [
             (Facts { rights: denied, ..fit() }, "rights", failure),
-            (Facts { rights: Rights::Unseen("NOPERM no".into()), ..fit() }, "rights", failure),
+            (Facts { rights: Rights::Unknown("NOPERM no".into()), ..fit() }, "rights", failure),
             (Facts { script_refused: Some("ERR unknown".into()), ..fit() }, "lua", failure),
             (Facts { clock_apart_us: Some(2_000_000), ..fit() }, "clock", warning),
             (Facts { clock_stepped: true, ..fit() }, "clock", warning),
@@ -476,7 +481,7 @@ mod tests {
         assert!(line.starts_with("ACL SETUSER tollgate on >PASSWORD resetkeys ~tg1:* "), "{line}");
         assert!(line.contains(" -@all +evalsha +eval +script|load "), "{line}");
         let unknown = vec!["client|setinfo"];
-        let rights = Rights::Seen { denied: vec![], unknown, all: false };
+        let rights = Rights::Known { denied: vec![], unknown, all: false };
         let shorter = acl_line(&Facts { rights, ..fit() });
         assert_eq!(line.replace(" +client|setinfo", ""), shorter);
     }

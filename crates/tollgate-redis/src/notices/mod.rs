@@ -7,7 +7,7 @@ use tollgate::{MAX_NOTICES, Notice, Notices, StoreError};
 
 use crate::compose::{Clock, Parts, with_clock};
 use crate::script::Script;
-use crate::store::{natural, unread};
+use crate::store::{parse_unsigned, unexpected_reply};
 
 /// The scripts.
 pub(crate) struct Scripts {
@@ -28,12 +28,12 @@ impl Scripts {
 }
 
 /// What [`Scripts::read`] takes after the nonce.
-pub(crate) fn seen(version: Option<u64>) -> String {
+pub(crate) fn read_args(version: Option<u64>) -> String {
     version.map(|version| version.to_string()).unwrap_or_default()
 }
 
 /// What [`Scripts::post`] takes after the nonce.
-pub(crate) fn posted(notice: &Notice) -> [String; 4] {
+pub(crate) fn post_args(notice: &Notice) -> [String; 4] {
     let lasts = notice.left.as_micros().to_string();
     [notice.name.clone(), notice.text.clone(), lasts, MAX_NOTICES.to_string()]
 }
@@ -41,9 +41,9 @@ pub(crate) fn posted(notice: &Notice) -> [String; 4] {
 /// What [`Scripts::read`] answered. One that cannot be read is left out: it is a newer version's.
 pub(crate) fn read(answer: &[Value]) -> Result<Option<Notices>, StoreError> {
     let [now, version, Value::Array(fields)] = answer else {
-        return if answer.is_empty() { Ok(None) } else { Err(unread()) };
+        return if answer.is_empty() { Ok(None) } else { Err(unexpected_reply()) };
     };
-    let (now_us, version) = (natural(now)?, natural(version)?);
+    let (now_us, version) = (parse_unsigned(now)?, parse_unsigned(version)?);
     let mut all: Vec<Notice> =
         fields.chunks_exact(2).filter_map(|pair| notice(&pair[0], &pair[1], now_us)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));

@@ -7,7 +7,7 @@ use sha1::Digest as _;
 use tollgate::{Clock as TimeSource, StoreError};
 
 use super::plan::Plans;
-use super::{DEFAULT_REMEMBER, Rare, RedisStore, Shared};
+use super::{DEFAULT_REMEMBER, RareScripts, RedisStore, Shared};
 use crate::client::{Client, first_nonce};
 use crate::compose::{Clock, Parts};
 use crate::key::Keys;
@@ -19,7 +19,7 @@ pub struct Builder {
     options: Options,
     keys: Keys,
     given: Option<Box<dyn TimeSource>>,
-    tells: bool,
+    encodes_expiry: bool,
     swapping: bool,
     remember: Duration,
 }
@@ -31,7 +31,7 @@ impl Builder {
             options,
             keys,
             given: None,
-            tells: false,
+            encodes_expiry: false,
             swapping: false,
             remember: DEFAULT_REMEMBER,
         }
@@ -54,21 +54,21 @@ impl Builder {
     /// hour: for trying limits on traffic of the past. [`RedisStore::clear_run`] removes them.
     #[must_use]
     pub fn run(self, run: &str, clock: impl TimeSource + 'static) -> Self {
-        Self { keys: Keys::of_run(run), given: Some(Box::new(clock)), ..self }
+        Self { keys: Keys::for_run(run), given: Some(Box::new(clock)), ..self }
     }
 
     /// Keeps the keys of a run for years, with TTLs that tell when each would expire by its clock
-    /// ([`crate::compose::told_expiry_ms`]): for tests of what may be forgotten.
+    /// ([`crate::compose::encoded_expiry_ms`]): for tests of what may be forgotten.
     #[must_use]
-    pub fn tell_expiry(self) -> Self {
-        Self { tells: true, ..self }
+    pub fn encode_expiry(self) -> Self {
+        Self { encodes_expiry: true, ..self }
     }
 
     /// Counts under keys of a run of its own, by the server's clock: for trying limits on traffic
     /// of now. [`RedisStore::clear_run`] removes them.
     #[must_use]
     pub fn run_now(self, run: &str) -> Self {
-        Self { keys: Keys::of_run(run), given: None, ..self }
+        Self { keys: Keys::for_run(run), given: None, ..self }
     }
 
     /// Decides here and writes by comparing and swapping, in two round trips and more: what a
@@ -89,17 +89,17 @@ impl Builder {
     /// # Errors
     /// As [`RedisStore::connect`].
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let Self { options, keys, given, tells, swapping, remember } = self;
+        let Self { options, keys, given, encodes_expiry, swapping, remember } = self;
         let (deadline, scripts) = (options.deadline, options.scripts);
         let place = format!("{options} {}", keys.prefix());
         let client = Client::connect(options).await?;
-        let clock = match (&given, tells) {
+        let clock = match (&given, encodes_expiry) {
             (None, _) => Clock::Server,
             (Some(_), false) => Clock::Given,
-            (Some(_), true) => Clock::Told,
+            (Some(_), true) => Clock::GivenWithExpiry,
         };
         let parts = Parts::default();
-        let rare = Rare::new(clock, &parts);
+        let rare = RareScripts::new(clock, &parts);
         // Two stores at one place share their counts, so they share their receipts.
         let digest = sha1::Sha1::digest(place.as_bytes());
         let identity = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));

@@ -1,8 +1,10 @@
 //! The store: what is asked becomes one call of one script.
 
-mod answer;
 mod builder;
+mod keyspace;
+mod operations;
 mod plan;
+mod reply;
 mod swap;
 
 use core::fmt;
@@ -11,24 +13,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use tollgate::engine::{self, Mode, Outcome};
+use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
-use tollgate::{
-    Clock as TimeSource, Counted, Inspection, Limit, LimitSet, Notice, Notices, Question, Receipt,
-    Refund, Store, StoreError, Subject, Time,
-};
+use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
-use self::answer::{Found, damaged, read_outcome, read_states};
-pub(crate) use self::answer::{natural, unread};
-pub use self::builder::Builder;
 use self::plan::{Plans, fingerprint};
+use self::reply::{read_outcome, read_states};
 use crate::client::{BreakerState, Call, Client};
-use crate::compose::{self, Clock, Parts, by_place, has_state, set_tag};
+use crate::compose::{self, Clock, Parts};
 use crate::key::Keys;
 use crate::notices;
 use crate::options::Options;
 use crate::script::Script;
-use crate::state;
+
+pub use self::builder::Builder;
+pub(crate) use self::reply::{parse_unsigned, unexpected_reply};
 
 /// How long a request id is remembered by default.
 pub const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
@@ -65,11 +64,11 @@ struct Shared {
     deadline: Duration,
     nonce: AtomicU64,
     plans: Plans,
-    rare: Rare,
+    rare: RareScripts,
 }
 
 /// The scripts that are the same for any limits.
-struct Rare {
+struct RareScripts {
     refund: Script,
     adjust: Script,
     reset: Script,
@@ -78,7 +77,7 @@ struct Rare {
     notices: notices::Scripts,
 }
 
-impl Rare {
+impl RareScripts {
     fn new(clock: Clock, parts: &Parts) -> Self {
         Self {
             refund: compose::refund(clock, parts),
@@ -149,82 +148,19 @@ impl RedisStore {
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
         let plan =
-            self.0.plans.of(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
+            self.0.plans.get(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
-        let Some(many) = &plan.many else { return Ok(()) };
-        let of_check = |part: &Counted<'_>| Keys::of_check(&self.0.keys.of(*part), part.limits);
-        let keys: Vec<String> = parts.iter().flat_map(of_check).collect();
-        self.0.client.load_many(many, &keys, self.0.deadline).await
+        let Some(batch) = &plan.batch else { return Ok(()) };
+        let for_check =
+            |part: &Counted<'_>| Keys::for_check(&self.0.keys.for_count(*part), part.limits);
+        let keys: Vec<String> = parts.iter().flat_map(for_check).collect();
+        self.0.client.load_batch(batch, &keys, self.0.deadline).await
     }
 
     /// How its keys are named.
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.0.keys
-    }
-
-    /// How many keys of this store's prefix there are, by scanning all keys of the database.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or refuses to scan.
-    pub async fn count_keys(&self) -> Result<usize, StoreError> {
-        let mut count = 0;
-        self.scan(|keys| {
-            count += keys.len();
-            None
-        })
-        .await?;
-        Ok(count)
-    }
-
-    /// Removes all keys of a run ([`Builder::run`], [`Builder::run_now`]).
-    ///
-    /// # Errors
-    /// When this is no store of a run; or the server cannot be reached or refuses to scan.
-    pub async fn clear_run(&self) -> Result<(), StoreError> {
-        if !self.0.keys.are_of_a_run() {
-            return Err(StoreError::permanent("only the keys of a run are removed at once"));
-        }
-        self.scan(|keys| {
-            let mut command = redis::cmd("UNLINK");
-            for key in keys {
-                command.arg(key.as_slice());
-            }
-            (!keys.is_empty()).then_some(command)
-        })
-        .await
-    }
-
-    async fn scan(
-        &self,
-        mut found: impl FnMut(&[Vec<u8>]) -> Option<redis::Cmd>,
-    ) -> Result<(), StoreError> {
-        const PATIENCE: Duration = Duration::from_secs(10);
-        let mut cursor = b"0".to_vec();
-        loop {
-            let mut command = redis::cmd("SCAN");
-            let pattern = format!("{}:*", self.0.keys.prefix());
-            command.arg(&cursor[..]).arg("MATCH").arg(pattern).arg("COUNT").arg(10_000);
-            let answer = self.0.client.raw(command, PATIENCE).await?;
-            let Value::Array(list) = answer else { return Err(unread()) };
-            let [Value::BulkString(next), Value::Array(keys)] = &list[..] else {
-                return Err(unread());
-            };
-            let keys: Vec<Vec<u8>> = keys
-                .iter()
-                .filter_map(|key| match key {
-                    Value::BulkString(bytes) => Some(bytes.clone()),
-                    _ => None,
-                })
-                .collect();
-            if let Some(command) = found(&keys) {
-                self.0.client.raw(command, PATIENCE).await?;
-            }
-            if next == b"0" {
-                return Ok(());
-            }
-            cursor.clone_from(next);
-        }
     }
 
     fn next_nonce(&self) -> u64 {
@@ -273,11 +209,11 @@ impl RedisStore {
         {
             return self.check_by_swapping(question, deadline).await;
         }
-        let plan = self.0.plans.of(question)?;
+        let plan = self.0.plans.get(question)?;
         let once = question.request.is_some();
         let nonce = self.next_nonce();
         let keys = plan.keys() + usize::from(once);
-        let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.many.as_ref());
+        let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
             key.clear();
@@ -290,13 +226,13 @@ impl RedisStore {
             }
         }
         if let (Some(id), Some(first)) = (question.request, question.parts.first()) {
-            call.word(Keys::request(&self.0.keys.of(*first), id));
+            call.word(Keys::request(&self.0.keys.for_count(*first), id));
         }
         call.word(question.cost).word(nonce);
         if once {
             call.word(fingerprint(question)).word(self.0.remember.as_millis().max(1).to_string());
         }
-        for word in &plan.given {
+        for word in &plan.number_args {
             call.word(word.as_str());
         }
         let answer = self.send(call, deadline).await?;
@@ -309,7 +245,8 @@ impl RedisStore {
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
         let by = Instant::now() + deadline;
-        let keys: Vec<String> = question.parts.iter().map(|part| self.0.keys.of(*part)).collect();
+        let keys: Vec<String> =
+            question.parts.iter().map(|part| self.0.keys.for_count(*part)).collect();
         loop {
             let left = by.saturating_duration_since(Instant::now());
             let nonce = self.next_nonce();
@@ -342,179 +279,8 @@ impl RedisStore {
 
     /// The key of a state, and of everything beside it that its limits may use.
     fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
-        let state = self.0.keys.of(counted);
+        let state = self.0.keys.for_count(counted);
         let logs = Keys::logs(&state, counted.limits);
         (state, logs)
-    }
-}
-
-impl Store for RedisStore {
-    fn identity(&self) -> u64 {
-        self.0.identity
-    }
-
-    fn deadline(&self) -> Option<Duration> {
-        Some(self.0.deadline)
-    }
-
-    fn will_wait(&self, longest: Duration) {
-        self.0.client.will_wait(longest);
-    }
-
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.answer(question).await
-    }
-
-    async fn refund(&self, receipt: &Receipt, part: u64) -> Result<Refund, StoreError> {
-        let nonce = self.next_nonce();
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        let mut places = Vec::new();
-        for charges in &receipt.charges {
-            let counted = Counted::new(&charges.subject, &charges.limits);
-            let counted = counted.in_shard(receipt.shard.as_deref());
-            let (state, logs) = self.all_keys(counted);
-            if keys.is_empty() {
-                keys.push(Keys::mark(&state, receipt.number));
-            }
-            keys.extend([state.clone(), Keys::reset(&state)]);
-            keys.extend(logs);
-            args.push(charges.limits.limits().len().to_string());
-            let first = places.len();
-            for (declared, limit) in by_place(&charges.limits) {
-                let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
-                let until = engine::spent_until_us(limit, at_us, receipt.cost);
-                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
-                places.push(first + declared);
-            }
-        }
-        let mut all = vec![
-            nonce.to_string(),
-            receipt.cost.to_string(),
-            receipt.at.as_micros().to_string(),
-            engine::receipt_until_us(receipt).to_string(),
-            receipt.number.to_string(),
-            part.to_string(),
-        ];
-        all.append(&mut args);
-        let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
-        let (left, units) = match &answer[..] {
-            [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
-            [Value::Int(0), left, units @ ..] => (natural(left)?, units),
-            _ => return Err(unread()),
-        };
-        if units.len() != places.len() || left > receipt.cost {
-            return Err(unread());
-        }
-        let mut given = vec![0; places.len()];
-        for (place, units) in places.iter().zip(units) {
-            given[*place] = natural(units)?;
-            if given[*place] > receipt.cost {
-                return Err(unread());
-            }
-        }
-        Ok(Refund::new(given, left))
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        let limits = counted.limits;
-        let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(counted);
-        let mut keys = vec![state];
-        keys.extend(logs);
-        let args = vec![
-            nonce.to_string(),
-            delta.to_string(),
-            set_tag(limits),
-            u8::from(has_state(limits)).to_string(),
-        ];
-        let answer = self.call(&self.0.rare.adjust, &keys, args, nonce, self.0.deadline).await?;
-        if answer.len() != limits.limits().len() {
-            return Err(unread());
-        }
-        let mut changes = vec![0; answer.len()];
-        for ((declared, _), change) in by_place(limits).into_iter().zip(&answer) {
-            let Value::Int(change) = change else { return Err(unread()) };
-            changes[declared] = *change;
-        }
-        Ok(changes)
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        let limits = counted.limits;
-        let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(counted);
-        let mut keys = vec![state.clone(), Keys::reset(&state)];
-        keys.extend(logs);
-        let longest_us = engine::refundable_until_us(limits, Time::default());
-        let args = vec![nonce.to_string(), longest_us.to_string()];
-        let answer = self.call(&self.0.rare.reset, &keys, args, nonce, self.0.deadline).await?;
-        match answer[..] {
-            [Value::Int(found)] => Ok(found == 1),
-            _ => Err(unread()),
-        }
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        let limits = counted.limits;
-        let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(counted);
-        let single = limits.limits().len() == 1;
-        let mut keys = vec![state];
-        if !single {
-            keys.extend(logs);
-        }
-        let args = vec![nonce.to_string()];
-        let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, self.0.deadline).await?;
-        let (_, found) = read_states(answer, keys.len())?;
-        let mut state = None;
-        let mut logs = vec![Vec::new(); limits.limits().len()];
-        for (i, found) in found.into_iter().enumerate() {
-            match found {
-                Found::Nothing => {}
-                Found::State(bytes) if i == 0 => state = Some(bytes),
-                Found::Log(rows) if single || i > 0 => logs[i.saturating_sub(1)] = rows,
-                _ => return Err(damaged("it is of another kind")),
-            }
-        }
-        if state.is_none() && logs.iter().all(Vec::is_empty) {
-            return Ok(None);
-        }
-        let (was, mut held) = state::decode(limits, state.as_deref(), &logs).map_err(damaged)?;
-        let fresh_at = Time::from_micros(engine::fresh_at_us(&was, &mut held));
-        let events = held.logs.iter().map(|log| {
-            use tollgate::strategy::Log as _;
-            let mut before = 0;
-            let each = (0..log.len()).map(|i| log.entry(i));
-            each.map(|entry| {
-                let cost = entry.total - before;
-                before = entry.total;
-                (entry.at_us, cost)
-            })
-            .collect()
-        });
-        let logs = events.collect();
-        Ok(Some(Inspection::new(was.full_text().to_owned(), held.words, logs, fresh_at, false)))
-    }
-
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        let script = &self.0.rare.notices.read;
-        notices::read(&self.call_notices(script, [notices::seen(seen)]).await?)
-    }
-
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        let script = &self.0.rare.notices.post;
-        match self.call_notices(script, notices::posted(notice)).await?[..] {
-            [Value::Int(1)] => Ok(()),
-            [Value::Int(0)] => Err(Notices::too_many()),
-            _ => Err(unread()),
-        }
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        let script = &self.0.rare.notices.withdraw;
-        match self.call_notices(script, [name.to_owned()]).await?[..] {
-            [Value::Int(was_there)] => Ok(was_there == 1),
-            _ => Err(unread()),
-        }
     }
 }

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
-use crate::client::{Counts, Many};
-use crate::compose::{self, Answer, Check, Clock, Parts};
+use crate::client::{BatchScript, Counts};
+use crate::compose::{self, Check, Clock, Parts, ReplyFormat};
 use crate::key::check_suffixes;
 use crate::script::Script;
 
@@ -23,20 +23,20 @@ type PlanKey = (SmallVec<[u64; 2]>, u8);
 pub(super) struct Plan {
     pub(super) script: Arc<Script>,
     /// Of several such questions; none where the numbers are given: those go alone.
-    pub(super) many: Option<Arc<Many>>,
+    pub(super) batch: Option<Arc<BatchScript>>,
     /// The numbers, where the script takes them as arguments.
-    pub(super) given: Vec<String>,
+    pub(super) number_args: Vec<String>,
     /// For each subject, what its keys have after that of its state.
     pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
 }
 
 impl Plan {
-    fn of(script: Arc<Script>, sets: &[&LimitSet]) -> Self {
+    fn new(script: Arc<Script>, sets: &[&LimitSet]) -> Self {
         Self {
             script,
-            many: None,
-            given: Vec::new(),
+            batch: None,
+            number_args: Vec::new(),
             suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
         }
@@ -53,16 +53,16 @@ pub(super) struct Plans {
     clock: Clock,
     parts: Arc<Parts>,
     /// Of how many sets of limits the numbers are written into scripts.
-    most_written: usize,
+    max_inlined: usize,
     hasher: RandomState,
     /// Of scripts of several questions.
     pub(super) counts: Arc<Counts>,
-    known: RwLock<Known>,
+    cache: RwLock<PlanCache>,
 }
 
 /// What is known of plans.
 #[derive(Default)]
-struct Known {
+struct PlanCache {
     plans: HashMap<PlanKey, Arc<Plan>>,
     /// The sets whose numbers were written into a script, ever, by their hashes: a server keeps
     /// each such script until it ends.
@@ -71,7 +71,7 @@ struct Known {
     shared: HashMap<(String, u8), Arc<Script>>,
 }
 
-impl Known {
+impl PlanCache {
     /// Whether the numbers of a set may be written into a script.
     fn may_write(&mut self, hash: u64, most: usize) -> bool {
         self.written.contains(&hash) || self.written.len() < most && self.written.insert(hash)
@@ -79,79 +79,82 @@ impl Known {
 }
 
 impl Plans {
-    pub(super) fn new(clock: Clock, parts: Parts, most_written: usize) -> Self {
+    pub(super) fn new(clock: Clock, parts: Parts, max_inlined: usize) -> Self {
         let (parts, counts, hasher) = (Arc::new(parts), Arc::default(), RandomState::new());
-        Self { clock, parts, most_written, hasher, counts, known: RwLock::default() }
+        Self { clock, parts, max_inlined, hasher, counts, cache: RwLock::default() }
     }
 
     /// The script of a question, composed once.
-    pub(super) fn of(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
+    pub(super) fn get(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
         let key = (serials, mode_number(question.mode, question.request.is_some()));
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = known.plans.get(&key) {
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(plan) = cache.plans.get(&key) {
             return Ok(Arc::clone(plan));
         }
-        drop(known);
+        drop(cache);
         let sets: Vec<&LimitSet> = question.parts.iter().map(|part| part.limits).collect();
         let mut check = Check::new(question.mode);
         check.clock = self.clock;
         if question.request.is_some() {
-            check.answer = Answer::Remembered;
+            check.reply = ReplyFormat::Remembered;
         }
         let texts: Vec<_> = sets.iter().map(|set| (set.identity(), set.full_text())).collect();
         let hash = self.hasher.hash_one((texts, key.1));
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let is_written = known.may_write(hash, self.most_written);
-        drop(known);
-        let plan =
-            if is_written { self.written(check, &sets) } else { self.given(check, &sets, key.1) };
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        let is_written = cache.may_write(hash, self.max_inlined);
+        drop(cache);
+        let plan = if is_written {
+            self.inlined(check, &sets)
+        } else {
+            self.with_number_args(check, &sets, key.1)
+        };
         let without_lua = || {
             StoreError::permanent(
                 "a strategy of these limits has no step in Lua: connect with `swapping`",
             )
         };
         let plan = Arc::new(plan.ok_or_else(without_lua)?);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        if known.plans.len() >= MAX_PLANS {
-            known.plans.clear();
+        let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+        if cache.plans.len() >= MAX_PLANS {
+            cache.plans.clear();
         }
         // Whoever needed it at the same time shares it: only then are they asked together.
-        Ok(Arc::clone(known.plans.entry(key).or_insert(plan)))
+        Ok(Arc::clone(cache.plans.entry(key).or_insert(plan)))
     }
 
     /// A plan of a script that has these numbers.
-    fn written(&self, check: Check, sets: &[&LimitSet]) -> Option<Plan> {
+    fn inlined(&self, check: Check, sets: &[&LimitSet]) -> Option<Plan> {
         let script = Arc::new(check.compose(sets, &self.parts)?);
         let owned: Vec<LimitSet> = sets.iter().copied().cloned().collect();
         let parts = Arc::clone(&self.parts);
-        let many = move || {
+        let batch = move || {
             let sets: Vec<&LimitSet> = owned.iter().collect();
             // The script of one is there, so this is, too.
-            check.compose_many(&sets, &parts).unwrap_or_else(|| Script::new(String::new()))
+            check.compose_batch(&sets, &parts).unwrap_or_else(|| Script::new(String::new()))
         };
-        let many = Many::new(many, Arc::clone(&self.counts));
-        Some(Plan { many: Some(Arc::new(many)), ..Plan::of(script, sets) })
+        let batch = BatchScript::new(batch, Arc::clone(&self.counts));
+        Some(Plan { batch: Some(Arc::new(batch)), ..Plan::new(script, sets) })
     }
 
     /// A plan of a script that takes numbers.
-    fn given(&self, check: Check, sets: &[&LimitSet], mode: u8) -> Option<Plan> {
+    fn with_number_args(&self, check: Check, sets: &[&LimitSet], mode: u8) -> Option<Plan> {
         let key = (compose::shape(sets), mode);
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        let shared = known.shared.get(&key).map(Arc::clone);
-        drop(known);
+        let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
+        let shared = cache.shared.get(&key).map(Arc::clone);
+        drop(cache);
         let script = match shared {
             Some(script) => script,
             None => {
-                let script = Arc::new(check.compose_given(sets, &self.parts)?);
-                let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-                if known.shared.len() >= MAX_PLANS {
-                    known.shared.clear();
+                let script = Arc::new(check.compose_with_number_args(sets, &self.parts)?);
+                let mut cache = self.cache.write().unwrap_or_else(PoisonError::into_inner);
+                if cache.shared.len() >= MAX_PLANS {
+                    cache.shared.clear();
                 }
-                Arc::clone(known.shared.entry(key).or_insert(script))
+                Arc::clone(cache.shared.entry(key).or_insert(script))
             }
         };
-        Some(Plan { given: compose::given(sets), ..Plan::of(script, sets) })
+        Some(Plan { number_args: compose::number_args(sets), ..Plan::new(script, sets) })
     }
 }
 

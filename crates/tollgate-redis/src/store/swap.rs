@@ -3,7 +3,7 @@
 use tollgate::engine::{self, Carries, Held, Outcome, Part};
 use tollgate::{Question, SKEW_US, StoreError, Time};
 
-use super::answer::{Found, damaged};
+use super::reply::{StoredValue, damaged};
 use crate::state;
 
 /// What the swap script takes for each state: what is expected, what shall be there, how long, and
@@ -13,7 +13,7 @@ type Writes = Vec<Vec<u8>>;
 /// Judges the states that were found, and says what to write, if anything.
 pub(super) fn decide(
     question: &Question<'_>,
-    states: &[Found],
+    states: &[StoredValue],
     now: Time,
 ) -> Result<(Outcome, Option<Writes>), StoreError> {
     let mut loaded: Vec<(Held, Carries)> = Vec::new();
@@ -22,9 +22,9 @@ pub(super) fn decide(
         let limits = part.limits;
         outlived.push(0);
         loaded.push(match found {
-            Found::Nothing => (Held::fresh(limits), Carries::new()),
-            Found::Log(_) => return Err(damaged("it is a log")),
-            Found::State(bytes) => {
+            StoredValue::Nothing => (Held::fresh(limits), Carries::new()),
+            StoredValue::Log(_) => return Err(damaged("it is a log")),
+            StoredValue::State(bytes) => {
                 let (was, mut old) = state::decode(limits, Some(bytes), &[]).map_err(damaged)?;
                 if was.full_text() == limits.full_text() {
                     (old, Carries::new())
@@ -56,7 +56,7 @@ pub(super) fn decide(
     let each = question.parts.iter().zip(states).zip(&mut loaded).zip(outlived);
     for (((part, found), (held, _)), outlived_ms) in each {
         writes.push(match found {
-            Found::State(bytes) => bytes.clone(),
+            StoredValue::State(bytes) => bytes.clone(),
             _ => Vec::new(),
         });
         let limits = part.limits;

@@ -2,7 +2,7 @@
 
 use redis::ServerError;
 
-use super::series::{MAX_BUCKETS, MAX_FOUND};
+use super::series::{MAX_BUCKETS, MAX_SERIES};
 use crate::client::refused;
 use crate::fault::Fault;
 
@@ -54,7 +54,7 @@ pub enum TimeSeriesError {
     },
     /// The answer to a query is larger than what is taken.
     #[error(
-        "the answer has more than {MAX_FOUND} series or {MAX_BUCKETS} buckets: ask for less time, \
+        "the answer has more than {MAX_SERIES} series or {MAX_BUCKETS} buckets: ask for less time, \
          longer buckets or fewer series"
     )]
     TooLarge,

@@ -17,11 +17,11 @@ use tokio::time::timeout;
 
 pub use self::error::TimeSeriesError;
 pub use self::series::{
-    Bucket, Found, MAX_BUCKETS, MAX_FOUND, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, Query,
-    Sample, Series, label,
+    Bucket, FoundSeries, MAX_BUCKETS, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_SERIES,
+    Query, Sample, Series, label,
 };
-use crate::client::Line;
-use crate::fault::{Fault, Outcome};
+use crate::client::CommandConnection;
+use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 
 mod error;
@@ -67,12 +67,12 @@ pub struct TimeSeries {
     options: Options,
     /// Taken out while it is used, so that a future that is dropped takes the connection with it,
     /// and no answer can be mistaken for another's.
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenConnection>>,
 }
 
 /// A connection to a server that knows time series.
-struct Open {
-    line: Line,
+struct OpenConnection {
+    connection: CommandConnection,
     /// The keys of the series that were made over it.
     made: HashSet<String>,
 }
@@ -109,7 +109,7 @@ impl TimeSeries {
     /// # Errors
     /// [`TimeSeriesError::Missing`] when the server has none; it cannot be reached, or refuses.
     pub async fn connect(options: Options) -> Result<Self, TimeSeriesError> {
-        let open = Open::new(&options).await?;
+        let open = OpenConnection::new(&options).await?;
         Ok(Self { options, open: Mutex::new(Some(open)) })
     }
 
@@ -134,16 +134,16 @@ impl TimeSeries {
             let batch = Batch::new(rest, &open.made);
             let (now, later) = rest.split_at(batch.samples);
             let mut answers =
-                match open.line.exchange_all(&batch.commands, self.options.deadline).await {
+                match open.connection.exchange_all(&batch.commands, self.options.deadline).await {
                     Ok(answers) => answers,
                     Err(fault)
-                        if fault.outcome() == Outcome::NotCharged
+                        if fault.charge_state() == ChargeState::NotCharged
                             && recorded.unsent == samples.len() =>
                     {
                         return Err(fault.into());
                     }
                     Err(fault) => {
-                        if fault.outcome() == Outcome::Unknown {
+                        if fault.charge_state() == ChargeState::Unknown {
                             recorded.unsent -= now.len();
                             recorded.unknown += now.len();
                         }
@@ -167,12 +167,12 @@ impl TimeSeries {
     /// Reads the sums of all series with the labels of the filter, in buckets:
     /// `TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits`.
     ///
-    /// The answer has at most [`MAX_FOUND`] series and [`MAX_BUCKETS`] buckets.
+    /// The answer has at most [`MAX_SERIES`] series and [`MAX_BUCKETS`] buckets.
     ///
     /// # Errors
     /// The query is outside of its bounds; the server cannot be reached, refuses, or answers
     /// something else.
-    pub async fn range(&self, query: &Query) -> Result<Vec<Found>, TimeSeriesError> {
+    pub async fn range(&self, query: &Query) -> Result<Vec<FoundSeries>, TimeSeriesError> {
         let bucket_ms = query.check()?;
         let mut command = cmd("TS.MRANGE");
         for (end, open_end) in [(query.from_ms, "-"), (query.to_ms, "+")] {
@@ -186,7 +186,7 @@ impl TimeSeries {
             command.arg(format!("{name}={value}"));
         }
         let (mut place, open) = self.open().await?;
-        let answer = match open.line.exchange(&command, self.options.deadline).await? {
+        let answer = match open.connection.exchange(&command, self.options.deadline).await? {
             Value::ServerError(error) => Err(self.refusal(&error)),
             answer => reply::found(answer),
         };
@@ -197,14 +197,16 @@ impl TimeSeries {
     }
 
     /// The connection, and where to put it back when all answers to what was asked are there.
-    async fn open(&self) -> Result<(MutexGuard<'_, Option<Open>>, Open), TimeSeriesError> {
+    async fn open(
+        &self,
+    ) -> Result<(MutexGuard<'_, Option<OpenConnection>>, OpenConnection), TimeSeriesError> {
         let after = self.options.deadline;
         let Ok(mut place) = timeout(after, self.open.lock()).await else {
-            return Err(Fault::Deadline { after, outcome: Outcome::NotCharged }.into());
+            return Err(Fault::Deadline { after, charge: ChargeState::NotCharged }.into());
         };
-        let open = match place.take().filter(|open| !open.line.has_ended()) {
+        let open = match place.take().filter(|open| !open.connection.has_ended()) {
             Some(open) => open,
-            None => Open::new(&self.options).await?,
+            None => OpenConnection::new(&self.options).await?,
         };
         Ok((place, open))
     }
@@ -222,7 +224,7 @@ impl TimeSeries {
             let error = match answer {
                 Value::Okay => None,
                 Value::ServerError(error) => {
-                    Some(self.refusal(&error)).filter(|error| !is_there(error))
+                    Some(self.refusal(&error)).filter(|error| !already_exists(error))
                 }
                 _ => Some(TimeSeriesError::Malformed { expected: "OK from TS.CREATE" }),
             };
@@ -268,18 +270,20 @@ impl TimeSeries {
     }
 }
 
-impl Open {
+impl OpenConnection {
     /// Connects, and asks whether the server has time series.
     async fn new(options: &Options) -> Result<Self, TimeSeriesError> {
-        let line = Line::open(options.clone()).await?;
+        let connection = CommandConnection::open(options.clone()).await?;
         let mut probe = cmd("COMMAND");
         probe.arg("INFO").arg("TS.ADD");
         let address = options.address.to_string();
-        let answer = line.exchange(&probe, options.deadline).await;
+        let answer = connection.exchange(&probe, options.deadline).await;
         // It changes nothing, so nothing that fails here can have been done.
         match answer.map_err(Fault::before_the_script)? {
             Value::ServerError(error) => Err(TimeSeriesError::from_reply(&error, &address)),
-            answer if reply::knows(&answer)? => Ok(Self { line, made: HashSet::new() }),
+            answer if reply::supports_command(&answer)? => {
+                Ok(Self { connection, made: HashSet::new() })
+            }
             _ => Err(TimeSeriesError::Missing { address }),
         }
     }
@@ -353,6 +357,6 @@ fn labelled(mut command: Cmd, series: &Series) -> Cmd {
 
 /// Whether a series could not be made because it is there, or something else under its key: then
 /// its samples will tell.
-fn is_there(error: &TimeSeriesError) -> bool {
+fn already_exists(error: &TimeSeriesError) -> bool {
     matches!(error, TimeSeriesError::Refused { what } if what.starts_with("key already exists"))
 }

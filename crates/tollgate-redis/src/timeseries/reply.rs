@@ -3,11 +3,11 @@
 use redis::Value;
 
 use super::error::TimeSeriesError;
-use super::series::{Bucket, Found, MAX_BUCKETS, MAX_FOUND};
+use super::series::{Bucket, FoundSeries, MAX_BUCKETS, MAX_SERIES};
 
 /// Whether the server knows the one command that `COMMAND INFO` was asked about: one element,
 /// which is nil or tells of it.
-pub(super) fn knows(answer: &Value) -> Result<bool, TimeSeriesError> {
+pub(super) fn supports_command(answer: &Value) -> Result<bool, TimeSeriesError> {
     let malformed = malformed("one element of COMMAND INFO, nil or a command");
     let Value::Array(commands) = answer else { return Err(malformed) };
     match &commands[..] {
@@ -19,9 +19,9 @@ pub(super) fn knows(answer: &Value) -> Result<bool, TimeSeriesError> {
 }
 
 /// The answer of `TS.MRANGE ... WITHLABELS`: of each series its key, labels and buckets.
-pub(super) fn found(answer: Value) -> Result<Vec<Found>, TimeSeriesError> {
+pub(super) fn found(answer: Value) -> Result<Vec<FoundSeries>, TimeSeriesError> {
     let list = array(answer, "a list of series")?;
-    if list.len() > MAX_FOUND {
+    if list.len() > MAX_SERIES {
         return Err(TimeSeriesError::TooLarge);
     }
     let mut left = MAX_BUCKETS;
@@ -30,7 +30,7 @@ pub(super) fn found(answer: Value) -> Result<Vec<Found>, TimeSeriesError> {
             let [key, labels, buckets] = exactly(one, "a series of key, labels and samples")?;
             let buckets = array(buckets, "a list of samples")?;
             left = left.checked_sub(buckets.len()).ok_or(TimeSeriesError::TooLarge)?;
-            Ok(Found {
+            Ok(FoundSeries {
                 key: text(key, "the key of a series")?,
                 labels: array(labels, "a list of labels")?
                     .into_iter()

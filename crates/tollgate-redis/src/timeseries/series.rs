@@ -14,7 +14,7 @@ pub const MAX_LABELS: usize = 16;
 pub const MAX_LABEL_BYTES: usize = 128;
 
 /// The most series that the answer to a query may have.
-pub const MAX_FOUND: usize = 10_000;
+pub const MAX_SERIES: usize = 10_000;
 
 /// The most buckets that the answer to a query may have, in all series: some 100 MB on the way.
 pub const MAX_BUCKETS: usize = 1_000_000;
@@ -181,7 +181,7 @@ impl Query {
 /// A series that a query found.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
-pub struct Found {
+pub struct FoundSeries {
     /// Its key; bytes that are no UTF-8 are `U+FFFD`.
     pub key: String,
     /// Its labels, in the server's order.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
 use tollgate::Period;
-use tollgate_queue::{Error, Job, Offered};
+use tollgate_queue::{Error, Job, OfferOutcome};
 
 use super::check::json;
 use super::problem::Problem;
@@ -91,7 +91,7 @@ async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Pro
     let is_bytes = has_type(request.headers(), BYTES);
     let mut job = read(&body_of(request)?, is_bytes)?;
     if let Some(once) = once {
-        job = job.once(once);
+        job = job.dedup_id(once);
     }
     if let Some(client) = client {
         job = job.client(client);
@@ -107,7 +107,7 @@ async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Pro
     *response.status_mut() = StatusCode::ACCEPTED;
     if offered.is_refused() {
         let retry_after = match offered {
-            Offered::Full { retry_after, .. } => retry_after,
+            OfferOutcome::Full { retry_after, .. } => retry_after,
             _ => None,
         };
         let wait = retry_after.map_or(UNKNOWN_SECONDS, tollgate_tower::answer::retry_seconds);
@@ -133,7 +133,7 @@ fn has_type(headers: &HeaderMap, kind: &str) -> bool {
 /// A JSON object of fields, or bytes where the request says so.
 fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
-        (true, false) => Ok(Job::of_bytes(body)),
+        (true, false) => Ok(Job::from_bytes(body)),
         // The library has jobs of no bytes; here it is a body that was forgotten.
         (true, true) => Err(Problem::bad(
             "there is no body: the bytes of a job are one or more; `{}` without a type is a job \

@@ -7,7 +7,7 @@ use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Semaphore, watch};
-use tollgate_queue::{Afterwards, Error, Held, TakenJob};
+use tollgate_queue::{Delivery, DeliveryTag, Error, NackOutcome};
 
 use super::bearer::Guard;
 use super::check::json;
@@ -131,7 +131,7 @@ struct HeldJson<'a> {
 /// The jobs that a worker gets.
 #[derive(Serialize)]
 struct TakenJson<'t> {
-    jobs: &'t [TakenJob],
+    jobs: &'t [Delivery],
     visibility_us: u64,
     next_us: Option<u64>,
     paused: bool,
@@ -270,7 +270,7 @@ fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, 
 }
 
 /// The jobs of a request.
-fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<Held>, Problem> {
+fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<DeliveryTag>, Problem> {
     let jobs = jobs.filter(|jobs| (1..=MAX_JOBS).contains(&jobs.len())).ok_or_else(|| {
         let detail = format!(
             "of which jobs? 1 to {MAX_JOBS}, each as {{\"id\": \"1700000000000-0\", \"delivery\": 1}}"
@@ -283,7 +283,7 @@ fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<Held>, Problem> {
             let problem = Problem::bad("deliveries are counted from 1");
             return Err(problem.at(format!("jobs[{place}].delivery")));
         }
-        Ok(Held::new(id.parse().map_err(wrong)?, *delivery))
+        Ok(DeliveryTag::new(id.parse().map_err(wrong)?, *delivery))
     });
     each.collect()
 }
@@ -307,7 +307,7 @@ async fn nack(queue: &ServedQueue, ask: NackJson<'_>) -> Result<Reply, Problem> 
 /// Says this of each job, one after the other: what became of it.
 async fn settle(
     queue: &ServedQueue,
-    jobs: &[Held],
+    jobs: &[DeliveryTag],
     settlement: &Settlement<'_>,
 ) -> Result<Reply, Problem> {
     let mut outcomes = Vec::with_capacity(jobs.len());
@@ -317,7 +317,7 @@ async fn settle(
             // Those before are taken up, and it is the same to say so again.
             Err(error) => return Ok(failed(&error, UNCERTAIN_ANSWER)),
         };
-        let (id, delivery) = (held.id.to_string(), held.delivery);
+        let (id, delivery) = (held.id.to_string(), held.attempt);
         outcomes.push(OutcomeJson { id, delivery, outcome });
     }
     Ok(json(&OutcomesJson { jobs: outcomes }))
@@ -325,30 +325,31 @@ async fn settle(
 
 async fn settle_one(
     queue: &ServedQueue,
-    held: Held,
+    held: DeliveryTag,
     settlement: &Settlement<'_>,
 ) -> Result<&'static str, Error> {
     let or_lost = |is_so, word| if is_so { word } else { "lost" };
     match settlement {
         Settlement::Done => {
-            let done = queue.work(|hands| async move { hands.done(&[held.id]).await }).await?;
+            let done = queue.work(|consumer| async move { consumer.ack(&[held.id]).await }).await?;
             Ok(or_lost(done > 0, "done"))
         }
         Settlement::Extend => {
-            let is_held = queue.work(|hands| async move { hands.extend(held).await }).await?;
+            let is_held = queue.work(|consumer| async move { consumer.extend(held).await }).await?;
             Ok(or_lost(is_held, "extended"))
         }
         Settlement::NotBegun => {
-            let is_held = queue.work(|hands| async move { hands.release(held).await }).await?;
+            let is_held =
+                queue.work(|consumer| async move { consumer.release(held).await }).await?;
             Ok(or_lost(is_held, "released"))
         }
         Settlement::Failed { after, why } => {
-            let after = after.unwrap_or_else(|| held.pause(PAUSE, MAX_PAUSE));
+            let after = after.unwrap_or_else(|| held.backoff(PAUSE, MAX_PAUSE));
             let said =
-                queue.work(|hands| async move { hands.again(held, after, why).await }).await?;
+                queue.work(|consumer| async move { consumer.nack(held, after, why).await }).await?;
             Ok(match said {
-                Afterwards::Again => "again",
-                Afterwards::Dead => "dead",
+                NackOutcome::Requeued => "again",
+                NackOutcome::DeadLettered => "dead",
                 _ => "lost",
             })
         }
@@ -357,7 +358,7 @@ async fn settle_one(
 
 #[cfg(test)]
 mod tests {
-    use tollgate_queue::{AnyQueues, MemoryQueues, Offering, Queue};
+    use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 
     use super::*;
     use crate::queues::Queues;
@@ -365,7 +366,7 @@ mod tests {
     #[tokio::test]
     async fn no_more_wait_than_may() {
         let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
-        let queues = Queues::open([(queue, Some(Offering::new(1)))]).await.unwrap();
+        let queues = Queues::open([(queue, Some(ProducerSettings::new(1)))]).await.unwrap();
         let (_ending, ended) = watch::channel(false);
         let guard = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", None).unwrap();
         let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, guard, ended) };

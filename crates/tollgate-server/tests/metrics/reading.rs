@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::MemoryStore;
 use tollgate_proof::redis::{RedisServer, SKIPPED};
-use tollgate_queue::{AnyQueues, MemoryQueues, Offering, Queue};
+use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Options, Queues, TimeSeriesOptions};
 
@@ -73,7 +73,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let timeseries = tollgate_redis::Options::from_url(&redis.url()).unwrap();
     let timeseries = TimeSeriesOptions::new(timeseries, Duration::ZERO).unwrap();
     let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
-    let queues = Queues::open([(queue, Some(Offering::new(9)))]).await.unwrap();
+    let queues = Queues::open([(queue, Some(ProducerSettings::new(9)))]).await.unwrap();
     let set = |options: &mut Options| {
         options.timeseries = Some(timeseries);
         options.queues = queues;

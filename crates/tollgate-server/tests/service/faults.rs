@@ -215,7 +215,7 @@ async fn a_locked_file_is_not_ready_where_the_store_is_asked() {
     let other = SqliteStore::open(file).unwrap();
     let holder = tokio::spawn(async move {
         other
-            .transact(Access::Write, move |_| {
+            .transaction(Access::Write, move |_| {
                 locked.send(()).unwrap();
                 to_unlock.recv().unwrap();
                 Ok::<_, StoreError>(())
@@ -299,7 +299,7 @@ async fn the_deadline_of_a_files_url_holds() {
             let other = other.clone();
             let holder = tokio::spawn(async move {
                 other
-                    .transact(Access::Write, move |_| {
+                    .transaction(Access::Write, move |_| {
                         locked.send(()).unwrap();
                         // Longer than the usual deadline, or until the question has failed.
                         let _ = is_answered.recv_timeout(Duration::from_millis(400));

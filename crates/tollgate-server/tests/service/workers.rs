@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_queue::{AnyQueues, Job, MemoryQueues, Offering, Queue, Working};
+use tollgate_queue::{AnyQueues, ConsumerSettings, Job, MemoryQueues, ProducerSettings, Queue};
 use tollgate_server::{Address, AnyStore, Options, Queues, Server, StartError};
 
 use crate::client::{Client, Reply};
@@ -30,12 +30,12 @@ impl Mail {
     }
 
     async fn offer(&self, to: &str) {
-        let door = self.queue.offering(Offering::new(9)).unwrap();
+        let door = self.queue.producer(ProducerSettings::new(9)).unwrap();
         door.offer(&Job::new().field("to", to)).await.unwrap();
     }
 
     async fn serve(&self, change: impl FnOnce(&mut Options)) -> Service {
-        let queues = [(self.queue.clone(), Some(Offering::new(9)))];
+        let queues = [(self.queue.clone(), Some(ProducerSettings::new(9)))];
         let queues = Queues::open(queues).await.unwrap();
         Service::with(|options| {
             options.queues = queues;
@@ -83,8 +83,8 @@ async fn jobs_are_taken_and_done() {
     assert_eq!(none["jobs"], json!([]));
     assert_eq!((&none["paused"], &none["foreign"]), (&json!(false), &json!([])));
     mail.offer("ann").await;
-    let door = mail.queue.offering(Offering::new(9)).unwrap();
-    door.offer(&Job::of_bytes(b"\0\xff")).await.unwrap();
+    let door = mail.queue.producer(ProducerSettings::new(9)).unwrap();
+    door.offer(&Job::from_bytes(b"\0\xff")).await.unwrap();
     mail.offer("cem").await;
     let answer = said(&mut client, "take", take(2)).await;
     let ids: Vec<&str> =
@@ -122,7 +122,7 @@ async fn jobs_are_taken_and_done() {
 #[tokio::test]
 async fn what_is_said_is_taken_of_the_newest_delivery() {
     let mail = Mail::new();
-    mail.queue.change(Working::new().deliveries(2)).await.unwrap();
+    mail.queue.change(ConsumerSettings::new().deliveries(2)).await.unwrap();
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
     mail.offer("ann").await;
@@ -153,7 +153,7 @@ async fn what_is_said_is_taken_of_the_newest_delivery() {
 #[tokio::test]
 async fn what_failed_comes_back_later_until_it_is_dead() {
     let mail = Mail::new();
-    mail.queue.change(Working::new().deliveries(2)).await.unwrap();
+    mail.queue.change(ConsumerSettings::new().deliveries(2)).await.unwrap();
     let service = mail.serve(|_| {}).await;
     let mut client = service.client().await;
     mail.offer("ann").await;
@@ -166,9 +166,9 @@ async fn what_failed_comes_back_later_until_it_is_dead() {
     assert_eq!(answer["jobs"][0]["delivery"], 1);
     let body = json!({"jobs": [{"id": id, "delivery": 1}], "why": "no route", "after": "2h"});
     assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
-    let out = mail.queue.in_hand(1).await.unwrap();
+    let out = mail.queue.in_flight(1).await.unwrap();
     assert_eq!(
-        (out[0].why.as_deref(), out[0].back),
+        (out[0].reason.as_deref(), out[0].due_in),
         (Some("no route"), Duration::from_secs(7_200))
     );
     let answer = said(&mut client, "take", take(1)).await;
@@ -177,13 +177,13 @@ async fn what_failed_comes_back_later_until_it_is_dead() {
     assert_eq!(said(&mut client, "take", take(1)).await["jobs"][0]["delivery"], 2);
     let body = json!({"jobs": [{"id": id, "delivery": 2}]});
     assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "dead");
-    assert_eq!(mail.queue.dead(1).await.unwrap()[0].id.to_string(), id.as_str().unwrap());
+    assert_eq!(mail.queue.dead_letters(1).await.unwrap()[0].id.to_string(), id.as_str().unwrap());
     // Without a time it is put off as `queue work` does: a second, less half at most.
     mail.offer("bob").await;
     let answer = said(&mut client, "take", take(1)).await;
     let body = json!({"jobs": [{"id": answer["jobs"][0]["id"], "delivery": 1}]});
     assert_eq!(said(&mut client, "nack", body).await["jobs"][0]["outcome"], "again");
-    let back = mail.queue.in_hand(1).await.unwrap()[0].back;
+    let back = mail.queue.in_flight(1).await.unwrap()[0].due_in;
     assert!((500..=1_000).contains(&back.as_millis()), "{back:?}");
 }
 
@@ -195,11 +195,11 @@ async fn workers_follow_how_the_queue_is_worked_on() {
     mail.offer("ann").await;
     let answer = said(&mut client, "take", take(1)).await;
     let id = answer["jobs"][0]["id"].as_str().unwrap().to_owned();
-    assert_eq!(mail.queue.settings().await.unwrap().working, Some(Working::new()));
-    mail.queue.change(Working::new().visibility(Duration::from_secs(90))).await.unwrap();
+    assert_eq!(mail.queue.settings().await.unwrap().consumer, Some(ConsumerSettings::new()));
+    mail.queue.change(ConsumerSettings::new().visibility(Duration::from_secs(90))).await.unwrap();
     assert_eq!(outcome(&mut client, "extend", &id, 1).await, "extended");
-    assert_eq!(mail.queue.in_hand(1).await.unwrap()[0].back, Duration::from_secs(90));
-    mail.queue.change(Working::new().visibility(Duration::from_secs(7))).await.unwrap();
+    assert_eq!(mail.queue.in_flight(1).await.unwrap()[0].due_in, Duration::from_secs(90));
+    mail.queue.change(ConsumerSettings::new().visibility(Duration::from_secs(7))).await.unwrap();
     let answer = said(&mut client, "take", take(1)).await;
     assert_eq!(answer["visibility_us"], 7_000_000);
 }

@@ -9,23 +9,23 @@ use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep_until, timeout};
 use tollgate::{LimitSet, Limiter, MemoryStore, Store, StoreError};
 use tollgate_lab::decide::ask;
-use tollgate_lab::experiment::live::{Answer, Live, Question, Used};
+use tollgate_lab::experiment::live::{Answer, Live, Question, ServerUsage};
 use tollgate_lab::experiment::results::LiveRun;
 use tollgate_lab::experiment::{Case, Experiment, Results};
 use tollgate_lab::{Part, Verdict};
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
-use crate::on_redis::{clear, open_run, run_name};
+use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
 use crate::stop::Stop;
 use crate::store::runtime;
 
 /// A timer is exact to a millisecond; the rest is waited for awake.
-const AWAKE: Duration = Duration::from_millis(2);
+const SPIN: Duration = Duration::from_millis(2);
 
 /// How often a signal is looked for where nothing else happens.
-const GLANCE: Duration = Duration::from_millis(100);
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
 /// How many questions are sent before their answers are looked at.
 const SENDS: u64 = 64;
@@ -38,7 +38,7 @@ const HELD: u64 = 8_192;
 
 /// Of how many times the way to a server there must be time to look at it before a case begins: it
 /// is connected to and asked.
-const LOOKS: u32 = 20;
+const MIN_ROUND_TRIPS: u32 = 20;
 
 /// Runs an experiment in real time: on Redis, or without one in memory. Answers what was measured,
 /// and what went wrong beside: then that is not all.
@@ -81,20 +81,20 @@ impl Begin {
 }
 
 /// An answer on its way to the measures.
-struct Done {
+struct CallResult {
     question: Question,
     answer: Result<Answer, tollgate::Error>,
 }
 
 /// The stores of a run on Redis, and what they are of.
-struct OnRedis<'o> {
+struct RedisRun<'o> {
     options: &'o Options,
     run: String,
     /// The one at work, with when its case began.
     open: Option<(RedisStore, Option<Begin>)>,
 }
 
-impl OnRedis<'_> {
+impl RedisRun<'_> {
     /// Removes what was written.
     async fn clear(&mut self) -> Result<()> {
         match self.open.take() {
@@ -129,7 +129,7 @@ impl Driver<'_> {
 
     async fn on_redis(&self, options: &Options) -> Result<(Results, Option<Error>)> {
         let mut results = self.results(options.to_string());
-        let mut redis = OnRedis { options, run: run_name("live"), open: None };
+        let mut redis = RedisRun { options, run: run_name("live"), open: None };
         let mut wrong = None;
         for (place, case) in self.cases() {
             match self.case_on_redis(&mut redis, place, case, &mut results).await {
@@ -142,7 +142,7 @@ impl Driver<'_> {
                     break;
                 }
                 Err(error) => {
-                    tell(redis.clear().await);
+                    note_failure(redis.clear().await);
                     return Err(error);
                 }
             }
@@ -150,7 +150,7 @@ impl Driver<'_> {
         let cleared = redis.clear().await;
         let left = match wrong {
             Some(error) => {
-                tell(cleared);
+                note_failure(cleared);
                 Some(error)
             }
             None => cleared.err(),
@@ -162,7 +162,7 @@ impl Driver<'_> {
     /// A case on Redis, with what the server used for it; true when a signal cut it.
     async fn case_on_redis(
         &self,
-        redis: &mut OnRedis<'_>,
+        redis: &mut RedisRun<'_>,
         place: usize,
         case: &Case,
         results: &mut Results,
@@ -183,7 +183,7 @@ impl Driver<'_> {
         store.prepare(&all).await?;
         let live = Live::new(self.experiment, case)?;
         let time = ServerTime::read(redis.options).await?;
-        let look = AWAKE + time.took * LOOKS;
+        let look = SPIN + time.took * MIN_ROUND_TRIPS;
         let begin = match redis.open {
             Some((_, Some(begin))) => begin,
             _ => self.begin(time.us, time.at, look),
@@ -191,14 +191,19 @@ impl Driver<'_> {
         redis.open = Some((store.clone(), Some(begin)));
         // Just before it begins: what the server does while nobody asks is no decision's.
         self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
-        let before = told(Usage::read(redis.options).await);
+        let before = noted(Usage::read(redis.options).await);
         let (live, cut) = self.case(place, case, live, begin, store, || None).await?;
         let used = match before {
-            Some(before) => told(Usage::read(redis.options).await).and_then(|it| it.since(&before)),
+            Some(before) => {
+                noted(Usage::read(redis.options).await).and_then(|it| it.since(&before))
+            }
             None => None,
         };
-        let used =
-            used.map(|Usage { cpu_us, calls, commands, .. }| Used { cpu_us, calls, commands });
+        let used = used.map(|Usage { cpu_us, calls, commands, .. }| ServerUsage {
+            cpu_us,
+            calls,
+            commands,
+        });
         add(results, live, used, cut);
         Ok(cut)
     }
@@ -245,7 +250,7 @@ impl Driver<'_> {
         live.begin(begin.store_us);
         self.wait_until(case, begin.at).await;
         self.bar.set_message(case.name.clone());
-        let mut open: JoinSet<Done> = JoinSet::new();
+        let mut open: JoinSet<CallResult> = JoinSet::new();
         let mut sent = 0_u64;
         loop {
             while let Some(done) = open.try_join_next() {
@@ -283,12 +288,12 @@ impl Driver<'_> {
                 Some(due_us) if open.len() < MAX_OPEN => {
                     let due = begin.at + Duration::from_micros(due_us);
                     let sleep = due.saturating_duration_since(Instant::now());
-                    match sleep.checked_sub(AWAKE) {
-                        Some(sleep) => one_of(&mut live, &mut open, sleep.min(GLANCE)).await?,
+                    match sleep.checked_sub(SPIN) {
+                        Some(sleep) => one_of(&mut live, &mut open, sleep.min(SIGNAL_POLL)).await?,
                         None => yield_now().await,
                     }
                 }
-                _ => one_of(&mut live, &mut open, GLANCE).await?,
+                _ => one_of(&mut live, &mut open, SIGNAL_POLL).await?,
             }
         }
     }
@@ -313,14 +318,14 @@ impl Driver<'_> {
             if left.is_zero() {
                 return;
             }
-            match left.checked_sub(AWAKE) {
+            match left.checked_sub(SPIN) {
                 Some(sleep) => {
                     if left.as_secs() > 0 {
                         let left = Duration::from_secs(left.as_secs());
                         let text = format!("{} begins in {}", case.name, show::duration(left));
                         self.bar.set_message(text);
                     }
-                    sleep_until((Instant::now() + sleep.min(GLANCE)).into()).await;
+                    sleep_until((Instant::now() + sleep.min(SIGNAL_POLL)).into()).await;
                 }
                 None => yield_now().await,
             }
@@ -329,20 +334,20 @@ impl Driver<'_> {
 }
 
 /// Adds what was measured of a case.
-fn add(results: &mut Results, live: Live<'_>, used: Option<Used>, cut: bool) {
+fn add(results: &mut Results, live: Live<'_>, used: Option<ServerUsage>, cut: bool) {
     results.cases.push(live.finish(used));
     results.complete = !cut;
 }
 
 /// Says what went wrong beside something worse.
-fn tell(result: Result<()>) {
+fn note_failure(result: Result<()>) {
     if let Err(error) = result {
         show::note(&format!("{error:#}"));
     }
 }
 
 /// What a server says of itself; a run is worth something without it.
-fn told<T>(read: Result<T, StoreError>) -> Option<T> {
+fn noted<T>(read: Result<T, StoreError>) -> Option<T> {
     read.map_err(|error| show::note(&format!("what the server takes is not measured: {error}")))
         .ok()
 }
@@ -353,7 +358,7 @@ async fn put<S: Store>(
     parts: &[Part],
     begin: Begin,
     question: Question,
-) -> Done {
+) -> CallResult {
     let client = question.client().to_string();
     let sent_us = begin.now_us();
     let Some(ask) = ask(parts, &client) else { unreachable!("a case has parts") };
@@ -363,12 +368,12 @@ async fn put<S: Store>(
         sent_us,
         decided_us: decision.at().as_micros(),
         answered_us,
-        verdict: Verdict::of(&decision),
+        verdict: Verdict::from_decision(&decision),
     });
-    Done { question, answer }
+    CallResult { question, answer }
 }
 
-fn settle(live: &mut Live<'_>, done: Done) {
+fn settle(live: &mut Live<'_>, done: CallResult) {
     match done.answer {
         Ok(answer) => live.answered(done.question, answer),
         Err(error) => live.failed(done.question, &error.to_string()),
@@ -376,7 +381,7 @@ fn settle(live: &mut Live<'_>, done: Done) {
 }
 
 /// Waits for an answer, and no longer than this.
-async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<Done>, most: Duration) -> Result<()> {
+async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<CallResult>, most: Duration) -> Result<()> {
     if open.is_empty() {
         tokio::time::sleep(most).await;
     } else if let Ok(Some(done)) = timeout(most, open.join_next()).await {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use indicatif::ProgressBar;
-use tollgate_lab::experiment::{self, Experiment, Progress, Queueing, Results, Took};
+use tollgate_lab::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
 use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
 
 use crate::args::{Lab, LabCommon, LabQueue};
 use crate::input;
-use crate::on_redis::{OnRedis, redis};
+use crate::redis_decider::{RedisDecider, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;
 use write::Files;
@@ -112,7 +112,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     let files = Files::open(common)?;
     let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
     let stop = Stop::listen()?;
-    let mut took = Took::default();
+    let mut took = Timings::default();
     let is_redis = options.is_some();
     let begun = Instant::now();
     let mut left: Option<anyhow::Error> = None;
@@ -127,7 +127,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             run(experiment, &mut decider, &mut took)?
         }
         Some(options) => {
-            let mut decider = OnRedis::new(options, stop.clone())?;
+            let mut decider = RedisDecider::new(options, stop.clone())?;
             let results = run(experiment, &mut decider, &mut took);
             let cleared = decider.clear();
             // What went wrong first is what is told; and what was measured is told in any case.
@@ -168,7 +168,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
 pub(super) fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
-    took: &mut Took,
+    took: &mut Timings,
 ) -> Result<Results, Error> {
     let bar = ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %"));
     let results = experiment::run(experiment, decider, |progress: Progress| {
@@ -191,7 +191,7 @@ fn width() -> usize {
 }
 
 /// Where the time went.
-fn speed(results: &Results, took: Took, is_redis: bool) -> String {
+fn speed(results: &Results, took: Timings, is_redis: bool) -> String {
     let attempts: u64 = results.cases.iter().map(|case| case.attempts).sum();
     let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
     let per_second = u128::from(attempts) * 1_000_000_000 / took.deciding.as_nanos().max(1);

@@ -7,7 +7,7 @@ use tollgate_redis::Options;
 use tollgate_redis::race::Races;
 
 use crate::args::LabRace;
-use crate::on_redis::{redis, run_name};
+use crate::redis_decider::{redis, run_name};
 use crate::show::{self, Output};
 use crate::store::runtime;
 

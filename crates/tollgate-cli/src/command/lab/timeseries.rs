@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use tollgate_lab::experiment::results::{Bucket, Results};
 use tollgate_redis::timeseries::{Sample, Series, TimeSeries, label};
 
-use crate::store::{of_time_series, runtime};
+use crate::store::{runtime, time_series_options};
 
 /// What of a bucket is in a series.
 type Count = fn(&Bucket) -> u64;
@@ -24,7 +24,7 @@ pub(super) struct Sink {
 
 impl Sink {
     pub(super) fn open(url: &str) -> Result<Self> {
-        let options = of_time_series(url)?;
+        let options = time_series_options(url)?;
         let runtime = runtime()?;
         let server = runtime.block_on(TimeSeries::connect(options))?;
         let url = url.split('@').next_back().unwrap_or_default().to_owned();

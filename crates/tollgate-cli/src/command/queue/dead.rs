@@ -3,7 +3,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
-use tollgate_queue::{AnyQueues, Dead, Error, JobId, Offered, Queue};
+use tollgate_queue::{AnyQueues, DeadLetter, Error, JobId, OfferOutcome, Queue};
 
 use super::open;
 use crate::args::{QueueDead, QueueDone};
@@ -17,7 +17,7 @@ const PAGE: usize = 1_000;
 const SHOWN: usize = 40;
 
 #[derive(Serialize)]
-struct Done {
+struct DeadJson {
     /// How many were offered again, or forgotten.
     jobs: u64,
     /// Those that are dead still.
@@ -29,7 +29,7 @@ struct Done {
     no_job: Vec<String>,
 }
 
-impl Done {
+impl DeadJson {
     async fn now(queue: &Queue<AnyQueues>, jobs: u64) -> Result<Self> {
         Ok(Self { jobs, dead: queue.stats().await?.dead, full: false, no_job: Vec::new() })
     }
@@ -48,10 +48,10 @@ pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
     let QueueDead { which, again, forget, most } = args;
     let queue = open(which).await?;
     let done = match (again, forget) {
-        (Some(which), _) => offer_again(&queue, &Which::read(which)?).await?,
-        (None, Some(which)) => self::forget(&queue, &Which::read(which)?).await?,
+        (Some(which), _) => offer_again(&queue, &Selection::read(which)?).await?,
+        (None, Some(which)) => self::forget(&queue, &Selection::read(which)?).await?,
         (None, None) => {
-            show(&queue.dead(usize::from(*most)).await?, which.json, out)?;
+            show(&queue.dead_letters(usize::from(*most)).await?, which.json, out)?;
             return Ok(0);
         }
     };
@@ -60,19 +60,19 @@ pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
     } else {
         let what = if again.is_some() { "offered again" } else { "forgotten" };
         let full = if done.full { "; the queue is full" } else { "" };
-        let (Done { jobs, dead, .. }, rest) = (&done, done.rest());
+        let (DeadJson { jobs, dead, .. }, rest) = (&done, done.rest());
         out.line(format!("{} {what}, {dead} dead{full}{rest}", count(*jobs, "job")))?;
     }
     Ok(u8::from(done.full || !done.no_job.is_empty()))
 }
 
 /// Which of the dead jobs.
-enum Which {
+enum Selection {
     All,
     One(JobId),
 }
 
-impl Which {
+impl Selection {
     fn read(text: &str) -> Result<Self> {
         if text == "all" {
             return Ok(Self::All);
@@ -85,8 +85,8 @@ impl Which {
     }
 
     /// Those that are there now, at most a page of them.
-    async fn of(&self, queue: &Queue<AnyQueues>) -> Result<Vec<Dead>> {
-        let mut dead = queue.dead(PAGE).await?;
+    async fn select(&self, queue: &Queue<AnyQueues>) -> Result<Vec<DeadLetter>> {
+        let mut dead = queue.dead_letters(PAGE).await?;
         if let Self::One(id) = self {
             dead.retain(|dead| dead.id == *id);
             if dead.is_empty() {
@@ -99,18 +99,18 @@ impl Which {
 
 /// Offers, and removes what was accepted: in this order, so that none is lost on the way. Who is
 /// ended between the two finds it known when it is offered again.
-async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
-    let offering = queue.settings().await?.offering;
+async fn offer_again(queue: &Queue<AnyQueues>, which: &Selection) -> Result<DeadJson> {
+    let offering = queue.settings().await?.producer;
     let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
-    let door = queue.offering(offering)?;
+    let producer = queue.producer(offering)?;
     let (mut jobs, mut full, mut no_job) = (0, false, Vec::new());
     'all: loop {
-        let page = which.of(queue).await?;
+        let page = which.select(queue).await?;
         let before = jobs;
         no_job.clear();
         for dead in &page {
-            match door.offer(&dead.job()).await {
-                Ok(Offered::Accepted { .. } | Offered::Known { .. }) => {}
+            match producer.offer(&dead.job()).await {
+                Ok(OfferOutcome::Accepted { .. } | OfferOutcome::Duplicate { .. }) => {}
                 // Something else has written it, more than a job has: it stays, and holds up none.
                 Err(Error::Invalid(_)) => {
                     no_job.push(dead.id.to_string());
@@ -118,7 +118,7 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
                 }
                 Err(error) => return Err(error.into()),
                 // Its client has as many as may be; others may have fewer.
-                Ok(Offered::ClientFull { .. }) => {
+                Ok(OfferOutcome::ClientFull { .. }) => {
                     full = true;
                     continue;
                 }
@@ -127,7 +127,7 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
                     break 'all;
                 }
             }
-            queue.take_dead(dead.id).await?;
+            queue.take_dead_letter(dead.id).await?;
             jobs += 1;
         }
         // What stays is on the next page again: a page of which all stays is the last.
@@ -135,30 +135,30 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
             break;
         }
     }
-    Ok(Done { full, no_job, ..Done::now(queue, jobs).await? })
+    Ok(DeadJson { full, no_job, ..DeadJson::now(queue, jobs).await? })
 }
 
-async fn forget(queue: &Queue<AnyQueues>, which: &Which) -> Result<Done> {
+async fn forget(queue: &Queue<AnyQueues>, which: &Selection) -> Result<DeadJson> {
     let mut jobs = 0;
-    if let Which::One(id) = which {
-        if queue.forget_dead(*id).await?.is_none() {
+    if let Selection::One(id) = which {
+        if queue.forget_dead_letter(*id).await?.is_none() {
             bail!("no dead job {id} is kept in `{}`", queue.name());
         }
-        return Done::now(queue, 1).await;
+        return DeadJson::now(queue, 1).await;
     }
     loop {
-        let page = which.of(queue).await?;
+        let page = which.select(queue).await?;
         for dead in &page {
-            jobs += u64::from(queue.forget_dead(dead.id).await?.is_some());
+            jobs += u64::from(queue.forget_dead_letter(dead.id).await?.is_some());
         }
         if page.len() < PAGE {
             break;
         }
     }
-    Done::now(queue, jobs).await
+    DeadJson::now(queue, jobs).await
 }
 
-fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {
+fn show(dead: &[DeadLetter], is_json: bool, out: &mut Output) -> Result<()> {
     if is_json {
         return out.json(&dead);
     }
@@ -171,7 +171,7 @@ fn show(dead: &[Dead], is_json: bool, out: &mut Output) -> Result<()> {
             dead.id.to_string(),
             one_line(dead.client().unwrap_or("-")),
             dead.deliveries.to_string(),
-            one_line(dead.why.as_deref().unwrap_or("-")),
+            one_line(dead.reason.as_deref().unwrap_or("-")),
             what(dead.bytes(), dead.fields()),
         ]);
     }

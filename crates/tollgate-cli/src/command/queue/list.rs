@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use tollgate_queue::{AnyQueues, Backend as _, Form, Queue, Settings, Stats};
+use tollgate_queue::{AnyQueues, Backend as _, Layout, Queue, Settings, Stats};
 
 use super::stats::rounded;
 use crate::args::QueueList;
@@ -19,10 +19,10 @@ struct Listed {
 }
 
 pub(super) async fn list(args: &QueueList, out: &mut Output) -> Result<u8> {
-    let queues = store::queues(&args.place, Form::Stream).await?;
+    let queues = store::queues(&args.place, Layout::Stream).await?;
     // On a Redis some may lie in lists: asked for as streams they are an error.
     let others = match &queues {
-        AnyQueues::Redis(_) => Some(store::queues(&args.place, Form::List).await?),
+        AnyQueues::Redis(_) => Some(store::queues(&args.place, Layout::List).await?),
         _ => None,
     };
     let mut listed = Vec::new();
@@ -58,7 +58,7 @@ fn table(listed: &[Listed]) -> String {
     let mut table =
         show::table(["queue", "waiting", "bound", "oldest", "in hand", "dead", "accepted", "done"]);
     for Listed { name, settings, stats } in listed {
-        let bound = settings.offering.as_ref().map(|offering| offering.bound().to_string());
+        let bound = settings.producer.as_ref().map(|producer| producer.bound().to_string());
         table.add_row([
             if stats.paused { format!("{name} (paused)") } else { name.clone() },
             stats.waiting.to_string(),

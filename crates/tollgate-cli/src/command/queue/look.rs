@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
-use tollgate_queue::{OutJob, Settings, WaitingJob};
+use tollgate_queue::{InFlightJob, Settings, WaitingJob};
 
 use super::dead::{one_line, what};
 use super::open;
@@ -18,7 +18,7 @@ struct LookJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     waiting: Option<Vec<WaitingJob>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    in_hand: Option<Vec<OutJob>>,
+    in_hand: Option<Vec<InFlightJob>>,
 }
 
 pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
@@ -29,7 +29,7 @@ pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
     }
     let first = usize::from(*first);
     let waiting = if args.in_hand { None } else { Some(queue.waiting(first).await?) };
-    let in_hand = if args.waiting { None } else { Some(queue.in_hand(first).await?) };
+    let in_hand = if args.waiting { None } else { Some(queue.in_flight(first).await?) };
     if which.json {
         out.json(&LookJson { waiting, in_hand })?;
         return Ok(0);
@@ -54,7 +54,7 @@ pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
             is.to_owned(),
             job.deliveries.to_string(),
             duration(rounded(job.age)),
-            comes_back(job.back),
+            comes_back(job.due_in),
             what(job.bytes(), job.fields()),
         ]);
     }

@@ -1,10 +1,12 @@
 //! `queue`: the leaky bucket coupled with processing, from a shell.
 
 use anyhow::{Result, bail};
-use tollgate_queue::{AnyQueues, Counts, Offering, Queue, Settings, Stats, Working};
+use tollgate_queue::{
+    AnyQueues, ConsumerSettings, Counts, ProducerSettings, Queue, Settings, Stats,
+};
 
 use crate::args;
-use crate::args::{Count, OfferingArgs, QueueChange, QueueRemove, WhichQueue, WorkingArgs};
+use crate::args::{ConsumerArgs, ProducerArgs, QueueArgs, QueueChange, QueueCounts, QueueRemove};
 use crate::input;
 use crate::show::{self, Output};
 use crate::store;
@@ -36,7 +38,7 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
 }
 
 /// The queue that is named, where it is said to lie.
-async fn open(which: &WhichQueue) -> Result<Queue<AnyQueues>> {
+async fn open(which: &QueueArgs) -> Result<Queue<AnyQueues>> {
     // The name first: a wrong one opens nothing.
     Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
     Ok(Queue::new(store::queues(&which.place, which.form.into()).await?, &which.name)?)
@@ -53,7 +55,7 @@ async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
 /// What is to be said of a server that may lose what lies in queues.
 pub(crate) async fn eviction(queues: &AnyQueues) -> Option<String> {
     let AnyQueues::Redis(queues) = queues else { return None };
-    let policy = queues.evicts().await.ok().flatten()?;
+    let policy = queues.eviction_policy().await.ok().flatten()?;
     let loses = if policy.starts_with("allkeys") {
         "jobs are lost then"
     } else {
@@ -65,49 +67,53 @@ pub(crate) async fn eviction(queues: &AnyQueues) -> Option<String> {
     ))
 }
 
-impl OfferingArgs {
+impl ProducerArgs {
     pub(crate) fn is_nothing(&self) -> bool {
         let Self { bound, count, per_client, remember } = self;
         bound.is_none() && count.is_none() && per_client.is_none() && remember.is_none()
     }
 
     /// What is said, and for the rest what the queue was made with.
-    pub(crate) fn over(&self, name: &str, made: Option<Offering>) -> Result<Offering> {
-        let mut offering = match (self.bound, made) {
-            (Some(bound), Some(made)) => made.bounded(bound),
-            (Some(bound), None) => Offering::new(bound),
+    pub(crate) fn merged_with(
+        &self,
+        name: &str,
+        made: Option<ProducerSettings>,
+    ) -> Result<ProducerSettings> {
+        let mut producer = match (self.bound, made) {
+            (Some(bound), Some(made)) => made.with_bound(bound),
+            (Some(bound), None) => ProducerSettings::new(bound),
             (None, Some(made)) => made,
             (None, None) => {
                 bail!("the queue `{name}` is new: say how many jobs may wait, as with `--bound 10`")
             }
         };
         if let Some(count) = self.count {
-            offering = offering.counts(match count {
-                Count::Waiting => Counts::Waiting,
-                Count::All => Counts::All,
+            producer = producer.counts(match count {
+                QueueCounts::Waiting => Counts::Waiting,
+                QueueCounts::All => Counts::All,
             });
         }
         if let Some(most) = self.per_client {
-            offering = offering.per_client(most);
+            producer = producer.per_client(most);
         }
         if let Some(remember) = &self.remember {
-            offering = offering.remember(input::wait(remember)?);
+            producer = producer.dedup_window(input::wait(remember)?);
         }
-        Ok(offering)
+        Ok(producer)
     }
 
     /// How to offer: as the queue was made, unless something is said.
-    async fn read(&self, queue: &Queue<AnyQueues>) -> Result<Offering> {
+    async fn read(&self, queue: &Queue<AnyQueues>) -> Result<ProducerSettings> {
         // With a bound it is said: then one question is enough for a job.
         let made = match self.bound {
             Some(_) => None,
-            None => queue.settings().await?.offering,
+            None => queue.settings().await?.producer,
         };
-        self.over(queue.name(), made)
+        self.merged_with(queue.name(), made)
     }
 }
 
-impl WorkingArgs {
+impl ConsumerArgs {
     fn is_nothing(&self) -> bool {
         let Self { rate, visibility, deliveries, keep_dead, keep_done } = self;
         let is_kept = keep_dead.is_some() || keep_done.is_some();
@@ -115,28 +121,28 @@ impl WorkingArgs {
     }
 
     /// What is said, and for the rest what the queue was made with, or the defaults.
-    fn over(&self, made: Option<Working>) -> Result<Working> {
-        let mut working = made.unwrap_or_default();
+    fn merged_with(&self, made: Option<ConsumerSettings>) -> Result<ConsumerSettings> {
+        let mut consumer = made.unwrap_or_default();
         if !self.rate.is_empty() {
-            working = working.rate(input::limits(&self.rate, None)?);
+            consumer = consumer.rate(input::limits(&self.rate, None)?);
         }
         if let Some(visibility) = &self.visibility {
-            working = working.visibility(input::wait(visibility)?);
+            consumer = consumer.visibility(input::wait(visibility)?);
         }
         if let Some(deliveries) = self.deliveries {
-            working = working.deliveries(deliveries);
+            consumer = consumer.deliveries(deliveries);
         }
         if let Some(keep_dead) = self.keep_dead {
-            working = working.keep_dead(keep_dead);
+            consumer = consumer.keep_dead(keep_dead);
         }
         if let Some(keep_done) = self.keep_done {
-            working = working.keep_done(keep_done);
+            consumer = consumer.keep_done(keep_done);
         }
-        Ok(working)
+        Ok(consumer)
     }
 }
 
-async fn pause(which: &WhichQueue, is_paused: bool, out: &mut Output) -> Result<u8> {
+async fn pause(which: &QueueArgs, is_paused: bool, out: &mut Output) -> Result<u8> {
     let queue = open(which).await?;
     let is_made = if is_paused { queue.pause().await? } else { queue.resume().await? };
     if !is_made {
@@ -176,9 +182,9 @@ async fn remove(args: &QueueRemove, out: &mut Output) -> Result<u8> {
 }
 
 async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
-    let QueueChange { which, offering, working, no_rate, no_per_client } = args;
-    let is_offering = !offering.is_nothing() || *no_per_client;
-    if !is_offering && working.is_nothing() && !no_rate {
+    let QueueChange { which, producer, consumer, no_rate, no_per_client } = args;
+    let is_offering = !producer.is_nothing() || *no_per_client;
+    if !is_offering && consumer.is_nothing() && !no_rate {
         bail!("nothing is to be changed: say what, as with `--bound 20`");
     }
     let queue = open(which).await?;
@@ -188,13 +194,13 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
     }
     let mut settings = Settings::default();
     if is_offering {
-        let offering = offering.over(queue.name(), made.offering)?;
-        settings.offering =
-            Some(if *no_per_client { offering.without_per_client() } else { offering });
+        let producer = producer.merged_with(queue.name(), made.producer)?;
+        settings.producer =
+            Some(if *no_per_client { producer.without_per_client() } else { producer });
     }
-    if !working.is_nothing() || *no_rate {
-        let working = working.over(made.working)?;
-        settings.working = Some(if *no_rate { working.without_rate() } else { working });
+    if !consumer.is_nothing() || *no_rate {
+        let consumer = consumer.merged_with(made.consumer)?;
+        settings.consumer = Some(if *no_rate { consumer.without_rate() } else { consumer });
     }
     // All of it or nothing.
     queue.change(settings).await?;

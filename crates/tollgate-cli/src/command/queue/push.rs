@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
-use tollgate_queue::{AnyQueues, Job, MAX_JOB_BYTES, Offered, Producer};
+use tollgate_queue::{AnyQueues, Job, MAX_JOB_BYTES, OfferOutcome, Producer};
 
 use super::{open, warn_of_eviction};
 use crate::args::QueuePush;
@@ -30,16 +30,16 @@ struct PushJson<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
     line: Option<u64>,
     #[serde(flatten)]
-    offered: &'p Offered,
+    offered: &'p OfferOutcome,
 }
 
 pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
-    let QueuePush { which, offering, once, client, deadline, wait, .. } = args;
+    let QueuePush { which, producer: producer_args, once, client, deadline, wait, .. } = args;
     let wait = wait.as_deref().map(input::wait).transpose()?.unwrap_or_default();
     let deadline = deadline.as_deref().map(input::wait).transpose()?;
     let with = |mut job: Job| {
         if let Some(once) = once {
-            job = job.once(once);
+            job = job.dedup_id(once);
         }
         if let Some(client) = client {
             job = job.client(client.as_str());
@@ -56,9 +56,10 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
     };
     let queue = open(which).await?;
     warn_of_eviction(&queue).await;
-    let door = Door { producer: queue.offering(offering.read(&queue).await?)?, wait };
-    let Some(job) = job else { return lines(&door, with, which.json, out).await };
-    let offered = door.offer(&with(job)).await?;
+    let producer =
+        RetryingProducer { producer: queue.producer(producer_args.read(&queue).await?)?, wait };
+    let Some(job) = job else { return lines(&producer, with, which.json, out).await };
+    let offered = producer.offer(&with(job)).await?;
     if which.json {
         out.json(&PushJson { line: None, offered: &offered })?;
     } else {
@@ -67,21 +68,21 @@ pub(super) async fn push(args: &QueuePush, out: &mut Output) -> Result<u8> {
     Ok(code(&offered))
 }
 
-fn code(offered: &Offered) -> u8 {
+fn code(offered: &OfferOutcome) -> u8 {
     u8::from(offered.is_refused())
 }
 
-fn said(offered: &Offered) -> String {
+fn said(offered: &OfferOutcome) -> String {
     match offered {
-        Offered::Accepted { id, depth } => format!("accepted: {id}, {depth} now"),
-        Offered::Known { id } => format!("known: {id}"),
-        Offered::Full { depth, retry_after: Some(after) } => {
+        OfferOutcome::Accepted { id, depth } => format!("accepted: {id}, {depth} now"),
+        OfferOutcome::Duplicate { id } => format!("known: {id}"),
+        OfferOutcome::Full { depth, retry_after: Some(after) } => {
             format!("refused: full with {depth}, room in about {}", duration(*after))
         }
-        Offered::Full { depth, .. } => {
+        OfferOutcome::Full { depth, .. } => {
             format!("refused: full with {depth}, and none has left in the last seconds")
         }
-        Offered::ClientFull { of_client } => {
+        OfferOutcome::ClientFull { of_client } => {
             format!("refused: this client has {of_client}, which is the bound for each client")
         }
         other => format!("{other:?}"),
@@ -111,22 +112,22 @@ fn bytes() -> Result<Job> {
              its place into the job"
         );
     }
-    Ok(Job::of_bytes(&bytes))
+    Ok(Job::from_bytes(&bytes))
 }
 
 /// Offers, and waits for room.
-struct Door {
+struct RetryingProducer {
     producer: Producer<AnyQueues>,
     wait: Duration,
 }
 
-impl Door {
-    async fn offer(&self, job: &Job) -> Result<Offered> {
+impl RetryingProducer {
+    async fn offer(&self, job: &Job) -> Result<OfferOutcome> {
         let begin = Instant::now();
         loop {
             let offered = self.producer.offer(job).await?;
             let retry_after = match &offered {
-                Offered::Full { retry_after, .. } => *retry_after,
+                OfferOutcome::Full { retry_after, .. } => *retry_after,
                 offered if offered.is_refused() => None,
                 _ => return Ok(offered),
             };
@@ -142,7 +143,7 @@ impl Door {
 
 /// A job for each line. Each that is accepted is in, whatever comes of the next.
 async fn lines(
-    door: &Door,
+    producer: &RetryingProducer,
     with: impl Fn(Job) -> Job,
     is_json: bool,
     out: &mut Output,
@@ -169,10 +170,10 @@ async fn lines(
             continue;
         }
         let job = Job::from_json(&text).map_err(|error| anyhow!("{}: {error}", so_far()))?;
-        let offered = door.offer(&with(job)).await.with_context(so_far)?;
+        let offered = producer.offer(&with(job)).await.with_context(so_far)?;
         match offered {
-            Offered::Accepted { .. } => accepted += 1,
-            Offered::Known { .. } => known += 1,
+            OfferOutcome::Accepted { .. } => accepted += 1,
+            OfferOutcome::Duplicate { .. } => known += 1,
             _ => refused += 1,
         }
         if is_json {

@@ -117,10 +117,10 @@ pub(super) fn rounded(time: Duration) -> Duration {
 /// How a queue was made.
 pub(super) fn settings(settings: &Settings) -> String {
     let mut text = String::new();
-    if let Some(offering) = &settings.offering {
+    if let Some(offering) = &settings.producer {
         text += &format!("  offered    {offering}\n");
     }
-    if let Some(working) = &settings.working {
+    if let Some(working) = &settings.consumer {
         text += &format!("  worked on  {working}\n");
     }
     text
@@ -132,14 +132,16 @@ fn lines(stats: &Stats) -> String {
     let oldest = stats
         .oldest
         .map_or(String::new(), |it| format!(", the oldest for {}", duration(rounded(it))));
-    let Stats { accepted, refused, known, delivered, redelivered, done, too_old, died, .. } = stats;
+    let Stats {
+        accepted, refused, duplicates, delivered, redelivered, done, expired, died, ..
+    } = stats;
     format!(
         "{paused}\
          \x20 waiting    {waiting}{oldest}\n\
          \x20 in flight  {in_flight}\n\
          \x20 dead       {dead} kept, of {died} that died\n\
-         \x20 offers     {accepted} accepted, {refused} refused, {known} known\n\
-         \x20 jobs       {delivered} delivered, {redelivered} times again; {done} done, {too_old} too \
+         \x20 offers     {accepted} accepted, {refused} refused, {duplicates} known\n\
+         \x20 jobs       {delivered} delivered, {redelivered} times again; {done} done, {expired} too \
          old\n"
     )
 }

@@ -14,7 +14,9 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tollgate_queue::{AnyQueues, Failure, Notice, Queue, Ran, Settings, TakenJob, Worker};
+use tollgate_queue::{
+    AnyQueues, Delivery, Failure, Queue, RunSummary, Settings, Worker, WorkerEvent,
+};
 
 use super::{open, warn_of_eviction};
 use crate::args::QueueWork;
@@ -29,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 #[derive(Serialize)]
-struct RanJson {
+struct SummaryJson {
     done: u64,
     again: u64,
     dead: u64,
@@ -39,9 +41,9 @@ struct RanJson {
 }
 
 pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
-    let QueueWork { which, working, pause, max_pause, timeout, .. } = args;
-    let pause = pause.as_deref().map_or(Ok(Duration::from_secs(1)), input::wait)?;
-    let max_pause = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
+    let QueueWork { which, consumer: consumer_args, pause, max_pause, timeout, .. } = args;
+    let backoff = pause.as_deref().map_or(Ok(Duration::from_secs(1)), input::wait)?;
+    let max_backoff = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
     let timeout = timeout.as_deref().map(input::wait).transpose()?;
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
         bail!("`--timeout 0` would end each command at once: leave it out, or say `--timeout 5m`");
@@ -51,7 +53,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let queue = open(which).await?;
     warn_of_eviction(&queue).await;
     let made = queue.settings().await?;
-    let consumer = queue.working(working.over(made.working.clone())?)?;
+    let consumer = queue.consumer(consumer_args.merged_with(made.consumer.clone())?)?;
     if made == Settings::default() && !args.create {
         bail!(
             "there is no queue `{0}` there: is the name right, is the store? `tollgate queue push {0} \
@@ -62,19 +64,23 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     if !args.until_empty {
         announce(&queue).await?;
     }
-    let told = Told { is_all: args.verbose };
-    let hands =
-        Arc::new(Hands { command: args.exec.clone(), timeout, running: Mutex::default(), told });
+    let log = StderrLog { is_all: args.verbose };
+    let runner = Arc::new(CommandRunner {
+        command: args.exec.clone(),
+        timeout,
+        running: Mutex::default(),
+        log,
+    });
     let worker = Worker::new(consumer, args.worker.clone().unwrap_or_else(worker_name))
         .concurrency(args.concurrency)
         .batch(args.batch)
         .max_jobs(args.max_jobs.unwrap_or(u64::MAX))
         .until_empty(args.until_empty)
-        .pause(pause, max_pause.max(pause))
-        .on_notice(move |notice| told.notice(notice));
+        .backoff(backoff, max_backoff.max(backoff))
+        .on_event(move |event| log.event(event));
     let handle = |job| {
-        let hands = Arc::clone(&hands);
-        async move { hands.work(job).await }
+        let runner = Arc::clone(&runner);
+        async move { runner.work(job).await }
     };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = worker.run(handle, async { drop(stopped.await) });
@@ -91,7 +97,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
                         asked = Some(Instant::now());
                     }
                     Some(asked) if asked.elapsed() >= SAME_SIGNAL => {
-                        hands.end_all().await;
+                        runner.end_all().await;
                         return Ok(u8::try_from(128 + signal)?);
                     }
                     Some(_) => {}
@@ -99,7 +105,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
             }
         }
     };
-    tell(ran, which.json, out)?;
+    print_summary(ran, which.json, out)?;
     Ok(0)
 }
 
@@ -112,10 +118,10 @@ async fn announce(queue: &Queue<AnyQueues>) -> Result<()> {
     Ok(())
 }
 
-fn tell(ran: Ran, is_json: bool, out: &mut Output) -> Result<()> {
-    let Ran { done, again, dead, lost, released, unsaid, .. } = ran;
+fn print_summary(ran: RunSummary, is_json: bool, out: &mut Output) -> Result<()> {
+    let RunSummary { done, requeued: again, dead, lost, released, unreported, .. } = ran;
     if is_json {
-        return out.json(&RanJson { done, again, dead, lost, released, unsaid });
+        return out.json(&SummaryJson { done, again, dead, lost, released, unsaid: unreported });
     }
     let mut parts = vec![format!("{done} done")];
     for (number, what) in [
@@ -123,7 +129,7 @@ fn tell(ran: Ran, is_json: bool, out: &mut Output) -> Result<()> {
         (dead, "dead"),
         (lost, "somebody else's by now"),
         (released, "given back"),
-        (unsaid, "could not be said to be over, and come back"),
+        (unreported, "could not be said to be over, and come back"),
     ] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
@@ -143,45 +149,47 @@ fn worker_name() -> String {
 
 /// Each signal that ends, but for those that are ignored since before this process began.
 fn signals() -> Result<mpsc::UnboundedReceiver<i32>> {
-    let (said, heard) = mpsc::unbounded_channel();
+    let (sender, receiver) = mpsc::unbounded_channel();
     let ignored = ignored_signals();
     for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
         let number = kind.as_raw_value();
         if ignored >> (number - 1) & 1 == 1 {
             continue;
         }
-        let (mut signal, said) = (signal(kind)?, said.clone());
-        tokio::spawn(
-            async move { while signal.recv().await.is_some() && said.send(number).is_ok() {} },
-        );
+        let (mut signal, sender) = (signal(kind)?, sender.clone());
+        tokio::spawn(async move {
+            while signal.recv().await.is_some() && sender.send(number).is_ok() {}
+        });
     }
-    Ok(heard)
+    Ok(receiver)
 }
 
 /// What is said on stderr.
 #[derive(Clone, Copy)]
-struct Told {
+struct StderrLog {
     is_all: bool,
 }
 
-impl Told {
-    fn notice(self, notice: Notice<'_>) {
-        let line = match notice {
-            Notice::Fault(error) => format!("waiting: {error}"),
-            Notice::Changed(working) => format!("the queue was changed: {working} from now on"),
-            Notice::Back(after) => format!("the store is back after {}", duration(after)),
-            Notice::Removed => {
+impl StderrLog {
+    fn event(self, event: WorkerEvent<'_>) {
+        let line = match event {
+            WorkerEvent::Fault(error) => format!("waiting: {error}"),
+            WorkerEvent::Changed(settings) => {
+                format!("the queue was changed: {settings} from now on")
+            }
+            WorkerEvent::Recovered(after) => format!("the store is back after {}", duration(after)),
+            WorkerEvent::Removed => {
                 "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
                     .to_owned()
             }
-            Notice::Paused => {
+            WorkerEvent::Paused => {
                 "the queue is paused: waiting until `tollgate queue resume` lets it go on"
                     .to_owned()
             }
-            Notice::Resumed => "the queue goes on".to_owned(),
-            Notice::Foreign { id, why } => {
+            WorkerEvent::Resumed => "the queue goes on".to_owned(),
+            WorkerEvent::Foreign { id, reason } => {
                 format!(
-                    "no job: {id}, which something else has put there, is a dead job now: {why}"
+                    "no job: {id}, which something else has put there, is a dead job now: {reason}"
                 )
             }
             _ => return,
@@ -195,34 +203,34 @@ impl Told {
 }
 
 /// Who runs commands.
-struct Hands {
+struct CommandRunner {
     command: String,
     timeout: Option<Duration>,
     /// The process groups of the commands at work.
     running: Mutex<BTreeSet<i32>>,
-    told: Told,
+    log: StderrLog,
 }
 
-impl Hands {
-    async fn work(&self, job: TakenJob) -> Result<(), Failure> {
-        let (id, delivery) = (job.id.to_string(), job.delivery);
+impl CommandRunner {
+    async fn work(&self, job: Delivery) -> Result<(), Failure> {
+        let (id, delivery) = (job.id.to_string(), job.attempt);
         // A machine that can start no program says nothing of the job.
         let child = self.start(&job, &id).map_err(|error| {
             let how = format!("not begun: `sh` cannot be run: {error}");
-            self.told.ended(&id, delivery, &how);
-            Failure::not_begun(how)
+            self.log.ended(&id, delivery, &how);
+            Failure::not_started(how)
         })?;
         let ended = self.run(child, &job).await;
         match &ended {
-            Ok(()) if self.told.is_all => self.told.ended(&id, delivery, "done"),
+            Ok(()) if self.log.is_all => self.log.ended(&id, delivery, "done"),
             Ok(()) => {}
-            Err(how) => self.told.ended(&id, delivery, how),
+            Err(how) => self.log.ended(&id, delivery, how),
         }
         ended.map_err(Failure::new)
     }
 
     /// Starts the command.
-    fn start(&self, job: &TakenJob, id: &str) -> io::Result<Child> {
+    fn start(&self, job: &Delivery, id: &str) -> io::Result<Child> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
         // A group of its own: Ctrl-C is for this process, which lets the command finish.
@@ -234,7 +242,7 @@ impl Hands {
                 command.env_remove(&name);
             }
         }
-        command.env("TOLLGATE_JOB_ID", id).env("TOLLGATE_JOB_DELIVERY", job.delivery.to_string());
+        command.env("TOLLGATE_JOB_ID", id).env("TOLLGATE_JOB_DELIVERY", job.attempt.to_string());
         for (name, value) in job.fields() {
             // What cannot be a variable is in the JSON. Never a bare name: whoever offers must not
             // set PATH.
@@ -247,7 +255,7 @@ impl Hands {
     }
 
     /// Gives it the job and waits for it; how it failed.
-    async fn run(&self, child: Child, job: &TakenJob) -> Result<(), String> {
+    async fn run(&self, child: Child, job: &Delivery) -> Result<(), String> {
         let mut line = serde_json::to_vec(job).map_err(|error| error.to_string())?;
         line.push(b'\n');
         let group = child.id().and_then(|id| i32::try_from(id).ok());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use indicatif::ProgressBar;
-use tollgate_lab::experiment::{Experiment, Took};
+use tollgate_lab::experiment::{Experiment, Timings};
 use tollgate_lab::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
 use tollgate_lab::report::html;
 use tollgate_lab::{By, Error, Lines, Progress, Reading, Summary, Traffic};
@@ -16,7 +16,7 @@ use tollgate_redis::Options;
 use super::lab::{Stoppable, run, write};
 use crate::args::Replay;
 use crate::input::shown;
-use crate::on_redis::{OnRedis, redis};
+use crate::redis_decider::{RedisDecider, redis};
 use crate::show::{self, Output};
 use crate::stop::Stop;
 
@@ -96,9 +96,9 @@ fn drawn(
     let stop = Stop::listen()?;
     let logs: Vec<String> = args.logs.iter().map(|log| log.display().to_string()).collect();
     let name = format!("{} by {by}: {}", logs.join(" and "), args.limit.join(", "));
-    let experiment = Experiment::of_log(&name, Arc::clone(traffic), plan);
+    let experiment = Experiment::from_log(&name, Arc::clone(traffic), plan);
     let mut decider = Stoppable::new(stop.clone());
-    let results = run(&experiment, &mut decider, &mut Took::default())?;
+    let results = run(&experiment, &mut decider, &mut Timings::default())?;
     if !results.complete {
         show::note("interrupted: no report is written");
         return Ok(Err(stop.code()));
@@ -138,7 +138,7 @@ fn read(args: &Replay, by: &By) -> Result<Traffic> {
 /// Decides on Redis, and leaves nothing there whatever happens. A signal's exit code when one came.
 fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<Report, u8>> {
     let stop = Stop::listen()?;
-    let mut decider = OnRedis::new(options, stop.clone())?;
+    let mut decider = RedisDecider::new(options, stop.clone())?;
     let report =
         with_bar(traffic, plan, |bar| replaying::replay_in(traffic, plan, &mut decider, bar));
     let cleared = decider.clear();

@@ -18,10 +18,10 @@ use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };
 
-use crate::args::{Family, InlineLimits, LogDenials, LogForm, Parameters, Serve, Slashes};
+use crate::args::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
-use crate::store::{of_service, of_time_series, queues_of_service};
+use crate::store::{service_queues, service_store, time_series_options};
 
 /// What is counted by when no file is given.
 const DEMO: &str = include_str!("../../../demo.toml");
@@ -98,7 +98,8 @@ async fn run(
     // Before anything serves: a signal that comes early must not be lost.
     let mut signals = Signals::new()?;
     let store =
-        of_service(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref()).await?;
+        service_store(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref())
+            .await?;
     if let AnyStore::Memory(store) = &store {
         let store = store.clone();
         tokio::spawn(async move {
@@ -111,7 +112,7 @@ async fn run(
         });
     }
     options.queues =
-        queues_of_service(args.store.as_deref(), &args.queue, args.queue_form.into()).await?;
+        service_queues(args.store.as_deref(), &args.queue, args.queue_form.into()).await?;
     let gate = options.metrics.gate(policies, store)?;
     let server = Server::start(gate.clone(), options).await?;
     let _watcher = watch(&server)?;
@@ -119,13 +120,13 @@ async fn run(
     tell_systemd(&[NotifyState::Ready]);
     loop {
         match signals.next().await {
-            Said::End(name) => {
+            ServiceSignal::End(name) => {
                 tracing::info!(target: "tollgate", "{name}: ending");
                 tell_systemd(&[NotifyState::Stopping]);
                 break;
             }
             // Apart: who ends the service does not wait for a file.
-            Said::Reload => {
+            ServiceSignal::Reload => {
                 drop(tokio::spawn(server.reread_certificate()));
                 drop(tokio::spawn(tell_of(server.reload())));
             }
@@ -185,9 +186,9 @@ fn options(args: &Serve) -> Result<Options> {
     options.config.clone_from(&args.config);
     options.auth = auth(args)?;
     options.caller_limits = match args.caller_limits {
-        InlineLimits::Off => CallerLimits::Off,
-        InlineLimits::Single => CallerLimits::Single,
-        InlineLimits::Several => CallerLimits::Several { shapes: args.caller_shapes },
+        CallerLimitsArg::Off => CallerLimits::Off,
+        CallerLimitsArg::Single => CallerLimits::Single,
+        CallerLimitsArg::Several => CallerLimits::Several { shapes: args.caller_shapes },
     };
     options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
@@ -224,7 +225,7 @@ fn timeseries(args: &Serve) -> Result<Option<TimeSeriesOptions>> {
     let Some(url) = args.timeseries.as_deref().filter(|url| !url.is_empty()) else {
         return Ok(None);
     };
-    let server = of_time_series(url).context("--timeseries")?;
+    let server = time_series_options(url).context("--timeseries")?;
     Ok(Some(TimeSeriesOptions::new(server, retention)?))
 }
 
@@ -380,7 +381,7 @@ struct Signals {
 }
 
 /// What a signal says.
-enum Said {
+enum ServiceSignal {
     End(&'static str),
     Reload,
 }
@@ -395,16 +396,16 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Said {
+    async fn next(&mut self) -> ServiceSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => Said::End("SIGINT"),
-            _ = self.terminate.recv() => Said::End("SIGTERM"),
-            _ = self.hangup.recv() => Said::Reload,
+            _ = self.interrupt.recv() => ServiceSignal::End("SIGINT"),
+            _ = self.terminate.recv() => ServiceSignal::End("SIGTERM"),
+            _ = self.hangup.recv() => ServiceSignal::Reload,
         }
     }
 
     /// Until one says to end.
     async fn end(&mut self) {
-        while let Said::Reload = self.next().await {}
+        while let ServiceSignal::Reload = self.next().await {}
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct Exporter(SdkTracerProvider);
 /// called in.
 pub(super) fn start(url: &str) -> Result<(Traces, Exporter)> {
     let endpoint = endpoint(url)?;
-    let client = Told {
+    let client = ReportingClient {
         endpoint: endpoint.clone(),
         runtime: Handle::current(),
         client: client(&endpoint)?,
@@ -116,21 +116,21 @@ fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
 
 /// A client that works from any thread, and says when nothing arrives any more, and when it does
 /// again.
-struct Told {
+struct ReportingClient {
     endpoint: String,
     runtime: Handle,
     client: Arc<dyn HttpClient>,
     failing: AtomicBool,
 }
 
-impl fmt::Debug for Told {
+impl fmt::Debug for ReportingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Told").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
 #[async_trait]
-impl HttpClient for Told {
+impl HttpClient for ReportingClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = Arc::clone(&self.client);
         // The thread that exports is none of the runtime, and has no timers and no sockets.
@@ -145,7 +145,7 @@ impl HttpClient for Told {
     }
 }
 
-impl Told {
+impl ReportingClient {
     fn tell(&self, why: Option<String>) {
         let endpoint = &self.endpoint;
         let was_failing = self.failing.swap(why.is_some(), Ordering::Relaxed);

@@ -52,7 +52,7 @@ const OPEN: [(&str, &str); 1] = [("import closed", "import open")];
 
 #[test]
 fn without_the_service_pages_are_closed() {
-    let Some(mut setup) = Setup::of::<Caddy>() else { return };
+    let Some(mut setup) = Setup::unchanged::<Caddy>() else { return };
     setup.kill_service();
     for _ in 0..3 {
         assert_eq!(setup.ask(Client(1), "GET /").status, 502);

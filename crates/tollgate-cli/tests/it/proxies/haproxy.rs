@@ -57,7 +57,7 @@ const OPEN: [(&str, &str); 1] = [("lua.tollgate closed", "lua.tollgate open")];
 
 #[test]
 fn without_the_service_pages_are_closed() {
-    let Some(mut setup) = Setup::of::<HaProxy>() else { return };
+    let Some(mut setup) = Setup::unchanged::<HaProxy>() else { return };
     setup.kill_service();
     for _ in 0..3 {
         assert_eq!(setup.ask(Client(1), "GET /").status, 503);

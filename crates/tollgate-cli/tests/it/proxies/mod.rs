@@ -90,7 +90,7 @@ struct Setup {
 
 impl Setup {
     /// None when the proxy is not installed; that has been said then.
-    fn of<P: Proxy>() -> Option<Self> {
+    fn unchanged<P: Proxy>() -> Option<Self> {
         Self::planned::<P>(&Plan::default())
     }
 

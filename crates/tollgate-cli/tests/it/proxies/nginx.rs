@@ -58,7 +58,7 @@ const OPEN: [(&str, &str); 1] = [("#error_page 502", "error_page 502")];
 
 #[test]
 fn without_the_service_pages_are_closed() {
-    let Some(mut setup) = Setup::of::<Nginx>() else { return };
+    let Some(mut setup) = Setup::unchanged::<Nginx>() else { return };
     setup.kill_service();
     let answer = setup.ask(Client(1), "GET /");
     assert_eq!(answer.status, 503, "{answer:?}");

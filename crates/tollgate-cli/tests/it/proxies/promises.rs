@@ -37,7 +37,7 @@ macro_rules! promises {
 pub(super) use promises;
 
 pub(super) fn the_limit_is_exact_and_shown<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     for left in (0..5).rev() {
         let answer = setup.ask(Client(1), "GET /");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -66,7 +66,7 @@ pub(super) fn the_limit_is_exact_and_shown<P: Proxy>() {
 }
 
 pub(super) fn policies_see_the_request_of_the_client<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     for left in (0..5).rev() {
         let answer = setup.ask(Client(1), "POST /login?next=1\n\nname=a");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -107,7 +107,7 @@ const WRITTEN: [&str; 15] = [
 ];
 
 pub(super) fn nothing_a_client_writes_changes_its_count<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     for (client, written) in (1..).zip(WRITTEN) {
         let client = Client(client);
         for left in (0..5).rev() {
@@ -131,7 +131,7 @@ pub(super) fn nothing_a_client_writes_changes_its_count<P: Proxy>() {
 }
 
 pub(super) fn the_host_is_the_one_that_pages_see<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     let others = [
         "GET /\nHost: other.example",
         "GET http://other.example/\nHost: pages.example",
@@ -152,7 +152,7 @@ pub(super) fn the_host_is_the_one_that_pages_see<P: Proxy>() {
 }
 
 pub(super) fn spellings_of_a_path_are_one<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     let spellings = ["//login", "/login/", "/%6Cogin", "/login?a=1", "/login//", "/%6c%6Fgin/?"];
     for (client, first) in (1..).zip(spellings) {
         let client = Client(client);
@@ -168,7 +168,7 @@ pub(super) fn spellings_of_a_path_are_one<P: Proxy>() {
 }
 
 pub(super) fn a_path_in_two_readings_is_refused<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     for path in ["/./login", "/x/../login", "/x/%2e%2e/login", "/free/../login"] {
         let answer = setup.ask(Client(1), &format!("POST {path}"));
         assert!(matches!(answer.status, 400 | 403), "{path}: {answer:?}");
@@ -179,7 +179,7 @@ pub(super) fn a_path_in_two_readings_is_refused<P: Proxy>() {
 }
 
 pub(super) fn connections_to_the_service_are_kept<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     let requests = ["GET /", "POST /free/a\n\nname=a", "GET /free/b", "GET /"];
     let requests: Vec<&str> = requests.into_iter().cycle().take(40).collect();
     let answers = Client(1).ask_all(setup.proxy, &requests);
@@ -190,7 +190,7 @@ pub(super) fn connections_to_the_service_are_kept<P: Proxy>() {
 }
 
 pub(super) fn bodies_and_cookies_stay_away_from_the_service<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     let request =
         "POST /login\nCookie: session=Secret1\nX-Tier: Gold\nX-Tier: Blue\n\npassword=Secret2";
     let answer = setup.ask(Client(1), request);
@@ -205,7 +205,7 @@ pub(super) fn bodies_and_cookies_stay_away_from_the_service<P: Proxy>() {
 }
 
 pub(super) fn what_pages_say_is_left_as_it_is<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     for status in [201, 401, 403, 404, 429, 500, 502, 503] {
         let answer = setup.ask(Client(1), &format!("GET /free/status/{status}"));
         assert_eq!(answer.status, status, "{answer:?}");
@@ -221,7 +221,7 @@ pub(super) fn what_pages_say_is_left_as_it_is<P: Proxy>() {
 }
 
 pub(super) fn a_banned_client_is_told_so<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     let answer = setup.ask(Client(66), "GET /");
     assert_eq!(answer.status, 403, "{answer:?}");
     assert_eq!(answer.header("retry-after"), None);
@@ -254,7 +254,7 @@ pub(super) fn what_cannot_be_counted_is_no_429<P: Proxy>() {
 }
 
 pub(super) fn the_question_cannot_be_asked_by_clients<P: Proxy>() {
-    let Some(setup) = Setup::of::<P>() else { return };
+    let Some(setup) = Setup::unchanged::<P>() else { return };
     // Whatever path the configuration uses for itself is no way past the limit.
     for path in ["/_tollgate", "/v1/auth", "/v1/check", "/v1/auth?deny_status=403"] {
         let answer = setup.ask(Client(1), &format!("GET {path}"));

@@ -21,11 +21,11 @@ pub(in crate::experiment) struct RawQueue {
 }
 
 /// What is wrong, and where: in the text of the file, or no place of its own.
-type Wrong = (Option<Range<usize>>, String);
+type QueueError = (Option<Range<usize>>, String);
 
 impl RawQueue {
     /// The queue.
-    pub(in crate::experiment) fn read(&self) -> Result<QueueCase, Wrong> {
+    pub(in crate::experiment) fn read(&self) -> Result<QueueCase, QueueError> {
         let Self { bound, counts, workers, work, rate } = self;
         let counts = match counts.as_ref().map(|it| (it.get_ref().as_str(), it.span())) {
             None | Some(("waiting", _)) => Counts::Waiting,

@@ -18,14 +18,14 @@ use std::time::Instant;
 
 use tollgate::{LimitSet, ManualClock, Time};
 use tollgate_queue::{
-    Consumer, Counts, Job, JobId, MAX_BOUND, MemoryQueues, Offered, Offering, Producer, Queue,
-    Working,
+    Consumer, ConsumerSettings, Counts, Job, JobId, MAX_BOUND, MemoryQueues, OfferOutcome,
+    Producer, ProducerSettings, Queue,
 };
 
-use super::measure::{Asked, Became};
+use super::measure::{Attempt, AttemptOutcome};
 use super::results::CaseResult;
 use super::run::Run;
-use super::simulate::{BATCH, Ran, Took};
+use super::simulate::{BATCH, CaseRun, Timings};
 use super::{Case, Experiment};
 use crate::decide::{Decider, Verdict};
 use crate::error::Error;
@@ -85,23 +85,23 @@ pub(super) fn run(
     case: &Case,
     setting: &QueueCase,
     decider: &mut impl Decider,
-    progress: impl FnMut(u64, u64, Took),
-) -> Result<Ran, Error> {
-    let mut at_work = AtWork::new(experiment, case, setting)?;
+    progress: impl FnMut(u64, u64, Timings),
+) -> Result<CaseRun, Error> {
+    let mut at_work = QueueRun::new(experiment, case, setting)?;
     let ended = at_work.all(decider, progress);
     let (attempts, took) = (at_work.attempts, at_work.took);
-    Ok(Ran { result: at_work.finish(case)?, attempts, took, ended })
+    Ok(CaseRun { result: at_work.finish(case)?, attempts, took, ended })
 }
 
 /// A case at work.
-struct AtWork<'e> {
+struct QueueRun<'e> {
     experiment: &'e Experiment,
     setting: &'e QueueCase,
     run: Run<'e>,
     clock: ManualClock,
     queue: Queue<MemoryQueues>,
-    door: Producer<MemoryQueues>,
-    hands: Consumer<MemoryQueues>,
+    producer: Producer<MemoryQueues>,
+    consumer: Consumer<MemoryQueues>,
     job: Job,
     names: Vec<String>,
     /// Until when each of those works that have a job, in microseconds from the start.
@@ -114,20 +114,21 @@ struct AtWork<'e> {
     now_us: u64,
     measures: QueueMeasures,
     attempts: u64,
-    took: Took,
+    took: Timings,
 }
 
-impl<'e> AtWork<'e> {
+impl<'e> QueueRun<'e> {
     fn new(experiment: &'e Experiment, case: &Case, setting: &'e QueueCase) -> Result<Self, Error> {
         let clock = ManualClock::at_micros(experiment.start_us);
         let queue = Queue::new(MemoryQueues::with_clock(clock.clone()), NAME)?;
-        let door = queue.offering(Offering::new(setting.bound).counts(setting.counts))?;
-        let working = Working::new().visibility(Duration::from_micros(VISIBILITY_US));
+        let producer =
+            queue.producer(ProducerSettings::new(setting.bound).counts(setting.counts))?;
+        let working = ConsumerSettings::new().visibility(Duration::from_micros(VISIBILITY_US));
         let working = match &setting.rate {
             Some(rate) => working.rate(rate.clone()),
             None => working,
         };
-        let hands = queue.working(working)?;
+        let consumer = queue.consumer(working)?;
         let workers = setting.workers as usize;
         Ok(Self {
             experiment,
@@ -135,8 +136,8 @@ impl<'e> AtWork<'e> {
             run: Run::new(experiment, case, BATCH)?,
             clock,
             queue,
-            door,
-            hands,
+            producer,
+            consumer,
             job: Job::new(),
             names: (1..=workers).map(|number| format!("worker-{number}")).collect(),
             busy: BinaryHeap::new(),
@@ -146,7 +147,7 @@ impl<'e> AtWork<'e> {
             now_us: 0,
             measures: QueueMeasures::new(experiment),
             attempts: 0,
-            took: Took::default(),
+            took: Timings::default(),
         })
     }
 
@@ -155,7 +156,7 @@ impl<'e> AtWork<'e> {
     fn all(
         &mut self,
         decider: &mut impl Decider,
-        mut progress: impl FnMut(u64, u64, Took),
+        mut progress: impl FnMut(u64, u64, Timings),
     ) -> Result<(), Error> {
         let mut since = 0;
         loop {
@@ -175,9 +176,9 @@ impl<'e> AtWork<'e> {
             self.set(now_us);
             self.work()?;
             if due == Some(now_us)
-                && let Some(asked) = self.run.pop()?
+                && let Some(attempt) = self.run.pop()?
             {
-                self.offer(&asked)?;
+                self.offer(&attempt)?;
             }
         }
         self.now_us = self.experiment.duration_us;
@@ -202,7 +203,7 @@ impl<'e> AtWork<'e> {
             }
             self.busy.pop();
             self.idle.insert(worker);
-            let done = at_once(self.hands.done(&[id]))?;
+            let done = at_once(self.consumer.ack(&[id]))?;
             self.measures.done(now_us, done);
         }
         self.take()?;
@@ -218,7 +219,7 @@ impl<'e> AtWork<'e> {
             && !self.accepted.is_empty()
         {
             let Some(name) = self.names.get(worker) else { break };
-            let mut taken = at_once(self.hands.take(name, 1))?;
+            let mut taken = at_once(self.consumer.take(name, 1))?;
             let Some(job) = taken.jobs.pop() else {
                 // Rounded up, and never this moment again: that would be without end.
                 let after = taken.next.map(|next| next.as_nanos().div_ceil(1_000).max(1));
@@ -245,17 +246,17 @@ impl<'e> AtWork<'e> {
     }
 
     /// An attempt is an offer.
-    fn offer(&mut self, asked: &Asked) -> Result<(), Error> {
+    fn offer(&mut self, attempt: &Attempt) -> Result<(), Error> {
         let now_us = self.now_us;
         let start = Instant::now();
-        let offered = at_once(self.door.offer(&self.job))?;
+        let offered = at_once(self.producer.offer(&self.job))?;
         let verdict = match offered {
-            Offered::Accepted { id, .. } => {
+            OfferOutcome::Accepted { id, .. } => {
                 self.accepted.insert(id, now_us);
                 self.take()?;
                 Verdict::new(true, None)
             }
-            Offered::Full { retry_after, .. } => {
+            OfferOutcome::Full { retry_after, .. } => {
                 let after = retry_after.and_then(|it| u64::try_from(it.as_micros()).ok());
                 Verdict::new(false, after)
             }
@@ -264,16 +265,16 @@ impl<'e> AtWork<'e> {
         };
         let decided = Instant::now();
         self.took.deciding += decided - start;
-        let is_last = !self.run.try_again(asked, verdict, now_us);
-        let became = Became {
+        let is_last = !self.run.try_again(attempt, verdict, now_us);
+        let outcome = AttemptOutcome {
             decided_us: self.experiment.start_us.saturating_add(now_us),
-            waited_us: now_us - asked.first_us,
+            waited_us: now_us - attempt.first_us,
             is_admitted: verdict.is_admitted,
             is_last,
         };
         self.attempts += 1;
         self.measures.offered(now_us, verdict.is_admitted);
-        self.run.measures.count(asked, became);
+        self.run.measures.count(attempt, outcome);
         self.took.measuring += decided.elapsed();
         Ok(())
     }

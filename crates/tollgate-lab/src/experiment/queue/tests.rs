@@ -149,8 +149,8 @@ proptest! {
             most: 0,
         };
         let mut offers = Run::new(&experiment, &experiment.cases[0], BATCH).unwrap();
-        while let Some(asked) = offers.pop().unwrap() {
-            slow.offer(asked.at_us);
+        while let Some(attempt) = offers.pop().unwrap() {
+            slow.offer(attempt.at_us);
         }
         let end = 10 * SECOND;
         let taken: Vec<(u64, u64)> =

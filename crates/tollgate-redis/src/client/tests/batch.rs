@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::server::{Act, Fake, Server, until};
 use super::{connect, counting, fault, with_others};
-use crate::client::{Call, Client, Counts, Many};
-use crate::fault::{Fault, Outcome};
+use crate::client::{BatchScript, Call, Client, Counts};
+use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
 const LONG: Duration = Duration::from_secs(5);
@@ -27,20 +27,20 @@ return all";
     Script::new(text.to_owned())
 }
 
-async fn ask(client: &Client, many: &Arc<Many>, nonce: u64) -> Result<Vec<Value>, Fault> {
-    let answer = with_others(client, &counting(), many, "k:1", nonce, LONG).await;
+async fn ask(client: &Client, batch: &Arc<BatchScript>, nonce: u64) -> Result<Vec<Value>, Fault> {
+    let answer = with_others(client, &counting(), batch, "k:1", nonce, LONG).await;
     answer.map_err(|error| fault(&error).clone())
 }
 
 /// Three questions at once, and whether the server has the script of several.
-async fn three(client: &Client, many: &Arc<Many>) -> [Result<Vec<Value>, Fault>; 3] {
+async fn three(client: &Client, batch: &Arc<BatchScript>) -> [Result<Vec<Value>, Fault>; 3] {
     let (one, two, three) =
-        tokio::join!(ask(client, many, 1), ask(client, many, 2), ask(client, many, 3));
+        tokio::join!(ask(client, batch, 1), ask(client, batch, 2), ask(client, batch, 3));
     [one, two, three]
 }
 
-fn ready() -> Arc<Many> {
-    Arc::new(Many::new(counting_many, Arc::default()).pretend())
+fn ready() -> Arc<BatchScript> {
+    Arc::new(BatchScript::new(counting_many, Arc::default()).pretend())
 }
 
 /// `*N`, and for each a list of its nonce and the count.
@@ -72,8 +72,8 @@ fn seven() -> Result<Vec<Value>, Fault> {
 
 #[tokio::test]
 async fn wrong_answers_to_several_fail_all_whom_they_may_concern() {
-    let garbled = || Err(Fault::Garbled { outcome: Outcome::Unknown });
-    let closed = || Err(Fault::Closed { outcome: Outcome::Unknown });
+    let garbled = || Err(Fault::Garbled { charge: ChargeState::Unknown });
+    let closed = || Err(Fault::Closed { charge: ChargeState::Unknown });
     let cases = [
         ("too few", answers(&["1", "2"]), [garbled(), garbled(), garbled()]),
         ("too many", answers(&["1", "2", "3", "4"]), [garbled(), garbled(), garbled()]),
@@ -89,10 +89,10 @@ async fn wrong_answers_to_several_fail_all_whom_they_may_concern() {
             false => Act::Say(bytes.clone()),
         })
         .await;
-        let (client, many) = (connect(fake.options()).await, ready());
-        assert_eq!(three(&client, &many).await, expected, "{what}");
+        let (client, batch) = (connect(fake.options()).await, ready());
+        assert_eq!(three(&client, &batch).await, expected, "{what}");
         // The connection was cut, and those who ask next have another.
-        assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{what}");
+        assert_eq!(three(&client, &batch).await, [seven(), seven(), seven()], "{what}");
         assert_eq!(fake.connections.load(Ordering::SeqCst), 2, "{what}");
         until("the first is closed", async || fake.open.load(Ordering::SeqCst) == 1).await;
     }
@@ -132,15 +132,15 @@ async fn what_cannot_be_asked_together_is_asked_alone() {
             _ => Act::Say(format!("-{refusal}\r\n").into_bytes()),
         })
         .await;
-        let (client, many) = (connect(fake.options()).await, ready());
-        assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{refusal}");
+        let (client, batch) = (connect(fake.options()).await, ready());
+        assert_eq!(three(&client, &batch).await, [seven(), seven(), seven()], "{refusal}");
         assert_eq!([fake.heard("1"), fake.heard("2"), fake.heard("3")], [1, 1, 2], "{refusal}");
         // And from then on at once, but for what a load mends.
         let again = u64::from(refusal.starts_with("TRYAGAIN"));
         if !refusal.starts_with("NOSCRIPT") {
-            assert_eq!(three(&client, &many).await, [seven(), seven(), seven()], "{refusal}");
+            assert_eq!(three(&client, &batch).await, [seven(), seven(), seven()], "{refusal}");
             assert_eq!(fake.heard("3"), 3 + usize::try_from(again).unwrap(), "{refusal}");
-            assert_eq!(many.refusals(), 1 + again);
+            assert_eq!(batch.refusals(), 1 + again);
         }
         assert_eq!(client.connects(), 1);
     }
@@ -165,9 +165,9 @@ async fn however_many_come_at_once_all_are_sent() {
     let client = connect(fake.options()).await;
     let script = counting();
     let all = (1..=ALL).map(|nonce| {
-        let many = Arc::new(Many::new(counting_many, Arc::default()));
+        let batch = Arc::new(BatchScript::new(counting_many, Arc::default()));
         let (client, script) = (client.clone(), script.clone());
-        async move { with_others(&client, &script, &many, "k:1", nonce, LONG).await.is_ok() }
+        async move { with_others(&client, &script, &batch, "k:1", nonce, LONG).await.is_ok() }
     });
     let mut all: Vec<_> = all.map(Box::pin).collect();
     let mut answered = 0;
@@ -195,7 +195,7 @@ async fn a_call_without_company_keeps_its_place() {
         Act::Say(if keys > 1 { answers(&nonces) } else { answers(&nonces).split_off(4) })
     })
     .await;
-    let (client, many) = (connect(fake.options()).await, ready());
+    let (client, batch) = (connect(fake.options()).await, ready());
     let alone = async {
         let script = counting();
         let mut call = Call::new(&script, 3, 1);
@@ -203,11 +203,11 @@ async fn a_call_without_company_keeps_its_place() {
         client.call(call, LONG).await.map_err(|error| fault(&error).clone())
     };
     let done = tokio::join!(
-        ask(&client, &many, 1),
-        ask(&client, &many, 2),
+        ask(&client, &batch, 1),
+        ask(&client, &batch, 2),
         alone,
-        ask(&client, &many, 4),
-        ask(&client, &many, 5)
+        ask(&client, &batch, 4),
+        ask(&client, &batch, 5)
     );
     assert_eq!(done, (seven(), seven(), seven(), seven(), seven()));
     assert_eq!(fake.words(), ["2", "3", "5"], "the last words of three calls");
@@ -217,13 +217,13 @@ async fn a_call_without_company_keeps_its_place() {
 #[tokio::test]
 async fn a_question_that_is_dropped_at_once_is_never_sent() {
     let fake = first(|words| Act::Say(answers(&[words.last().unwrap()]).split_off(4))).await;
-    let (client, many) = (connect(fake.options()).await, ready());
-    let mut dropped = Box::pin(ask(&client, &many, 1));
+    let (client, batch) = (connect(fake.options()).await, ready());
+    let mut dropped = Box::pin(ask(&client, &batch, 1));
     // Polled once, so that it has asked; the connection has had no turn.
     let polled = poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_pending()));
     assert!(polled.await);
     drop(dropped);
-    assert_eq!(ask(&client, &many, 2).await, seven());
+    assert_eq!(ask(&client, &batch, 2).await, seven());
     assert_eq!((fake.heard("1"), fake.heard("2")), (0, 1));
 }
 
@@ -234,12 +234,12 @@ async fn scripts_of_several_are_loaded_and_loaded_again() {
     let server = Server::start(&[]);
     let client = connect(server.options()).await;
     let counts: Arc<Counts> = Arc::default();
-    let many = Arc::new(Many::new(counting_many, Arc::clone(&counts)));
+    let batch = Arc::new(BatchScript::new(counting_many, Arc::clone(&counts)));
     let mut asked = 0;
     for round in 1..=3 {
         // Three rounds: alone while it is loaded, then together.
         for _ in 0..3 {
-            for answer in three(&client, &many).await {
+            for answer in three(&client, &batch).await {
                 assert!(matches!(answer.unwrap()[..], [Value::Int(_)]));
                 asked += 1;
             }
@@ -267,15 +267,15 @@ async fn a_load_that_is_lost_is_tried_again() {
     .await;
     let client = connect(fake.options()).await;
     let counts: Arc<Counts> = Arc::default();
-    let many = Arc::new(Many::new(counting_many, Arc::clone(&counts)));
-    let closed = || Err(Fault::Closed { outcome: Outcome::Unknown });
-    assert_eq!(three(&client, &many).await, [closed(), closed(), closed()]);
+    let batch = Arc::new(BatchScript::new(counting_many, Arc::clone(&counts)));
+    let closed = || Err(Fault::Closed { charge: ChargeState::Unknown });
+    assert_eq!(three(&client, &batch).await, [closed(), closed(), closed()]);
     until("it is loaded", async || {
-        let answers = three(&client, &many).await;
+        let answers = three(&client, &batch).await;
         answers.iter().all(Result::is_ok) && counts.loads.load(Ordering::SeqCst) == 1
     })
     .await;
     let before = fake.heard("1");
-    assert_eq!(timeout(LONG, three(&client, &many)).await.unwrap(), [seven(), seven(), seven()]);
+    assert_eq!(timeout(LONG, three(&client, &batch)).await.unwrap(), [seven(), seven(), seven()]);
     assert_eq!(fake.heard("1"), before, "together: the last word is the nonce of the last");
 }

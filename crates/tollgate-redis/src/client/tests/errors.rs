@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::server::{Server, until};
 use super::{call, call_of, connect, count, counting, fault, refusal};
 use crate::client::Client;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 use crate::script::Script;
 
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(5);
 async fn failure(client: &Client) -> Fault {
     let error = call(client, &counting(), LONG).await.unwrap_err();
     let fault = fault(&error).clone();
-    assert_eq!(error.is_ambiguous(), fault.outcome() == Outcome::Unknown);
+    assert_eq!(error.is_ambiguous(), fault.charge_state() == ChargeState::Unknown);
     fault
 }
 
@@ -41,10 +41,10 @@ async fn what_a_user_may_not_do_is_told_from_what_a_script_may_not() {
     server.tell(&["ACL", "SETUSER", "t", "on", ">t", "~k:*", "+script|load", "+get"]).await;
     let user = server.options().user("t").password("t");
     let client = connect(user.clone()).await;
-    let before = Fault::NoPermission { outcome: Outcome::NotCharged };
+    let before = Fault::NoPermission { charge: ChargeState::NotCharged };
     assert_eq!(failure(&client).await, before);
     server.tell(&["ACL", "SETUSER", "t", "+evalsha"]).await;
-    assert_eq!(failure(&client).await, Fault::NoPermission { outcome: Outcome::Unknown });
+    assert_eq!(failure(&client).await, Fault::NoPermission { charge: ChargeState::Unknown });
     server.tell(&["ACL", "SETUSER", "t", "+incr"]).await;
     assert_eq!(count(&client).await, 1);
     let other = call_of(&client, &counting(), "other", 7, LONG).await.unwrap_err();

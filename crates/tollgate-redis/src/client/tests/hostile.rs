@@ -9,7 +9,7 @@ use super::server::{Act, Fake, until};
 use super::{call_of, connect, counting, fault};
 use crate::client::Client;
 use crate::client::wire::Deadline;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{ChargeState, Fault};
 
 const LONG: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(50);
@@ -49,9 +49,11 @@ async fn heals(fake: &Fake, client: &Client) {
 
 #[tokio::test]
 async fn wrong_answers_end_the_connection_and_are_ambiguous() {
-    let garbled = [Fault::Garbled { outcome: Outcome::Unknown }];
-    let cut =
-        [Fault::Garbled { outcome: Outcome::Unknown }, Fault::Closed { outcome: Outcome::Unknown }];
+    let garbled = [Fault::Garbled { charge: ChargeState::Unknown }];
+    let cut = [
+        Fault::Garbled { charge: ChargeState::Unknown },
+        Fault::Closed { charge: ChargeState::Unknown },
+    ];
     type Acts = fn(&str) -> Act;
     let cases: [(&str, Acts, &[Fault]); 13] = [
         ("another nonce", |_| Act::Say(answer("999")), &garbled),
@@ -106,7 +108,7 @@ async fn an_extra_answer_reaches_nobody() {
     assert_eq!(ask(&client, 1, LONG).await, Ok(vec![Value::Int(7)]));
     // The extra one came with no question open, or is taken for the answer to this one.
     let second = ask(&client, 2, LONG).await;
-    let garbled = Err(Fault::Garbled { outcome: Outcome::Unknown });
+    let garbled = Err(Fault::Garbled { charge: ChargeState::Unknown });
     assert!(second == Ok(vec![Value::Int(7)]) || second == garbled, "{second:?}");
 }
 
@@ -127,7 +129,7 @@ async fn a_late_connection_gets_no_more_questions_and_the_old_ones_go_on() {
         tokio::spawn(async move { ask(&client, 2, LONG).await })
     };
     let late = ask(&client, 1, SHORT).await.unwrap_err();
-    assert_eq!(late, Fault::Deadline { after: SHORT, outcome: Outcome::Unknown });
+    assert_eq!(late, Fault::Deadline { after: SHORT, charge: ChargeState::Unknown });
     assert_eq!(ask(&client, 4, LONG).await, Ok(vec![Value::Int(7)]));
     assert_eq!(fake.connections.load(Ordering::SeqCst), 2);
     // The late answers come in order, the one that nobody waits for among them, and each
@@ -176,7 +178,7 @@ async fn too_many_questions_are_refused_at_once() {
     // Polled in this order: the first two are under way when the third is asked.
     let (one, two, three) =
         tokio::join!(ask(&client, 1, SHORT), ask(&client, 2, SHORT), ask(&client, 3, SHORT));
-    let late = Err(Fault::Deadline { after: SHORT, outcome: Outcome::Unknown });
+    let late = Err(Fault::Deadline { after: SHORT, charge: ChargeState::Unknown });
     assert_eq!([one, two], [late.clone(), late]);
     assert_eq!(three, Err(Fault::TooMany { limit: 2 }));
 }
@@ -187,11 +189,11 @@ async fn who_does_not_get_a_connection_in_time_has_asked_nothing() {
     let client = connect(fake.options()).await;
     fake.deaf.store(true, Ordering::SeqCst);
     let closed = ask(&client, 1, LONG).await.unwrap_err();
-    assert_eq!(closed, Fault::Closed { outcome: Outcome::Unknown });
+    assert_eq!(closed, Fault::Closed { charge: ChargeState::Unknown });
     // The first attempt to connect is under way, and PING gets no answer.
     let waited = ask(&client, 2, SHORT).await.unwrap_err();
     assert!(matches!(waited, Fault::Unreachable { .. }), "{waited:?}");
-    assert_eq!(waited.outcome(), Outcome::NotCharged);
+    assert_eq!(waited.charge_state(), ChargeState::NotCharged);
     fake.deaf.store(false, Ordering::SeqCst);
     until("an answer", async || ask(&client, 3, SHORT).await.is_ok()).await;
     assert_eq!((fake.heard("1"), fake.heard("2")), (1, 0));
@@ -203,8 +205,8 @@ async fn no_time_is_no_question() {
     let client = connect(fake.options()).await;
     for nonce in 0..20 {
         let fault = ask(&client, nonce, Duration::ZERO).await.unwrap_err();
-        let outcome = Outcome::NotCharged;
-        assert_eq!(fault, Fault::Deadline { after: Duration::ZERO, outcome });
+        let charge = ChargeState::NotCharged;
+        assert_eq!(fault, Fault::Deadline { after: Duration::ZERO, charge });
     }
 }
 
@@ -237,7 +239,7 @@ async fn a_load_that_fails_charges_nothing() {
         .await;
         let client = connect(fake.options()).await;
         let fault = ask(&client, 1, Duration::from_millis(200)).await.unwrap_err();
-        assert!(expected(&fault) && fault.outcome() == Outcome::NotCharged, "{fault:?}");
+        assert!(expected(&fault) && fault.charge_state() == ChargeState::NotCharged, "{fault:?}");
         until("a new connection", async || client.connects() > 1).await;
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::StoreError;
 
-use super::{Call, Client, Many};
+use super::{BatchScript, Call, Client};
 use crate::fault::Fault;
 use crate::options::Options;
 use crate::script::Script;
@@ -35,20 +35,20 @@ async fn call_of(
     nonce: u64,
     deadline: Duration,
 ) -> Result<Vec<Value>, StoreError> {
-    let many = Arc::new(Many::new(|| unreachable!("it is alone"), Arc::default()));
-    with_others(client, script, &many, key, nonce, deadline).await
+    let batch = Arc::new(BatchScript::new(|| unreachable!("it is alone"), Arc::default()));
+    with_others(client, script, &batch, key, nonce, deadline).await
 }
 
 /// The same, together with others that name the same script of several.
 async fn with_others(
     client: &Client,
     script: &Script,
-    many: &Arc<Many>,
+    batch: &Arc<BatchScript>,
     key: &str,
     nonce: u64,
     deadline: Duration,
 ) -> Result<Vec<Value>, StoreError> {
-    let mut call = Call::new(script, nonce, 1).with_others(Some(many));
+    let mut call = Call::new(script, nonce, 1).with_others(Some(batch));
     call.word(key).word(nonce);
     client.call(call, deadline).await
 }

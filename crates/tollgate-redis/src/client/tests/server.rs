@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::Door;
+use crate::client::Connector;
 use crate::client::wire::Deadline;
 use crate::options::Options;
 
@@ -144,7 +144,7 @@ fn spawn(port: u16, dir: &TempDir, arguments: &[String]) -> Child {
 
 /// Sends a command on a connection of its own.
 pub(super) async fn tell(options: Options, words: &[&str]) -> Value {
-    let wire = Door::new(options).unwrap().open(0, |_| {}).await.unwrap();
+    let wire = Connector::new(options).unwrap().open(0, |_| {}).await.unwrap();
     let mut command = redis::Cmd::new();
     command.arg(words);
     wire.exchange(&command, Deadline::within(PATIENCE)).await.unwrap()

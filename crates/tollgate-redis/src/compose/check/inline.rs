@@ -4,15 +4,15 @@
 use std::fmt::Write as _;
 
 /// A function that has one way out, its last line.
-pub(super) struct Body<'t> {
+pub(super) struct InlinedFunction<'t> {
     parameters: Vec<&'t str>,
     lines: &'t str,
     returns: &'t str,
 }
 
-impl<'t> Body<'t> {
+impl<'t> InlinedFunction<'t> {
     /// The function of this name in a text; none when it has several ways out.
-    pub(super) fn of(text: &'t str, name: &str) -> Option<Self> {
+    pub(super) fn parse(text: &'t str, name: &str) -> Option<Self> {
         let (_, text) = text.split_once(&head(name))?;
         let (parameters, text) = text.split_once(")\n")?;
         let (body, _) = text.split_once("\nend\n")?;
@@ -91,13 +91,16 @@ end
     fn one_way_out_is_written_out() {
         let mut out = String::new();
         let arguments = ["x1", "x2", "c"].map(str::to_owned);
-        Body::of(TEXT, "one").unwrap().write("y1, y2", &arguments, &mut out);
+        InlinedFunction::parse(TEXT, "one").unwrap().write("y1, y2", &arguments, &mut out);
         assert_eq!(out, "do\n  local a = x1\n  local sum = a + c\n  y1, y2 = sum, a\nend\n");
     }
 
     #[test]
     fn several_ways_out_stay_a_function() {
-        assert!(Body::of(TEXT, "two").is_none() && Body::of(TEXT, "three").is_none());
+        assert!(
+            InlinedFunction::parse(TEXT, "two").is_none()
+                && InlinedFunction::parse(TEXT, "three").is_none()
+        );
         let rest = without(TEXT, &["one".to_owned()]);
         assert!(rest.starts_with("local function two(a)\n") && rest.ends_with("end\n"));
     }

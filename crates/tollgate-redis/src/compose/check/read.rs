@@ -3,19 +3,20 @@
 
 use std::fmt::Write as _;
 
+use super::composer::{Composer, LimitSlot, SubjectPart};
 use super::write::row_format;
-use super::{Composer, Part, Slot};
 use crate::compose::{Form, distinct, step_table, tag};
 use crate::state::MAX_EXACT;
 
 impl Composer<'_> {
     /// Reads the integers of a subject.
-    pub(super) fn read_integers(&self, part: &Part<'_>, out: &mut String) {
+    pub(super) fn read_integers(&self, part: &SubjectPart<'_>, out: &mut String) {
         let Some(key) = part.key else { return };
         let (local, p) = (self.local, part.number);
         let v = format!("{}v{p}", self.prefix);
-        let pairs: Vec<&Slot<'_>> = part.slots.iter().filter(|s| s.form == Form::Pair).collect();
-        let rows: Vec<&Slot<'_>> =
+        let pairs: Vec<&LimitSlot<'_>> =
+            part.slots.iter().filter(|s| s.form == Form::Pair).collect();
+        let rows: Vec<&LimitSlot<'_>> =
             part.slots.iter().filter(|s| matches!(s.form, Form::Row(_))).collect();
         let tag = self.tag_of(part);
         let (mut length, mut format) = (0, String::new());
@@ -74,7 +75,7 @@ if {v} then
 
     /// Refuses integers that no count under these numbers has. A state under others is looked at
     /// as it is read.
-    fn sound(&self, slots: &[Slot<'_>], out: &mut String) {
+    fn sound(&self, slots: &[LimitSlot<'_>], out: &mut String) {
         let mut each = Vec::new();
         for slot in slots {
             let (first, mut sound) = match slot.form {
@@ -107,7 +108,7 @@ if {v} then
     }
 
     /// What to do with a state that was written under other numbers.
-    fn carry(&self, part: &Part<'_>, key: usize, v: &str, out: &mut String) {
+    fn carry(&self, part: &SubjectPart<'_>, key: usize, v: &str, out: &mut String) {
         let own = distinct(self.slots().map(|slot| slot.step));
         let words = part.slots.iter().filter(|slot| slot.form != Form::Log);
         let steps = distinct(words.flat_map(|slot| slot.limit.strategy().lua_steps()).copied());
@@ -216,7 +217,7 @@ end
     }
 
     /// Reads the ends of a log.
-    pub(super) fn read_log(&self, part: &Part<'_>, slot: &Slot<'_>, out: &mut String) {
+    pub(super) fn read_log(&self, part: &SubjectPart<'_>, slot: &LimitSlot<'_>, out: &mut String) {
         let (local, key) = (self.local, slot.key);
         let n = |what| self.name(what, slot);
         let (ends, event, carried) = (n("ends"), n("event"), n("carried"));

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{Composer, Part, Slot};
-use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, tag, told};
+use super::composer::{Composer, LimitSlot, SubjectPart};
+use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, encoded_expiry, tag};
 
 impl Composer<'_> {
     /// Writes what was charged to a subject.
-    pub(super) fn keep(&self, part: &Part<'_>, out: &mut String) {
+    pub(super) fn keep(&self, part: &SubjectPart<'_>, out: &mut String) {
         let mut blocks = Vec::new();
         if let Some(key) = part.key {
             let mut text = String::new();
@@ -34,7 +34,7 @@ impl Composer<'_> {
     }
 
     /// The lines that write the integers of a subject.
-    fn set(&self, part: &Part<'_>, key: usize, indent: &str, out: &mut String) {
+    fn set(&self, part: &SubjectPart<'_>, key: usize, indent: &str, out: &mut String) {
         let Some((first, others)) = part.slots.split_first() else { return };
         // As long as a log: what it is counted under stands here too.
         let mut most = self.name("reset", first);
@@ -69,13 +69,15 @@ impl Composer<'_> {
         let _ = writeln!(out, "{indent}local lifetime = {reset} + 1000999");
         let milliseconds = "(lifetime - lifetime % 1000) / 1000";
         match self.check.clock {
-            Clock::Told => format!("string.format('%.0f', {})", told(milliseconds)),
+            Clock::GivenWithExpiry => {
+                format!("string.format('%.0f', {})", encoded_expiry(milliseconds))
+            }
             _ => milliseconds.to_owned(),
         }
     }
 
     /// Writes a charge into a log.
-    fn push(&self, slot: &Slot<'_>, out: &mut String) {
+    fn push(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
         let key = slot.key;
         let tag = tag([slot.limit]);
@@ -119,13 +121,13 @@ impl Composer<'_> {
     /// Notes how long a state would have lain that was counted under other numbers, where that is
     /// longer than anything charged under these can be given back: a reset that comes is to be
     /// remembered for so long.
-    pub(super) fn outlive(&self, part: &Part<'_>, key: usize, out: &mut String) {
+    pub(super) fn outlive(&self, part: &SubjectPart<'_>, key: usize, out: &mut String) {
         if self.peeks() {
             return;
         }
         let span = match self.check.clock {
             Clock::Given => GIVEN_LIFETIME_MS.to_string(),
-            Clock::Told => told(&self.span_of(part)),
+            Clock::GivenWithExpiry => encoded_expiry(&self.span_of(part)),
             Clock::Server => self.span_of(part),
         };
         let _ = write!(
@@ -217,7 +219,7 @@ end
     }
 
     /// Writes down what a denial found of a log.
-    fn mend_log(&self, slot: &Slot<'_>, out: &mut String) {
+    fn mend_log(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
         let key = slot.key;
         let tag = tag([slot.limit]);

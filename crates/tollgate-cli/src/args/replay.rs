@@ -1,0 +1,44 @@
+//! The words of `replay`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::strategy::strategies_or_all;
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+
+    /// A limit of each client, as `5/10s`; repeat it, or join several by `,`
+    #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
+    pub(crate) limit: Vec<String>,
+
+    /// The strategy of the limits that name none with `via`; `all` tries each in turn
+    #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
+    pub(crate) strategy: Option<String>,
+
+    /// Whom events are counted for: `ip`, `path`, `user`, or the name of a field of the log
+    #[arg(long, value_name = "FIELD", default_value = "ip")]
+    pub(crate) by: String,
+
+    /// Place events whose stamps are whole seconds at random within their second, the same way
+    /// for the same seed
+    #[arg(long, value_name = "SEED")]
+    pub(crate) spread: Option<u64>,
+
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this replay
+    /// alone that are removed at its end
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// Write a report with pictures: one HTML file that needs nothing else. It is decided in memory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

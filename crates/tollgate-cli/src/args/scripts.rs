@@ -1,0 +1,79 @@
+//! The words of `scripts`.
+
+use clap::{Args, ValueEnum};
+
+use super::ProducerArgs;
+use super::strategy::strategies;
+
+#[derive(Debug, Args)]
+pub(crate) struct Scripts {
+    /// A limit, as `10/s`; several as arguments or joined by `,` are one set
+    #[arg(value_name = "LIMIT", required_unless_present_any = ["on", "queue"])]
+    pub(crate) limits: Vec<String>,
+
+    /// Print the call that offers a job to this queue instead, which is a stream
+    #[arg(long, value_name = "NAME", requires = "bound")]
+    #[arg(conflicts_with_all = ["limits", "on", "subject", "literal", "strategy", "shard"])]
+    #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer"])]
+    pub(crate) queue: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) producer: ProducerArgs,
+
+    /// The subject of the printed calls; any other is asked with the same script
+    #[arg(long, value_name = "SUBJECT", default_value = "user:42")]
+    pub(crate) subject: String,
+
+    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects in
+    /// one call
+    #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
+    pub(crate) on: Vec<String>,
+
+    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
+    #[arg(long)]
+    pub(crate) literal: bool,
+
+    /// The strategy of the limits that name none with `via`
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    pub(crate) strategy: Option<String>,
+
+    /// The value that all subjects of one call share on a cluster, where their keys must lie
+    /// together; a part of the keys
+    #[arg(long, value_name = "VALUE")]
+    pub(crate) shard: Option<String>,
+
+    /// How many units
+    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) cost: String,
+
+    /// Look, and change nothing
+    #[arg(long)]
+    pub(crate) peek: bool,
+
+    /// Charge as much as remains when that is less than the cost
+    #[arg(long)]
+    pub(crate) partial: bool,
+
+    /// What it answers: what remains and how long to wait for each limit, or 1 and 0
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
+    pub(crate) answer: Reply,
+
+    /// What to print: lines for a shell, the script alone, or one JSON object with all of it
+    #[arg(long, value_enum, value_name = "FORM", default_value_t = ScriptFormat::RedisCli)]
+    pub(crate) format: ScriptFormat,
+}
+
+/// What a script answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Reply {
+    Verbose,
+    Boolean,
+}
+
+/// How a script is printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ScriptFormat {
+    RedisCli,
+    Lua,
+    Json,
+}

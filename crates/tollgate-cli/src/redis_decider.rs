@@ -1,0 +1,264 @@
+//! The decisions of the lab on Redis: the same script for each event, by the event's own time.
+
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::hash::{BuildHasher as _, RandomState};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use tokio::runtime::Runtime;
+use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
+use tollgate_lab::decide::ask;
+use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
+use tollgate_redis::{Builder, Options, RedisStore};
+use tollgate_stores::{Kind, StoreUrl, scheme};
+
+use crate::input::shown;
+use crate::stop::Stop;
+use crate::store;
+
+/// How long one answer may take. A replay has nobody waiting at a door.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Events that are under way at one time: enough to fill a round trip.
+const WINDOW: usize = 256;
+
+/// The Redis that decides `what`; none to decide in memory.
+pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
+    match (Kind::from_url(url), scheme(url)) {
+        (Ok(Kind::Memory), _) if StoreUrl::parse(url).is_ok() => Ok(None),
+        (Ok(Kind::Redis), _) => Ok(Some(Options::from_url(url)?.deadline_or(PATIENCE))),
+        // The scheme alone: what follows may hold a password.
+        (_, Some(scheme)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
+        (_, None) => bail!("the store has no scheme: {STORES}"),
+    }
+}
+
+/// What may be written.
+const STORES: &str = "leave `--store` out to count in memory, which is exact and leaves your counts \
+                      alone, or name a Redis, as `redis://127.0.0.1:6379`";
+
+/// A name for the keys of one run.
+pub(crate) fn run_name(of: &str) -> String {
+    // A seed of the standard library is random enough to tell two runs apart.
+    format!("{of}-{:016x}", RandomState::new().hash_one(std::process::id()))
+}
+
+/// Decides on a Redis, each case under keys of its own, unless it goes on with those of the case
+/// before. Memory decides beside it: both must say the same.
+pub(crate) struct RedisDecider {
+    options: Options,
+    runtime: Runtime,
+    run: String,
+    cases: usize,
+    current: Option<CurrentCase>,
+    memory: InMemory,
+    stop: Stop,
+}
+
+/// How often the store asked again for what it had sent, ever: after a load of a script, or one by
+/// one what was refused together.
+fn disturbances(store: &RedisStore) -> u64 {
+    store.loads() + store.refusals()
+}
+
+/// The case at work.
+struct CurrentCase {
+    limiter: Limiter<RedisStore>,
+    clock: ManualClock,
+    parts: Vec<Part>,
+    /// What had disturbed the store at its begin.
+    before: u64,
+}
+
+impl RedisDecider {
+    pub(crate) fn new(options: Options, stop: Stop) -> Result<Self> {
+        // Events of one connection are decided in the order in which they are sent.
+        let options = options.connections(1);
+        let run = run_name("replay");
+        Ok(Self {
+            options,
+            runtime: store::runtime()?,
+            run,
+            cases: 0,
+            current: None,
+            memory: InMemory::default(),
+            stop,
+        })
+    }
+
+    /// Removes what the case at work has written.
+    pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
+        let Some(CurrentCase { limiter, .. }) = self.current.take() else { return Ok(()) };
+        self.runtime.block_on(clear(limiter.store()))
+    }
+}
+
+/// Connects a store of a run, whose keys must be nobody else's.
+pub(crate) async fn open_run(builder: Builder) -> Result<RedisStore, StoreError> {
+    let store = builder.connect().await?;
+    if store.count_keys().await? > 0 {
+        return Err(StoreError::permanent(format!(
+            "there are keys that begin with `{}:`, which would be counted as this run's: start it \
+             again, for another name",
+            store.keys().prefix()
+        )));
+    }
+    Ok(store)
+}
+
+/// Removes the keys of a run.
+pub(crate) async fn clear(store: &RedisStore) -> Result<(), StoreError> {
+    store.clear_run().await.map_err(|error| {
+        let prefix = store.keys().prefix();
+        let what = format!(
+            "the keys of this run could not be removed: those that begin with `{prefix}:` go by \
+             themselves within an hour, or when their windows have passed"
+        );
+        StoreError::transient(what).because(error)
+    })
+}
+
+impl Decider for RedisDecider {
+    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+        self.memory.begin(parts, keeps)?;
+        let Some(first) = parts.first() else { return Ok(()) };
+        let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
+        // It stays what is to be cleared, whatever fails on the way.
+        let (store, clock) = match self.current.as_ref().filter(|_| keeps) {
+            Some(CurrentCase { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
+            None => {
+                self.clear()?;
+                self.cases += 1;
+                let clock = ManualClock::at_micros(0);
+                let run = format!("{}-{}", self.run, self.cases);
+                let builder = RedisStore::builder(self.options.clone()).run(&run, clock.clone());
+                let store = self.runtime.block_on(open_run(builder))?;
+                (store, clock)
+            }
+        };
+        // While the script is loaded, nothing is on its way that could change places.
+        self.runtime.block_on(store.prepare(&all))?;
+        let (before, parts) = (disturbances(&store), parts.to_vec());
+        let limiter = Limiter::new(first.limits.clone(), store);
+        self.current = Some(CurrentCase { limiter, clock, parts, before });
+        Ok(())
+    }
+
+    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+        let before = verdicts.len();
+        let Some(current) = &self.current else { return Ok(()) };
+        let stop = &self.stop;
+        // Without the budget that tokio gives a task: when it is spent, a question would not be
+        // sent when it is polled first, and the next could overtake it.
+        let deciding = tokio::task::unconstrained(current.decide(events, verdicts, stop));
+        self.runtime.block_on(deciding)?;
+        let mut expected = Vec::with_capacity(events.len());
+        self.memory.decide(events, &mut expected)?;
+        let found = verdicts.get(before..).unwrap_or_default();
+        let both = || events.iter().zip(found.iter().zip(&expected));
+        match both().find(|(_, (found, expected))| found != expected) {
+            None => Ok(()),
+            Some((event, (found, expected))) => Err(StoreError::permanent(format!(
+                "Redis and memory do not say the same of client {} at {} us: {found:?} and \
+                 {expected:?}; this is a fault of Tollgate, or somebody else writes its keys",
+                event.client.index(),
+                event.at_us
+            ))
+            .into()),
+        }
+    }
+
+    fn held(&self) -> Option<(usize, usize)> {
+        // As memory holds it: that the same run has the same measures on every store.
+        self.memory.held()
+    }
+}
+
+impl CurrentCase {
+    /// Asks for every event, in order, without waiting for the answer before the next is sent.
+    async fn decide(
+        &self,
+        events: &[Event],
+        verdicts: &mut Vec<Verdict>,
+        stop: &Stop,
+    ) -> Result<(), Error> {
+        let mut window: VecDeque<PendingVerdict<_>> = VecDeque::with_capacity(WINDOW);
+        for event in events {
+            if stop.is_asked() {
+                break;
+            }
+            if window.len() == WINDOW
+                && let Some(first) = window.pop_front()
+            {
+                verdicts.push(first.verdict().await?);
+            }
+            let mut verdict = Box::pin(self.ask(*event));
+            // Its first poll reads the clock and hands the question to the connection, which
+            // sends in the order in which it is handed them.
+            self.clock.set(Time::from_micros(event.at_us));
+            let polled = poll_fn(|context| Poll::Ready(verdict.as_mut().poll(context))).await;
+            window.push_back(match polled {
+                Poll::Pending => PendingVerdict::Waiting(verdict),
+                Poll::Ready(verdict) => PendingVerdict::Ready(verdict),
+            });
+        }
+        // Also when it stops: what is on its way would be written after everything was removed.
+        for answer in window {
+            verdicts.push(answer.verdict().await?);
+        }
+        if stop.is_asked() {
+            return Err(Error::Stopped);
+        }
+        if disturbances(self.limiter.store()) != self.before {
+            // Those that were on their way came after others that were sent later.
+            return Err(StoreError::transient(
+                "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), or \
+                 takes no call about several clients (a cluster, rights to some keys), so the \
+                 order of events is not sure: start it again",
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, event: Event) -> Result<Verdict, Error> {
+        let client = event.client.index().to_string();
+        let Some(ask) = ask(&self.parts, &client) else { return Err(Error::Stopped) };
+        Ok(Verdict::from_decision(&self.limiter.check(ask).await?))
+    }
+}
+
+/// The answer to a question that was sent.
+enum PendingVerdict<F> {
+    Waiting(Pin<Box<F>>),
+    Ready(Result<Verdict, Error>),
+}
+
+impl<F: Future<Output = Result<Verdict, Error>>> PendingVerdict<F> {
+    async fn verdict(self) -> Result<Verdict, Error> {
+        match self {
+            Self::Waiting(answer) => answer.await,
+            Self::Ready(answer) => answer,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_memory_or_a_redis() {
+        assert!(redis("memory://", "a run").unwrap().is_none());
+        assert!(redis("unix:///x", "a run").unwrap().is_some());
+        let deadline = |url| format!("{:?}", redis(url, "a run").unwrap().unwrap());
+        assert!(deadline("redis://x").contains("deadline: 10s"));
+        for url in ["sqlite:///x.db", "memory://x", "http://x:secret@y", "x.db", ""] {
+            let error = redis(url, "a run").unwrap_err().to_string();
+            assert!(error.contains("leave `--store` out") && !error.contains("secret"), "{error}");
+        }
+    }
+}

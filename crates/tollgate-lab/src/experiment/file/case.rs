@@ -1,0 +1,120 @@
+//! The cases of a file: limits under one strategy or several, or a queue.
+
+use tollgate::{LimitSet, ParseError, Strategy};
+use toml::Spanned;
+
+use super::raw::RawCase;
+use super::reader::{FileError, FileReader, ReadResult};
+use crate::decide::{Part, Per};
+use crate::experiment::QueueCase;
+use crate::experiment::queue::RawQueue;
+
+impl FileReader<'_> {
+    /// A case that is a queue.
+    pub(super) fn queue(
+        &self,
+        case: &Spanned<RawCase>,
+        raw: &Spanned<RawQueue>,
+    ) -> Result<(String, QueueCase), FileError> {
+        let RawCase { name, limits, strategies, .. } = case.get_ref();
+        let name = name.clone().unwrap_or_else(|| "queue".to_owned());
+        let wrong = |span, what: String| self.at(span, format!("{name}: {what}"));
+        let beside = [("limits", limits.is_some()), ("strategies", strategies.is_some())];
+        if let Some((key, _)) = beside.iter().find(|(_, is_present)| *is_present) {
+            let what = format!("a case has `limits` or a `queue`: leave `{key}` out");
+            return Err(wrong(case.span(), what));
+        }
+        let queue = raw.get_ref().read();
+        let queue =
+            queue.map_err(|(span, what)| wrong(span.unwrap_or_else(|| raw.span()), what))?;
+        Ok((name, queue))
+    }
+}
+
+/// A case's name, with what it is made of.
+type NamedParts = (String, Vec<Part>);
+
+/// The cases of one table, and notes on what it asks for and cannot have.
+pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
+    let Some(limits) = &raw.limits else {
+        return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
+                    `queue`, as { bound = 10, work = \"100ms\" }"
+            .to_owned());
+    };
+    let mut texts: Vec<(Per, Vec<&str>)> = Vec::new();
+    for part in limits {
+        let named = |per: &&Per| per.name() == part.per;
+        let per = *Per::ALL
+            .iter()
+            .find(named)
+            .ok_or_else(|| format!("`per` is \"resource\" or \"client\", not \"{}\"", part.per))?;
+        // Each limit by itself: one may have its `via` and the next not.
+        let list = part.limit.list().iter().flat_map(|text| text.split(',')).map(str::trim);
+        match texts.iter_mut().find(|(other, _)| *other == per) {
+            Some((_, all)) => all.extend(list),
+            None => texts.push((per, list.collect())),
+        }
+    }
+    if texts.is_empty() {
+        return Err("`limits` has none: { per = \"client\", limit = \"10/10s\" }".to_owned());
+    }
+    let parts = |strategy: Option<Strategy>| -> ReadResult<Vec<Part>> {
+        let part = |(per, texts): &(Per, Vec<&str>)| {
+            let with_via = |text: &&str| match strategy.filter(|_| !has_via(text)) {
+                Some(strategy) => format!("{text} via {strategy}"),
+                None => (*text).to_owned(),
+            };
+            let text = texts.iter().map(with_via).collect::<Vec<_>>().join(", ");
+            let limits: Result<LimitSet, _> = text.parse();
+            Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
+        };
+        texts.iter().map(part).collect()
+    };
+    let named = |strategy: &str| match &raw.name {
+        Some(name) => format!("{name}: {strategy}"),
+        None => strategy.to_owned(),
+    };
+    let Some(strategies) = &raw.strategies else {
+        let parts = parts(None)?;
+        let limits = || parts.iter().flat_map(|part| part.limits.limits().iter());
+        let own = || {
+            let mut names: Vec<&str> = limits().map(|limit| limit.strategy().name()).collect();
+            names.dedup();
+            names.join(" and ")
+        };
+        return Ok((vec![(raw.name.clone().unwrap_or_else(own), parts)], Vec::new()));
+    };
+    if strategies.list().is_empty() {
+        return Err("`strategies` has none: \"all\", or some by name".to_owned());
+    }
+    if texts.iter().all(|(_, texts)| texts.iter().all(|text| has_via(text))) {
+        return Err("each limit has its own `via`: leave `strategies` out".to_owned());
+    }
+    if strategies.list() == ["all"] {
+        // One that does not take these limits is left out: the others can be compared.
+        let taken = Strategy::ALL.iter().map(|strategy| (strategy, parts(Some(*strategy))));
+        let (taken, refused): (Vec<_>, Vec<_>) = taken.partition(|(_, parts)| parts.is_ok());
+        if let ([], [(_, Err(why)), ..]) = (&taken[..], &refused[..]) {
+            return Err(why.clone());
+        }
+        let notes = refused.iter().filter_map(|(of, parts)| {
+            let why = parts.as_ref().err()?.lines().next()?;
+            Some(format!("{} is left out: {why}", named(of.name())))
+        });
+        let notes = notes.collect();
+        let cases = taken.into_iter().map(|(of, parts)| Ok((named(of.name()), parts?)));
+        return Ok((cases.collect::<ReadResult<_>>()?, notes));
+    }
+    let each = strategies.list().iter().map(|name| {
+        let strategy: Strategy = name.parse().map_err(|error: ParseError| {
+            format!("there is no strategy `{name}`: {}; \"all\" tries each", error.remedy())
+        })?;
+        Ok((named(name), parts(Some(strategy))?))
+    });
+    Ok((each.collect::<ReadResult<_>>()?, Vec::new()))
+}
+
+/// True when a limit names its strategy.
+fn has_via(text: &str) -> bool {
+    text.contains(" via ")
+}

@@ -1,0 +1,164 @@
+//! An experiment, from its file.
+
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::case::cases_of;
+use super::raw::RawExperiment;
+use super::reader::{FileError, FileReader};
+use super::units::{capacity, duration};
+use super::wording::{in_words, key_before};
+use super::workload::unread;
+use crate::experiment::{Arrivals, Case, Experiment, START_US, Workload, bucket_of};
+
+/// The most buckets of a series over time.
+const MAX_BUCKETS: u64 = 100_000;
+
+/// The most different clients of an experiment: each takes 16 bytes and more.
+const MAX_ALL_CLIENTS: u64 = 50_000_000;
+
+impl Experiment {
+    /// Reads an experiment file, and the logs that it names beside it.
+    ///
+    /// # Errors
+    /// A file that cannot be read; the first thing that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, FileError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| FileError {
+            file: file.clone(),
+            line: None,
+            what: format!("the file cannot be read: {error}"),
+        })?;
+        FileReader { file, text: &text, folder: path.parent().map(Path::to_path_buf) }.experiment()
+    }
+
+    /// The same of a text; logs are looked for in the working folder. `file` is its name in errors.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
+        FileReader { file: file.to_owned(), text, folder: None }.experiment()
+    }
+}
+
+impl FileReader<'_> {
+    fn experiment(&self) -> Result<Experiment, FileError> {
+        let raw: RawExperiment = toml::from_str(self.text).map_err(|error| match error.span() {
+            Some(span) => {
+                let key = key_before(self.text.get(..span.start).unwrap_or_default());
+                self.at(span, in_words(error.message(), key))
+            }
+            None => self.whole(in_words(error.message(), None)),
+        })?;
+        if *raw.version.get_ref() != 1 {
+            return Err(self.at(raw.version.span(), "this is for version = 1"));
+        }
+        if raw.workload.is_empty() {
+            let what = "there is no [[workload]]: say who asks when, as arrivals = \"poisson\", \
+                        rate = \"10/s\"";
+            return Err(self.whole(what));
+        }
+        if raw.case.is_empty() {
+            let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
+                        \"client\", limit = \"10/10s\" }], or queue = { bound = 10, work = \
+                        \"100ms\" }";
+            return Err(self.whole(what));
+        }
+        let spanned = |text: &Option<Spanned<String>>| match text {
+            None => Ok(None),
+            Some(text) => match duration(text.get_ref()) {
+                Ok(0) => Err(self.at(text.span(), "this is no time at all: 1us at least")),
+                Ok(us) => Ok(Some(us)),
+                Err(what) => Err(self.at(text.span(), what)),
+            },
+        };
+        let duration_us = spanned(&raw.duration)?;
+        let mut workloads = Vec::with_capacity(raw.workload.len());
+        for (place, table) in raw.workload.iter().enumerate() {
+            let read = self.workload(table.get_ref(), place, duration_us);
+            let workload = read.map_err(|what| {
+                let name = table.get_ref().name.as_deref().unwrap_or("workload");
+                self.at(table.span(), format!("{name}: {what}"))
+            })?;
+            workloads.push(workload);
+        }
+        // A log tells when it begins, and how long it is.
+        let spans = workloads.iter().filter_map(|workload| match &workload.arrivals {
+            Arrivals::Log(traffic) => {
+                let (first, last) = traffic.summary.first_last_us?;
+                Some((first, last.saturating_add(workload.from_us)))
+            }
+            _ => None,
+        });
+        let (start_us, last_us) = spans
+            .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+            .unwrap_or((START_US, START_US));
+        let duration_us = match duration_us {
+            Some(duration_us) => duration_us,
+            None if last_us > start_us => last_us - start_us + 1,
+            None => return Err(self.whole("`duration` is missing, as duration = \"60s\"")),
+        };
+        for (workload, table) in workloads.iter_mut().zip(&raw.workload) {
+            workload.until_us = workload.until_us.min(duration_us);
+            if workload.from_us >= workload.until_us {
+                let what = format!("{}: `from` is not before the end", workload.name);
+                return Err(self.at(table.span(), what));
+            }
+        }
+        let clients = workloads.iter().map(Workload::all_clients).fold(0, u64::saturating_add);
+        if clients > MAX_ALL_CLIENTS {
+            let what = format!(
+                "there are {clients} different clients in all, and at most {MAX_ALL_CLIENTS}: a \
+                 gang with new = true brings others each time"
+            );
+            return Err(self.whole(what));
+        }
+        let mut notes: Vec<String> = workloads.iter().filter_map(unread).collect();
+        let bucket_us = spanned(&raw.bucket)?.unwrap_or_else(|| bucket_of(duration_us));
+        if duration_us / bucket_us > MAX_BUCKETS {
+            let what = format!("these are more than {MAX_BUCKETS} buckets: make them longer");
+            let span = raw.bucket.as_ref().map_or(0..0, Spanned::span);
+            return Err(self.at(span, what));
+        }
+        let capacity = match &raw.capacity {
+            None => None,
+            Some(text) => {
+                Some(capacity(text.get_ref()).map_err(|what| self.at(text.span(), what))?)
+            }
+        };
+        let mut cases = Vec::new();
+        for table in &raw.case {
+            let all: Vec<usize> = (0..workloads.len()).collect();
+            if let Some(queue) = &table.get_ref().queue {
+                let (name, queue) = self.queue(table, queue)?;
+                cases.push(Case { name, parts: Vec::new(), queue: Some(queue), workloads: all });
+                continue;
+            }
+            let (of, more) =
+                cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
+            notes.extend(more);
+            cases.extend(of.into_iter().map(|(name, parts)| Case {
+                name,
+                parts,
+                queue: None,
+                workloads: all.clone(),
+            }));
+        }
+        let name = raw.name.unwrap_or_else(|| self.file.clone());
+        let seed = raw.seed.unwrap_or(1);
+        Ok(Experiment {
+            name,
+            seed,
+            start_us,
+            duration_us,
+            bucket_us,
+            capacity,
+            operation_us: spanned(&raw.operation)?,
+            workloads,
+            cases,
+            notes,
+            keeps_counts: false,
+        })
+    }
+}

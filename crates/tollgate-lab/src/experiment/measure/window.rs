@@ -1,0 +1,115 @@
+//! What is admitted in a window of time: the most of any, and what is used of a capacity.
+
+use std::collections::VecDeque;
+
+use crate::decide::Per;
+
+/// When a client was let through.
+type Admitted = (u64, u32);
+
+/// What that takes for as long as it is in a window.
+pub(in crate::experiment) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
+
+/// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
+/// each. What is held is what was admitted in the last window.
+pub(super) struct PeakWindow {
+    pub(super) window_us: u64,
+    pub(super) per: Per,
+    pub(super) admitted: VecDeque<Admitted>,
+    /// Of each client, where each has its own.
+    pub(super) counts: Vec<u32>,
+    pub(super) most: u64,
+}
+
+impl PeakWindow {
+    pub(super) fn new(window_us: u64, per: Per, clients: usize) -> Self {
+        let counts = if per == Per::Client { vec![0; clients] } else { Vec::new() };
+        Self { window_us, per, admitted: VecDeque::new(), counts, most: 0 }
+    }
+
+    /// Forgets what has left the window that ends now.
+    pub(super) fn pass(&mut self, now_us: u64) {
+        while let Some((at, client)) = self.admitted.front().copied() {
+            if at + self.window_us > now_us {
+                return;
+            }
+            self.admitted.pop_front();
+            if let Some(count) = self.counts.get_mut(client as usize) {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// An attempt comes, and is let through or not.
+    pub(super) fn see(&mut self, now_us: u64, client: u32, is_admitted: bool) {
+        self.pass(now_us);
+        if is_admitted {
+            self.admit(now_us, client);
+        }
+    }
+
+    pub(super) fn admit(&mut self, now_us: u64, client: u32) {
+        self.admitted.push_back((now_us, client));
+        let now = match self.per {
+            Per::Resource => self.admitted.len() as u64,
+            Per::Client => self.counts.get_mut(client as usize).map_or(0, |count| {
+                *count += 1;
+                u64::from(*count)
+            }),
+        };
+        self.most = self.most.max(now);
+    }
+}
+
+/// What of a capacity is used where more was asked for: in the windows of the clock that lie wholly
+/// within the experiment.
+pub(super) struct Utilization {
+    pub(super) units: u64,
+    pub(super) window_us: u64,
+    pub(super) begin_us: u64,
+    pub(super) end_us: u64,
+    /// The number of the window at work, with what was asked for and admitted in it.
+    pub(super) window: u64,
+    pub(super) attempt: u64,
+    pub(super) admitted: u64,
+    pub(super) used: u64,
+    pub(super) windows: u64,
+}
+
+impl Utilization {
+    pub(super) fn count(&mut self, at_us: u64, is_admitted: bool) {
+        self.pass(at_us);
+        self.attempt += 1;
+        self.admitted += u64::from(is_admitted);
+    }
+
+    /// What was asked for before goes through now.
+    pub(super) fn deliver(&mut self, at_us: u64) {
+        self.pass(at_us);
+        self.admitted += 1;
+    }
+
+    pub(super) fn pass(&mut self, at_us: u64) {
+        let window = at_us / self.window_us;
+        if window != self.window {
+            self.close();
+            self.window = window;
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        let begin_us = self.window.saturating_mul(self.window_us);
+        let is_whole =
+            begin_us >= self.begin_us && begin_us.saturating_add(self.window_us) <= self.end_us;
+        if is_whole && self.attempt > self.units {
+            self.windows += 1;
+            self.used += self.admitted.min(self.units);
+        }
+        (self.attempt, self.admitted) = (0, 0);
+    }
+
+    pub(super) fn share(mut self) -> Option<f64> {
+        self.close();
+        (self.windows > 0).then(|| self.used as f64 / (self.windows * self.units) as f64)
+    }
+}

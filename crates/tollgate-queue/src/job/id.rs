@@ -1,0 +1,65 @@
+//! The id of a job.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use crate::error::Error;
+
+/// The id of a job: when it was accepted, in milliseconds since the Unix epoch, and its number
+/// among those of one millisecond. Ids of a queue grow, as those of a Redis stream do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct JobId {
+    ms: u64,
+    number: u64,
+}
+
+impl JobId {
+    /// The id of this millisecond and number.
+    #[must_use]
+    pub fn new(ms: u64, number: u64) -> Self {
+        Self { ms, number }
+    }
+
+    /// When the job was accepted, in milliseconds since the Unix epoch.
+    #[must_use]
+    pub fn ms(self) -> u64 {
+        self.ms
+    }
+
+    /// How long ago that was; not at all when the clock has gone back since, or for no time.
+    pub(crate) fn age(self, now_us: u64) -> Duration {
+        let since_us = if self.ms == 0 { now_us } else { self.ms.saturating_mul(1_000) };
+        Duration::from_micros(now_us.saturating_sub(since_us))
+    }
+
+    pub(crate) fn number(self) -> u64 {
+        self.number
+    }
+
+    /// The next of the same millisecond or, when that is later, the first of `ms`.
+    pub(crate) fn next(self, ms: u64) -> Self {
+        if ms > self.ms { Self { ms, number: 0 } } else { Self { number: self.number + 1, ..self } }
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.ms, self.number)
+    }
+}
+
+impl FromStr for JobId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parts = text.split_once('-').and_then(|(ms, number)| {
+            let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+            (digits(ms) && digits(number)).then_some(())?;
+            Some(Self { ms: ms.parse().ok()?, number: number.parse().ok()? })
+        });
+        parts.ok_or_else(|| {
+            Error::invalid(format!("`{text}` is no id of a job, as 1700000000000-0"))
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! How the scripts of a queue are put together.
+
+use tollgate_redis::Script;
+
+use super::layout::Layout;
+
+/// The flags of what takes, and says what became of it: a server that is full must be drained.
+pub(super) const ALLOW_OOM: &str = " flags=allow-oom";
+
+/// The flags of what looks at the server, and at no queue.
+pub(super) const READ_ONLY: &str = " flags=no-writes";
+
+/// A script of a queue: its flags, what it needs before, then what it does with the functions that
+/// it calls.
+pub(super) fn script(
+    layout: Layout,
+    flags: &str,
+    before: &str,
+    body: &str,
+    has_test_clock: bool,
+) -> Script {
+    let (now, tail, px, id) = if has_test_clock {
+        ("tonumber(ARGV[#ARGV])", "1", "3600000", "given_id()")
+    } else {
+        ("time[1] * 1000000 + time[2]", "0", "math.ceil(tonumber(ARGV[5]) / 1000)", "'*'")
+    };
+    let body = body.replace("$TAIL", tail).replace("$PX", px);
+    let mut parts = vec![body];
+    // Each call of a script makes all of its functions anew, so it has no others than it needs.
+    let library =
+        [include_str!("begin.lua"), layout.storage_script(), include_str!("common.lua")].join("\n");
+    for part in library.replace("$NOW", now).replace("$ID", id).rsplit("\n\n") {
+        let name =
+            part.lines().find_map(|line| line.strip_prefix("local function ")?.split('(').next());
+        let is_called = |name: &str| parts.iter().any(|part| part.contains(&format!("{name}(")));
+        if name.is_none_or(is_called) {
+            parts.push(part.to_owned());
+        }
+    }
+    parts.push(format!("#!lua{flags}\n{before}"));
+    parts.reverse();
+    Script::new(parts.join("\n\n"))
+}

@@ -1,0 +1,485 @@
+//! The text of a check: one question, from its cost to its answer.
+
+use std::fmt::Write as _;
+
+use tollgate::engine::Mode;
+use tollgate::strategy::{LuaSpec, LuaStep};
+use tollgate::{Limit, LimitSet};
+
+use super::inline::InlinedFunction;
+use super::{Check, ReplyFormat, inline};
+use crate::compose::{Clock, Form, Parts, distinct, has_state, in_state_order, tag};
+
+/// One limit in the script.
+pub(super) struct LimitSlot<'s> {
+    pub(super) limit: &'s Limit,
+    pub(super) spec: LuaSpec,
+    pub(super) step: &'static LuaStep,
+    pub(super) form: Form,
+    /// Its number, from 1, in the order of the answer.
+    pub(super) number: usize,
+    /// Its place among the limits of its subject, from 1.
+    pub(super) place: usize,
+    /// Which key holds a log.
+    pub(super) key: usize,
+    /// How many number arguments stand before its own.
+    pub(super) number_args_before: usize,
+}
+
+/// One subject in the script.
+pub(super) struct SubjectPart<'s> {
+    /// In the order in which the states lie.
+    pub(super) slots: Vec<LimitSlot<'s>>,
+    /// Which key holds the integers; none when there is no such state.
+    pub(super) key: Option<usize>,
+    pub(super) number: usize,
+    pub(super) tag: String,
+    pub(super) limits: &'s LimitSet,
+    /// How many number arguments stand before its own.
+    pub(super) number_args_before: usize,
+}
+
+pub(super) struct Composer<'s> {
+    pub(super) check: &'s Check,
+    pub(super) texts: &'s Parts,
+    pub(super) parts: Vec<SubjectPart<'s>>,
+    pub(super) keys: usize,
+    /// Where values live: Lua has room for 200 local variables.
+    pub(super) local: &'static str,
+    pub(super) prefix: &'static str,
+    /// One of several questions in one call.
+    pub(super) is_batched: bool,
+    pub(super) numbers: Numbers,
+}
+
+/// Where a script has its numbers from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Numbers {
+    /// They are written in.
+    Inlined,
+    /// They are arguments.
+    Arguments,
+}
+
+/// The words of a subject: its tag, and how long what was counted under it may lie.
+pub(super) const OF_PART: usize = 2;
+
+/// The words of a limit before its numbers: its own tag and its identity.
+pub(super) const OF_SLOT: usize = 2;
+
+/// Up to so many limits are kept in local variables.
+const LOCALS_FOR: usize = 8;
+
+impl<'s> Composer<'s> {
+    pub(super) fn new(
+        check: &'s Check,
+        subjects: &[&'s LimitSet],
+        texts: &'s Parts,
+    ) -> Option<Self> {
+        let (mut parts, mut keys, mut first, mut number_arg) = (Vec::new(), 0, 1, 0);
+        for (index, set) in subjects.iter().enumerate() {
+            let key = has_state(set).then(|| {
+                keys += 1;
+                keys
+            });
+            let mut slots = Vec::new();
+            let number_args_before = number_arg;
+            number_arg += OF_PART;
+            for (place, (declared, limit)) in in_state_order(set).into_iter().enumerate() {
+                let (spec, form) = (limit.lua_spec(), Form::from_limit(limit));
+                let step = spec.step?;
+                if form == Form::Log {
+                    keys += 1;
+                }
+                let (number, place, number_args_before) = (first + declared, place + 1, number_arg);
+                number_arg += OF_SLOT + spec.numbers.len() + spec.arguments.len();
+                let key = keys;
+                slots.push(LimitSlot {
+                    limit,
+                    spec,
+                    step,
+                    form,
+                    number,
+                    place,
+                    key,
+                    number_args_before,
+                });
+            }
+            let tag = tag(slots.iter().map(|slot| slot.limit));
+            parts.push(SubjectPart {
+                slots,
+                key,
+                number: index + 1,
+                tag,
+                limits: set,
+                number_args_before,
+            });
+            first += set.limits().len();
+        }
+        let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };
+        let keys = keys + usize::from(check.reply == ReplyFormat::Remembered);
+        let (is_batched, numbers) = (false, Numbers::Inlined);
+        Some(Self { check, texts, parts, keys, local, prefix, is_batched, numbers })
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = &LimitSlot<'s>> {
+        self.parts.iter().flat_map(|part| &part.slots)
+    }
+
+    /// The slots in the order of the answer.
+    pub(super) fn answered(&self) -> Vec<&LimitSlot<'s>> {
+        let mut slots: Vec<&LimitSlot<'s>> = self.slots().collect();
+        slots.sort_by_key(|slot| slot.number);
+        slots
+    }
+
+    pub(super) fn peeks(&self) -> bool {
+        self.check.mode.is_peek()
+    }
+
+    pub(super) fn write(&self) -> String {
+        let mut out = self.head();
+        out.push_str(&self.numbered("ask.lua"));
+        out.push_str(self.texts.clock(self.check.clock));
+        self.one(&mut out);
+        out
+    }
+
+    pub(super) fn write_batch(&self) -> String {
+        let mut out = self.head();
+        let clock = self.texts.clock(self.check.clock);
+        if self.check.clock == Clock::Server {
+            out.push_str(clock);
+        }
+        let mut body = String::new();
+        if self.check.clock != Clock::Server {
+            body.push_str(clock);
+        }
+        self.one(&mut body);
+        let each = |of: &str, count: usize| -> Vec<String> {
+            (1..=count).map(|i| format!("{of}[{count} * i + {i}]")).collect()
+        };
+        let arguments = self.check.arguments();
+        let (keys, args) = (each("KEYS", self.keys), each("ARGV", arguments));
+        let (parameters, given) = if self.is_small() {
+            // A table for each question takes longer than all of its words.
+            body = body.replace("ARGV[#ARGV]", &format!("ARGV[{arguments}]"));
+            let mut names = Vec::new();
+            for (of, name, count) in [("KEYS", "key", self.keys), ("ARGV", "arg", arguments)] {
+                for i in 1..=count {
+                    names.push(format!("{name}{i}"));
+                    body = body.replace(&format!("{of}[{i}]"), &format!("{name}{i}"));
+                }
+            }
+            (names.join(", "), [keys, args].concat().join(", "))
+        } else {
+            ("KEYS, ARGV".to_owned(), format!("{{{}}}, {{{}}}", keys.join(", "), args.join(", ")))
+        };
+        let _ = writeln!(out, "local function check({parameters})\n{body}end");
+        out.push_str(&self.numbered("many.lua").replace("$EACH", &given));
+        out
+    }
+
+    /// True when values live in local variables, and calls have room for all of them.
+    pub(super) fn is_small(&self) -> bool {
+        self.prefix.is_empty()
+    }
+
+    /// A text of the driver, with how many keys and arguments a question has.
+    pub(super) fn numbered(&self, name: &str) -> String {
+        let text = self.texts.driver(name).replace("$KEYS", &self.keys.to_string());
+        text.replace("$ARGS", &(self.check.arguments() + self.number_arg_count()).to_string())
+    }
+
+    /// What stands before all else: the functions of the steps.
+    pub(super) fn head(&self) -> String {
+        let mut out = String::new();
+        let flags = if self.peeks() { " flags=no-writes" } else { "" };
+        let sets: Vec<String> = self
+            .parts
+            .iter()
+            .map(|part| part.slots.iter().map(|slot| self.title(slot)).collect::<Vec<_>>())
+            .map(|limits| limits.join(", "))
+            .collect();
+        let _ = write!(out, "#!lua{flags}\n-- Tollgate: {}\n", sets.join(" + "));
+        let own = distinct(self.slots().map(|slot| slot.step));
+        if own.iter().any(|step| self.texts.hot(step).contains("mul_div(")) {
+            out.push_str(&self.texts.mul_div);
+        }
+        for step in &own {
+            out.push_str(&self.called(step));
+        }
+        out
+    }
+
+    /// One question, from its cost to its answer.
+    pub(super) fn one(&self, out: &mut String) {
+        out.push_str(self.texts.driver("cost.lua"));
+        self.read_number_args(out);
+        if self.prefix == "L." {
+            out.push_str("local L = {}\n");
+        }
+        self.remembered(out);
+        if !self.peeks() {
+            out.push_str("local stale, outlived\n");
+        }
+        out.push_str("local unusual = false\n");
+        for part in &self.parts {
+            self.read_integers(part, out);
+            for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
+                self.read_log(part, slot, out);
+            }
+        }
+        for slot in self.slots() {
+            self.view(slot, out);
+        }
+        if matches!(self.check.mode, Mode::Partial | Mode::PeekPartial) {
+            self.partial(out);
+        }
+        for slot in self.slots().filter(|slot| slot.form == Form::Log && !self.peeks()) {
+            let (how, sum) = (self.name("how", slot), self.name("sum", slot));
+            let _ = writeln!(out, "{}{how}, {sum} = nil, nil", self.local);
+        }
+        for slot in self.slots() {
+            self.judge(slot, self.local, "cost", out);
+        }
+        self.decide(out);
+    }
+
+    /// `a1` or `L.a1`.
+    pub(super) fn name(&self, what: &str, slot: &LimitSlot<'_>) -> String {
+        format!("{}{what}{}", self.prefix, slot.number)
+    }
+
+    pub(super) fn arguments(&self, slot: &LimitSlot<'_>) -> String {
+        self.arguments_of(slot).collect::<Vec<_>>().join(", ")
+    }
+
+    pub(super) fn numbers(&self, slot: &LimitSlot<'_>) -> String {
+        self.numbers_of(slot).collect::<Vec<_>>().join(", ")
+    }
+
+    /// An answer that was given before under the same request id.
+    pub(super) fn remembered(&self, out: &mut String) {
+        if self.check.reply != ReplyFormat::Remembered {
+            return;
+        }
+        let key = self.keys;
+        let _ = write!(
+            out,
+            "local known = redis.call('GET', KEYS[{key}])
+if known then
+  known = cmsgpack.unpack(known)
+  if known[1] ~= ARGV[3] then
+    return {{ARGV[2], -1}}
+  end
+  known[1] = ARGV[2]
+  return known
+end
+"
+        );
+    }
+
+    /// How a limit stands at now, before what is asked.
+    pub(super) fn view(&self, slot: &LimitSlot<'_>, out: &mut String) {
+        let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
+            Form::Pair => (&["p", "q", "at", "back"], vec!["a", "b"]),
+            Form::Row(_) => (&["x", "y", "z", "at", "back"], vec!["row"]),
+            Form::Log => (
+                &["first", "rest", "used", "at", "back"],
+                vec!["event", "base", "oldest", "newest", "total"],
+            ),
+        };
+        arguments.push("now");
+        self.call(slot, "view", self.local, results, &arguments, out);
+    }
+
+    /// What remains, how long to wait, and until when all is free.
+    pub(super) fn judge(&self, slot: &LimitSlot<'_>, local: &str, cost: &str, out: &mut String) {
+        let mut arguments = match slot.form {
+            Form::Pair => vec!["p", "q", "at"],
+            Form::Row(_) => vec!["row", "x", "y", "z", "at", "back"],
+            Form::Log => vec!["event", "first", "rest", "used", "at", "back", "newest"],
+        };
+        arguments.extend(["now", cost]);
+        self.call(slot, "judge", local, &["left", "wait", "reset"], &arguments, out);
+    }
+
+    /// Calls a function of a limit's step, or writes it out. `results` and `arguments` are names
+    /// of values of the limit; `now` and the cost are everybody's.
+    pub(super) fn call(
+        &self,
+        slot: &LimitSlot<'_>,
+        function: &str,
+        local: &str,
+        results: &[&str],
+        arguments: &[&str],
+        out: &mut String,
+    ) {
+        let results: Vec<String> = results.iter().map(|what| self.name(what, slot)).collect();
+        let results = results.join(", ");
+        let value = |what: &&str| match *what {
+            "now" | "cost" | "1" => (*what).to_owned(),
+            _ => self.name(what, slot),
+        };
+        let numbers = self.arguments_of(slot);
+        let arguments: Vec<String> = arguments.iter().map(value).chain(numbers).collect();
+        if let Some(body) = self.body(slot.step, function) {
+            if !local.is_empty() {
+                let _ = writeln!(out, "{local}{results}");
+            }
+            body.write(&results, &arguments, out);
+        } else {
+            let (name, arguments) = (slot.step.name, arguments.join(", "));
+            let _ = writeln!(out, "{local}{results} = {name}_{function}({arguments})");
+        }
+    }
+
+    /// A function that is written out instead of called. Not with many limits: the script would
+    /// grow by all of them.
+    pub(super) fn body(&self, step: &LuaStep, function: &str) -> Option<InlinedFunction<'_>> {
+        let name = format!("{}_{function}", step.name);
+        self.is_small().then(|| InlinedFunction::parse(self.texts.hot(step), &name)).flatten()
+    }
+
+    /// The functions of a step that are called.
+    pub(super) fn called(&self, step: &LuaStep) -> String {
+        let functions = ["view", "judge", "charge"];
+        let written = functions.iter().filter(|function| self.body(step, function).is_some());
+        let written: Vec<_> = written.map(|function| format!("{}_{function}", step.name)).collect();
+        inline::without(self.texts.hot(step), &written)
+    }
+
+    /// Lowers the cost to what remains; nothing left is a denial, as for cost 1.
+    pub(super) fn partial(&self, out: &mut String) {
+        out.push_str("do\n");
+        for slot in self.slots() {
+            let mut text = String::new();
+            let local = if self.local.is_empty() { "" } else { "local " };
+            self.judge(slot, local, "1", &mut text);
+            let left = self.name("left", slot);
+            let _ = writeln!(out, "  {text}  cost = math.min(cost, {left})");
+        }
+        out.push_str("  cost = math.max(cost, 1)\nend\n");
+    }
+
+    pub(super) fn decide(&self, out: &mut String) {
+        let slots = self.answered();
+        let admits: Vec<String> =
+            slots.iter().map(|slot| format!("{} == 0", self.name("wait", slot))).collect();
+        let _ = writeln!(out, "if {} then", admits.join(" and "));
+        if self.peeks() {
+            self.answer("cost", "wait", &slots, out);
+            out.push_str("end\n");
+        } else {
+            for slot in &slots {
+                self.charge(slot, out);
+            }
+            for part in &self.parts {
+                self.keep(part, out);
+            }
+            self.drop_stale("  ", out);
+            self.answer("cost", "", &slots, out);
+            out.push_str("end\n");
+            self.keep_repairs(out);
+        }
+        self.answer("0", "wait", &slots, out);
+    }
+
+    /// Charges one limit. What is written is written by `keep`.
+    pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
+        let n = |what| self.name(what, slot);
+        let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
+            Form::Pair => (&["a", "b", "reset"], vec!["p", "q", "at"]),
+            Form::Row(_) => (&["reset"], vec!["row", "x", "y", "z", "at", "back"]),
+            Form::Log => {
+                (&["reset", "how", "sum"], vec!["first", "used", "at", "back", "newest", "total"])
+            }
+        };
+        arguments.extend(["now", "cost"]);
+        let mut text = String::new();
+        self.call(slot, "charge", "", results, &arguments, &mut text);
+        for line in text.lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+        let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
+        let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
+    }
+
+    /// The lines that answer. `wait` names the waits; none where all are 0.
+    pub(super) fn answer(
+        &self,
+        granted: &str,
+        wait: &str,
+        slots: &[&LimitSlot<'_>],
+        out: &mut String,
+    ) {
+        let indent = if granted == "0" { "" } else { "  " };
+        if self.check.reply == ReplyFormat::Boolean {
+            let verdict = u8::from(granted != "0");
+            let _ = writeln!(out, "{indent}return {verdict}");
+            return;
+        }
+        let remembers =
+            self.check.reply == ReplyFormat::Remembered && granted != "0" && !self.peeks();
+        let first = match self.check.reply {
+            // What is kept says which question it answers.
+            ReplyFormat::Remembered if remembers => "ARGV[3], ARGV[2]",
+            ReplyFormat::Remembered => "ARGV[2], ARGV[2]",
+            _ => "ARGV[2]",
+        };
+        let mut fields = format!("{first}, {granted}, now");
+        for slot in slots {
+            let wait = if wait.is_empty() { "0".to_owned() } else { self.name(wait, slot) };
+            let _ = write!(
+                fields,
+                ", {}, {wait}, {}",
+                self.name("left", slot),
+                self.name("reset", slot)
+            );
+        }
+        let mut more = String::new();
+        for slot in slots {
+            // A denial and a peek record nothing.
+            let at = if granted == "0" || self.peeks() {
+                "now".to_owned()
+            } else {
+                self.name("at", slot)
+            };
+            let _ = write!(more, ", {at}, {}", self.name("carried", slot));
+        }
+        if !remembers {
+            let packs =
+                self.is_batched && self.is_small() && self.check.reply == ReplyFormat::Verbose;
+            let reply = |fields: &str| match packs {
+                true => {
+                    let count = fields.split(", ").count();
+                    format!("struct.pack('>{}', {fields})", "i8".repeat(count))
+                }
+                false => format!("{{{fields}}}"),
+            };
+            let (usual, unusual) = (reply(&fields), reply(&format!("{fields}{more}")));
+            let _ = write!(
+                out,
+                "{indent}if unusual then
+{indent}  return {unusual}
+{indent}end
+{indent}return {usual}
+"
+            );
+            return;
+        }
+        let key = self.keys;
+        let _ = write!(
+            out,
+            "{indent}local reply = {{{fields}}}
+{indent}if unusual then
+{indent}  reply = {{{fields}{more}}}
+{indent}end
+{indent}redis.call('SET', KEYS[{key}], cmsgpack.pack(reply), 'PX', ARGV[4])
+{indent}reply[1] = ARGV[2]
+{indent}return reply
+"
+        );
+    }
+}

@@ -1,0 +1,196 @@
+//! Numbers that a script is given as arguments, so that one script does for all limits of a shape.
+//!
+//! A script with its numbers written in is quicker, and a server holds each for as long as it runs.
+//! Limits that are made up as they come would fill it.
+
+use std::fmt::Write as _;
+
+use tollgate::{LimitSet, SKEW_US, Time, engine};
+
+use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
+use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag};
+
+/// What [`super::Check::compose_with_number_args`]'s script takes for these limits.
+#[must_use]
+pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
+    let mut words = Vec::new();
+    for set in subjects {
+        words.extend([set_tag(set), span_ms(set).to_string()]);
+        for (_, limit) in in_state_order(set) {
+            let spec = limit.lua_spec();
+            words.extend([tag([limit]), limit.identity().to_owned()]);
+            words.extend(spec.numbers.iter().chain(&spec.arguments).map(ToString::to_string));
+        }
+    }
+    words
+}
+
+/// What a script whose numbers are given is composed for: limits of one shape share it.
+#[must_use]
+pub fn shape(subjects: &[&LimitSet]) -> String {
+    let mut shape = String::new();
+    for set in subjects {
+        shape.push(if has_state(set) { '+' } else { '-' });
+        for (declared, limit) in in_state_order(set) {
+            // The strategy, the step and how many integers; the numbers stand after the colon.
+            let part = part(limit);
+            let (form, _) = part.split_once(':').unwrap_or((&part, ""));
+            // Writing to a string cannot fail.
+            let _ = write!(shape, "{declared}{form};");
+        }
+    }
+    shape
+}
+
+/// For how long anything charged under a set can be given back, in milliseconds.
+fn span_ms(limits: &LimitSet) -> u64 {
+    (engine::refundable_until_us(limits, Time::default()) + SKEW_US).div_ceil(1_000)
+}
+
+/// A text of a script: written in, or given as an argument.
+pub(super) struct ScriptText<'t> {
+    text: &'t str,
+    argument: Option<usize>,
+}
+
+impl ScriptText<'_> {
+    /// It, as an expression.
+    pub(super) fn value(&self) -> String {
+        match self.argument {
+            None => format!("'{}'", self.text),
+            Some(at) => format!("ARGV[{at}]"),
+        }
+    }
+
+    /// So many bytes more than it has, as an expression.
+    pub(super) fn len_and(&self, more: usize) -> String {
+        match self.argument {
+            None => (self.text.len() + more).to_string(),
+            Some(at) => format!("#ARGV[{at}] + {more}"),
+        }
+    }
+
+    /// The format of it and what follows, as an expression.
+    pub(super) fn format_and(&self, rest: &str) -> String {
+        match self.argument {
+            None => format!("'>c{}{rest}'", self.text.len()),
+            Some(at) => format!("'>c' .. #ARGV[{at}] .. '{rest}'"),
+        }
+    }
+
+    /// It after another text, as an expression.
+    pub(super) fn after(&self, text: &str) -> String {
+        match self.argument {
+            None => format!("'{text}{}'", self.text),
+            Some(at) => format!("'{text}' .. ARGV[{at}]"),
+        }
+    }
+}
+
+impl<'s> Composer<'s> {
+    pub(super) fn with_number_args(self) -> Self {
+        Self { numbers: Numbers::Arguments, ..self }
+    }
+
+    fn takes_number_args(&self) -> bool {
+        self.numbers == Numbers::Arguments
+    }
+
+    /// How many words are given.
+    pub(super) fn number_arg_count(&self) -> usize {
+        match self.parts.last().filter(|_| self.takes_number_args()) {
+            None => 0,
+            Some(SubjectPart { slots, number_args_before, .. }) => match slots.last() {
+                None => number_args_before + OF_PART,
+                Some(LimitSlot { number_args_before, spec, .. }) => {
+                    number_args_before + OF_SLOT + spec.numbers.len() + spec.arguments.len()
+                }
+            },
+        }
+    }
+
+    /// Where the words begin among the arguments, from 1: after those of every script.
+    fn first_number_arg(&self) -> usize {
+        let clock = usize::from(self.check.clock != Clock::Server);
+        self.check.arguments() - clock + 1
+    }
+
+    /// The lines that read the numbers. Texts are looked up where they are needed.
+    pub(super) fn read_number_args(&self, out: &mut String) {
+        if self.takes_number_args() {
+            let first = self.first_number_arg();
+            let last = first + self.number_arg_count() - 1;
+            let _ = write!(
+                out,
+                "local N = {{}}\nfor i = {first}, {last} do\n  N[i] = tonumber(ARGV[i])\nend\n"
+            );
+        }
+    }
+
+    /// What a limit is called at the head of a script.
+    pub(super) fn title(&self, slot: &LimitSlot<'_>) -> String {
+        match (self.numbers, slot.form) {
+            (Numbers::Inlined, _) => slot.limit.to_string(),
+            (Numbers::Arguments, Form::Row(count)) => {
+                format!("any {} of {count}", slot.limit.strategy().name())
+            }
+            (Numbers::Arguments, _) => format!("any {}", slot.limit.strategy().name()),
+        }
+    }
+
+    /// The numbers that a limit's state is written under.
+    pub(super) fn numbers_of<'c>(
+        &'c self,
+        slot: &'c LimitSlot<'_>,
+    ) -> impl Iterator<Item = String> + 'c {
+        self.each(&slot.spec.numbers, slot.number_args_before + OF_SLOT)
+    }
+
+    /// The numbers that the functions of its step take.
+    pub(super) fn arguments_of<'c>(
+        &'c self,
+        slot: &'c LimitSlot<'_>,
+    ) -> impl Iterator<Item = String> + 'c {
+        self.each(&slot.spec.arguments, slot.number_args_before + OF_SLOT + slot.spec.numbers.len())
+    }
+
+    fn each<'c>(&'c self, numbers: &'c [u64], before: usize) -> impl Iterator<Item = String> + 'c {
+        let first = self.first_number_arg() + before;
+        numbers.iter().enumerate().map(move |(i, number)| match self.numbers {
+            Numbers::Inlined => number.to_string(),
+            Numbers::Arguments => format!("N[{}]", first + i),
+        })
+    }
+
+    fn text<'t>(&self, text: &'t str, before: usize) -> ScriptText<'t> {
+        ScriptText {
+            text,
+            argument: self.takes_number_args().then(|| self.first_number_arg() + before),
+        }
+    }
+
+    /// What a state of this subject begins with.
+    pub(super) fn tag_of<'p>(&self, part: &'p SubjectPart<'_>) -> ScriptText<'p> {
+        self.text(&part.tag, part.number_args_before)
+    }
+
+    /// For how long anything charged to this subject can be given back, in milliseconds.
+    pub(super) fn span_of(&self, part: &SubjectPart<'_>) -> String {
+        match self.numbers {
+            Numbers::Inlined => span_ms(part.limits).to_string(),
+            Numbers::Arguments => {
+                format!("N[{}]", self.first_number_arg() + part.number_args_before + 1)
+            }
+        }
+    }
+
+    /// What the log of a limit begins with.
+    pub(super) fn head_of<'t>(&self, slot: &LimitSlot<'_>, head: &'t str) -> ScriptText<'t> {
+        self.text(head, slot.number_args_before)
+    }
+
+    /// What a limit is known by.
+    pub(super) fn identity_of(&self, slot: &LimitSlot<'s>) -> ScriptText<'s> {
+        self.text(slot.limit.identity(), slot.number_args_before + 1)
+    }
+}

@@ -1,0 +1,420 @@
+//! What can go wrong between a program and its Redis: what happened, what to do, what was charged.
+
+use std::time::Duration;
+
+use tollgate::StoreError;
+
+/// Whether a question that failed was charged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ChargeState {
+    /// Surely not: it was never sent, or Redis refused it before it ran.
+    NotCharged,
+    /// Nobody knows: it was sent, and no answer to it came. It is never sent again by us.
+    Unknown,
+}
+
+/// Why Redis gave no answer. It is the source of the [`StoreError`] that a check fails with:
+///
+/// ```
+/// use std::error::Error;
+/// use tollgate::StoreError;
+/// use tollgate_redis::Fault;
+///
+/// let fault = Fault::from_reply("LOADING Redis is loading the dataset in memory");
+/// let error = StoreError::from(fault);
+/// assert!(error.is_transient() && !error.is_ambiguous());
+/// let fault = error.source().and_then(|source| source.downcast_ref::<Fault>());
+/// assert_eq!(fault, Some(&Fault::Loading));
+/// ```
+///
+/// A message holds addresses, names of settings and words of Redis, never a key, a subject or a
+/// password.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// No connection could be made, or none is there now.
+    #[error(
+        "Redis at {address} cannot be reached ({why}): is it running, is the address right, is \
+         the way open?"
+    )]
+    Unreachable {
+        /// Where it was looked for: a host and port, or a path.
+        address: String,
+        /// What the system said.
+        why: String,
+    },
+    /// The name of the server's certificate, or who signed it, is not what it should be; or
+    /// there is no common version of TLS.
+    #[error(
+        "no TLS connection to Redis at {address} ({why}): the certificate must be for that name, \
+         and signed by an authority that this machine trusts (SSL_CERT_FILE can name another)"
+    )]
+    Tls {
+        /// Where.
+        address: String,
+        /// What the handshake failed with.
+        why: String,
+    },
+    /// The URL says TLS, and what listens there does not speak it.
+    #[error(
+        "Redis at {address} does not speak TLS on this port: write `redis://`, or the port after \
+         `tls-port` in its configuration"
+    )]
+    TlsToPlainPort {
+        /// Where.
+        address: String,
+    },
+    /// The URL says plain text, and what listens there wants TLS.
+    #[error(
+        "Redis at {address} wants TLS on this port: write `rediss://`, or the port after `port` \
+         in its configuration"
+    )]
+    PlainToTlsPort {
+        /// Where.
+        address: String,
+    },
+    /// The deadline passed without an answer.
+    #[error(
+        "no answer from Redis within {after:?}: look for slow commands (`SLOWLOG GET`), a paused \
+         or overloaded server, or a slow network; how long it may take is said by the policy or \
+         the question with `deadline`, else by the store's URL, as `?deadline=100ms`"
+    )]
+    Deadline {
+        /// How long the question could take.
+        after: Duration,
+        /// Unknown when it was sent.
+        charge: ChargeState,
+    },
+    /// The connection ended while an answer was awaited.
+    #[error(
+        "Redis closed the connection before it answered: it was restarted, it killed the client, \
+         or something between closed it; a new connection is made by itself"
+    )]
+    Closed {
+        /// Unknown when the question was sent.
+        charge: ChargeState,
+    },
+    /// What came back is not an answer to what was asked. The connection is not used again.
+    #[error(
+        "what came back is not Redis's answer to this question: is it Redis at that address, and \
+         is nothing between that mixes answers up? A new connection is made by itself"
+    )]
+    Garbled {
+        /// Unknown when the question was sent.
+        charge: ChargeState,
+    },
+    /// Redis has not answered for a while, so it is not asked for a moment.
+    #[error(
+        "Redis has not answered {failures} times in a row, so it is not asked for now: the next \
+         try is in {probe_in:?}"
+    )]
+    Breaker {
+        /// Failures before the pause.
+        failures: u32,
+        /// Until somebody may try; zero while somebody is trying.
+        probe_in: Duration,
+    },
+    /// As many questions are under way on the connection as may be.
+    #[error(
+        "{limit} questions are under way on this connection, which is the most: Redis is slower \
+         than the questions come; more connections are `?connections=4`"
+    )]
+    TooMany {
+        /// The most.
+        limit: usize,
+    },
+    /// The server has as many clients as it takes.
+    #[error("Redis has as many clients as it takes: raise `maxclients`, or use fewer connections")]
+    TooManyClients,
+    /// A user that is unknown or disabled, or a wrong password.
+    #[error(
+        "Redis knows no such user with this password: check `redis://USER:PASSWORD@HOST` (each \
+         with `%XX` for `@`, `:`, `/`), and that the user is `on` (`ACL LIST`)"
+    )]
+    WrongPassword,
+    /// A password is needed.
+    #[error(
+        "Redis wants a password: write `redis://:PASSWORD@HOST` or `redis://USER:PASSWORD@HOST`"
+    )]
+    NoAuth,
+    /// A password was given, and the server has none.
+    #[error(
+        "Redis has no password set, and the URL has one: leave it out, or set `requirepass`; it \
+         may also be the wrong server"
+    )]
+    NoPasswordSet,
+    /// Protected mode: no password is set and the client is on another machine.
+    #[error(
+        "Redis is in protected mode and talks to its own machine only: set a password, or \
+         `bind` it to an address that is not public and set `protected-mode no`"
+    )]
+    Protected,
+    /// The user may not do what is needed.
+    #[error(
+        "the Redis user may not do this: it needs `+@read +@write +evalsha +script|load +time` \
+         on the keys of this store (`ACL SETUSER`), and `+select` for a database other than 0"
+    )]
+    NoPermission {
+        /// Unknown when the refusal came from within a script.
+        charge: ChargeState,
+    },
+    /// The number of the database is too large, or it is a cluster, which has only 0.
+    #[error(
+        "Redis has no such database: the number after the host must be below `databases` (16 \
+         unless set), and 0 on a cluster"
+    )]
+    NoSuchDatabase,
+    /// Scripts cannot be run.
+    #[error(
+        "this Redis runs no scripts (EVALSHA or SCRIPT is unknown or renamed): allow them, or use \
+         a server or proxy that has them"
+    )]
+    NoScripting,
+    /// A script vanished again and again right after it was loaded.
+    #[error(
+        "Redis forgets its scripts as fast as they are loaded: something runs SCRIPT FLUSH, or \
+         the address leads to a different server each time"
+    )]
+    NoScript,
+    /// The server cannot write its dump or log to disk.
+    #[error(
+        "Redis refuses writes because it cannot save to disk (MISCONF): look at its log and the \
+         free space; for a store of counts alone, `stop-writes-on-bgsave-error no` will do"
+    )]
+    Misconf,
+    /// Too few replicas are up to date.
+    #[error(
+        "Redis refuses writes because too few replicas are up to date (NOREPLICAS): bring them \
+         back, or lower `min-replicas-to-write`"
+    )]
+    NoReplicas,
+    /// The server is a replica.
+    #[error(
+        "this Redis is a read-only replica (READONLY): use the address of the master; after a \
+         failover the name leads to it soon"
+    )]
+    ReadOnly,
+    /// A replica that has lost its master and answers nothing.
+    #[error(
+        "this Redis is a replica that has lost its master (MASTERDOWN): use the address of the \
+         master, or bring it back"
+    )]
+    MasterDown,
+    /// The server has just started and reads its data.
+    #[error("Redis is starting and still loads its data (LOADING): it passes by itself")]
+    Loading,
+    /// Another script keeps the server busy.
+    #[error(
+        "a script that is not ours keeps Redis busy (BUSY): find it with `CLIENT LIST`; SCRIPT \
+         KILL ends it if it has written nothing"
+    )]
+    Busy,
+    /// The cluster, or the part of it that the key is in, is down.
+    #[error("the Redis Cluster is down for this key (CLUSTERDOWN): see `CLUSTER INFO`")]
+    ClusterDown,
+    /// The key is just being moved between nodes of a cluster.
+    #[error("the key is being moved between nodes (TRYAGAIN): it passes by itself")]
+    TryAgain,
+    /// The server is a node of a cluster, and the key is on another.
+    #[error(
+        "this Redis is one node of a cluster, and the key is on another (MOVED or ASK): a cluster \
+         cannot be used through the address of one node"
+    )]
+    Cluster,
+    /// Keys of one question are on different nodes of a cluster.
+    #[error(
+        "the keys of this question are on different nodes of a cluster (CROSSSLOT): ask about the \
+         subjects one by one"
+    )]
+    CrossSlot,
+    /// The server's memory is full.
+    #[error(
+        "Redis is out of memory (OOM): raise `maxmemory`; with an eviction policy it would forget \
+         counts instead, which is worse"
+    )]
+    OutOfMemory,
+    /// One of our keys holds something else.
+    #[error(
+        "a key of this store holds something else (WRONGTYPE): another program uses the same \
+         names; use another database or another prefix"
+    )]
+    WrongType,
+    /// Somebody ended the script before it had written anything.
+    #[error("the script was ended by SCRIPT KILL before it had written anything")]
+    Killed,
+    /// The script refused: what it found is no state of ours, is damaged, or of a newer version.
+    /// Nothing was changed.
+    #[error("Redis refused: {what}")]
+    Refused {
+        /// What it found, in the script's own words.
+        what: String,
+    },
+    /// An error with a code that none of the others has.
+    #[error("Redis answered with the error {code}: its log may say more")]
+    Other {
+        /// The first word of the error; empty when it has no such word.
+        code: String,
+    },
+}
+
+tollgate::debug_as_display!(Fault);
+
+/// The most bytes of an error's code that are shown.
+const MAX_CODE_BYTES: usize = 32;
+
+impl Fault {
+    /// Reads an error reply: the line after the `-`, without its end.
+    ///
+    /// Only the first word counts where there is one of its own; an `ERR` is told apart by its
+    /// text. What the line quotes of a question is not kept.
+    #[must_use]
+    pub fn from_reply(line: &str) -> Self {
+        let (code, text) = line.split_once(' ').unwrap_or((line, ""));
+        match code {
+            "MISCONF" => Self::Misconf,
+            "NOREPLICAS" => Self::NoReplicas,
+            "READONLY" => Self::ReadOnly,
+            "MASTERDOWN" => Self::MasterDown,
+            "LOADING" => Self::Loading,
+            "BUSY" => Self::Busy,
+            "CLUSTERDOWN" => Self::ClusterDown,
+            "TRYAGAIN" => Self::TryAgain,
+            "NOAUTH" => Self::NoAuth,
+            "WRONGPASS" => Self::WrongPassword,
+            "NOPERM" => Self::NoPermission { charge: within_script(text) },
+            "OOM" => Self::OutOfMemory,
+            "MOVED" | "ASK" => Self::Cluster,
+            "CROSSSLOT" => Self::CrossSlot,
+            "WRONGTYPE" => Self::WrongType,
+            "NOSCRIPT" => Self::NoScript,
+            "DENIED" => Self::Protected,
+            "ERR" => Self::from_text(text),
+            // The words of our own scripts, which hold nothing of what was asked.
+            "TOLLGATE" => Self::Refused { what: text.to_owned() },
+            _ => Self::other(code),
+        }
+    }
+
+    /// An `ERR`, by its text. Texts are lower-cased: some changed their case between versions.
+    fn from_text(text: &str) -> Self {
+        let text = text.to_ascii_lowercase();
+        let begins = |with: &str| text.starts_with(with);
+        // Before 6.0 the name stood in backquotes.
+        let unknown = |name: &str| {
+            ["'", "`"].iter().any(|quote| begins(&format!("unknown command {quote}{name}")))
+        };
+        if unknown("evalsha") || unknown("script") {
+            return Self::NoScripting;
+        }
+        if begins("auth <password> called without any password")
+            || begins("client sent auth, but no password is set")
+        {
+            return Self::NoPasswordSet;
+        }
+        if begins("invalid password") {
+            return Self::WrongPassword;
+        }
+        if begins("max number of clients") {
+            return Self::TooManyClients;
+        }
+        if begins("db index is out of range")
+            || begins("invalid db index")
+            || begins("select is not allowed in cluster mode")
+        {
+            return Self::NoSuchDatabase;
+        }
+        // What a script may not do is an ERR and no NOPERM in 7.0.
+        if begins("the user executing the script can't") {
+            return Self::NoPermission { charge: ChargeState::Unknown };
+        }
+        if begins("script killed by user") {
+            return Self::Killed;
+        }
+        Self::other("ERR")
+    }
+
+    fn other(code: &str) -> Self {
+        let is_code = !code.is_empty()
+            && code.len() <= MAX_CODE_BYTES
+            && code.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        Self::Other { code: if is_code { code.to_owned() } else { String::new() } }
+    }
+
+    /// The same fault of something that was done before the script was called.
+    pub(crate) fn before_the_script(self) -> Self {
+        let charge = ChargeState::NotCharged;
+        match self {
+            Self::Deadline { after, .. } => Self::Deadline { after, charge },
+            Self::Closed { .. } => Self::Closed { charge },
+            Self::Garbled { .. } => Self::Garbled { charge },
+            Self::NoPermission { .. } => Self::NoPermission { charge },
+            other => other,
+        }
+    }
+
+    /// Whether the question was charged.
+    ///
+    /// Redis refuses a script's first write or none for `OOM`, `READONLY`, `NOREPLICAS` and
+    /// `MISCONF`, and our scripts read all that they need, which is where `WRONGTYPE` shows,
+    /// before they write; so these say that nothing was charged.
+    #[must_use]
+    pub fn charge_state(&self) -> ChargeState {
+        match self {
+            Self::Deadline { charge, .. }
+            | Self::Closed { charge }
+            | Self::Garbled { charge }
+            | Self::NoPermission { charge } => *charge,
+            // A script that failed half-way looks like this.
+            Self::Other { .. } => ChargeState::Unknown,
+            _ => ChargeState::NotCharged,
+        }
+    }
+
+    /// True when asking again later may succeed without anybody changing a setting.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        !matches!(
+            self,
+            Self::Tls { .. }
+                | Self::TlsToPlainPort { .. }
+                | Self::PlainToTlsPort { .. }
+                | Self::WrongPassword
+                | Self::NoAuth
+                | Self::NoPasswordSet
+                | Self::Protected
+                | Self::NoPermission { .. }
+                | Self::NoSuchDatabase
+                | Self::NoScripting
+                | Self::Cluster
+                | Self::CrossSlot
+                | Self::WrongType
+                | Self::Refused { .. }
+        )
+    }
+}
+
+/// Redis 7 ends the error of a command that a script ran with the script's name.
+fn within_script(text: &str) -> ChargeState {
+    if text.contains(" script: ") { ChargeState::Unknown } else { ChargeState::NotCharged }
+}
+
+impl From<Fault> for StoreError {
+    /// What may have been charged is ambiguous, whatever else it is: a caller must know.
+    fn from(fault: Fault) -> Self {
+        let what = fault.to_string();
+        let error = match fault.charge_state() {
+            ChargeState::Unknown => Self::ambiguous(what),
+            ChargeState::NotCharged if fault.is_transient() => Self::transient(what),
+            ChargeState::NotCharged => Self::permanent(what),
+        };
+        // What lies under one key: other questions are answered.
+        let is_alone = matches!(fault, Fault::WrongType | Fault::Refused { .. });
+        let error = error.because(fault);
+        if is_alone { error.alone() } else { error }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests;

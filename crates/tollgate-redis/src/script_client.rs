@@ -1,0 +1,96 @@
+//! Scripts of others, over connections like those of a store.
+
+use core::fmt;
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use redis::Value;
+use tollgate::StoreError;
+
+use crate::client::{Call, Client, first_nonce};
+use crate::options::Options;
+use crate::script::Script;
+use crate::subscription::Subscription;
+
+/// Calls scripts that count no limits, as those of a queue: over as many connections, with the
+/// deadline and the breaker of [`Options`], and never twice. Cheap to clone: clones share the
+/// connections.
+#[derive(Clone)]
+pub struct ScriptClient(Arc<Shared>);
+
+struct Shared {
+    client: Client,
+    deadline: Duration,
+    nonce: AtomicU64,
+}
+
+/// What a script answers, as far as scripts do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)] // RESP2 has no more kinds that a script can answer
+pub enum ScriptReply {
+    /// Nothing, or false.
+    Nil,
+    /// A whole number.
+    Int(i64),
+    /// Text or bytes.
+    Bytes(Vec<u8>),
+    /// Several.
+    List(Vec<Self>),
+}
+
+impl fmt::Debug for ScriptClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Caller").field(&self.0.client).finish()
+    }
+}
+
+impl ScriptClient {
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`crate::RedisStore::connect`].
+    pub async fn connect(options: Options) -> Result<Self, StoreError> {
+        let deadline = options.deadline;
+        let client = Client::connect(options).await?;
+        Ok(Self(Arc::new(Shared { client, deadline, nonce: first_nonce() })))
+    }
+
+    /// Listens to a channel on a connection of its own, on the runtime that this is called on.
+    #[must_use]
+    pub fn subscribe(&self, channel: String) -> Subscription {
+        Subscription::new(Arc::clone(self.0.client.connector()), channel)
+    }
+
+    /// Calls a script with these keys, and a nonce before `args` as its first argument. It has to
+    /// answer with a list that begins with the nonce, which is taken off.
+    ///
+    /// # Errors
+    /// As [`tollgate::Store::check`]; [`StoreError::is_ambiguous`] when the script may have run.
+    pub async fn call<W: AsRef<[u8]>>(
+        &self,
+        script: &Script,
+        keys: &[String],
+        args: impl IntoIterator<Item = W>,
+    ) -> Result<Vec<ScriptReply>, StoreError> {
+        let nonce = self.0.nonce.fetch_add(1, Ordering::Relaxed);
+        let mut call = Call::new(script, nonce, keys.len());
+        call.word(keys).word(nonce);
+        for word in args {
+            call.word(word.as_ref());
+        }
+        let answer = self.0.client.call(call, self.0.deadline).await?;
+        Ok(answer.into_iter().map(to_reply).collect())
+    }
+}
+
+fn to_reply(value: Value) -> ScriptReply {
+    match value {
+        Value::Int(number) => ScriptReply::Int(number),
+        Value::BulkString(bytes) => ScriptReply::Bytes(bytes),
+        Value::SimpleString(text) => ScriptReply::Bytes(text.into_bytes()),
+        Value::Okay => ScriptReply::Bytes(b"OK".to_vec()),
+        Value::Array(list) => ScriptReply::List(list.into_iter().map(to_reply).collect()),
+        _ => ScriptReply::Nil,
+    }
+}

@@ -1,0 +1,186 @@
+//! What a store is asked: each operation as the call of a script.
+
+use std::time::Duration;
+
+use redis::Value;
+use tollgate::engine::{self, Outcome};
+use tollgate::{
+    Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError, Time,
+};
+
+use super::RedisStore;
+use super::reply::{StoredValue, damaged, parse_unsigned, read_states, unexpected_reply};
+use crate::compose::{has_state, in_state_order, set_tag};
+use crate::key::Keys;
+use crate::{notices, state};
+
+impl Store for RedisStore {
+    fn identity(&self) -> u64 {
+        self.0.identity
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        Some(self.0.deadline)
+    }
+
+    fn will_wait(&self, longest: Duration) {
+        self.0.client.will_wait(longest);
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        self.answer(question).await
+    }
+
+    async fn refund(&self, receipt: &Receipt, part: u64) -> Result<Refund, StoreError> {
+        let nonce = self.next_nonce();
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
+        for charges in &receipt.charges {
+            let counted = Counted::new(&charges.subject, &charges.limits);
+            let counted = counted.in_shard(receipt.shard.as_deref());
+            let (state, logs) = self.all_keys(counted);
+            if keys.is_empty() {
+                keys.push(Keys::mark(&state, receipt.number));
+            }
+            keys.extend([state.clone(), Keys::reset(&state)]);
+            keys.extend(logs);
+            args.push(charges.limits.limits().len().to_string());
+            let first = places.len();
+            for (declared, limit) in in_state_order(&charges.limits) {
+                let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
+                let until = engine::spent_until_us(limit, at_us, receipt.cost);
+                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
+                places.push(first + declared);
+            }
+        }
+        let mut all = vec![
+            nonce.to_string(),
+            receipt.cost.to_string(),
+            receipt.at.as_micros().to_string(),
+            engine::receipt_until_us(receipt).to_string(),
+            receipt.number.to_string(),
+            part.to_string(),
+        ];
+        all.append(&mut args);
+        let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
+        let (left, units) = match &answer[..] {
+            [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
+            [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
+            _ => return Err(unexpected_reply()),
+        };
+        if units.len() != places.len() || left > receipt.cost {
+            return Err(unexpected_reply());
+        }
+        let mut given = vec![0; places.len()];
+        for (place, units) in places.iter().zip(units) {
+            given[*place] = parse_unsigned(units)?;
+            if given[*place] > receipt.cost {
+                return Err(unexpected_reply());
+            }
+        }
+        Ok(Refund::new(given, left))
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        let limits = counted.limits;
+        let nonce = self.next_nonce();
+        let (state, logs) = self.all_keys(counted);
+        let mut keys = vec![state];
+        keys.extend(logs);
+        let args = vec![
+            nonce.to_string(),
+            delta.to_string(),
+            set_tag(limits),
+            u8::from(has_state(limits)).to_string(),
+        ];
+        let answer = self.call(&self.0.rare.adjust, &keys, args, nonce, self.0.deadline).await?;
+        if answer.len() != limits.limits().len() {
+            return Err(unexpected_reply());
+        }
+        let mut changes = vec![0; answer.len()];
+        for ((declared, _), change) in in_state_order(limits).into_iter().zip(&answer) {
+            let Value::Int(change) = change else { return Err(unexpected_reply()) };
+            changes[declared] = *change;
+        }
+        Ok(changes)
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        let limits = counted.limits;
+        let nonce = self.next_nonce();
+        let (state, logs) = self.all_keys(counted);
+        let mut keys = vec![state.clone(), Keys::reset(&state)];
+        keys.extend(logs);
+        let longest_us = engine::refundable_until_us(limits, Time::default());
+        let args = vec![nonce.to_string(), longest_us.to_string()];
+        let answer = self.call(&self.0.rare.reset, &keys, args, nonce, self.0.deadline).await?;
+        match answer[..] {
+            [Value::Int(found)] => Ok(found == 1),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        let limits = counted.limits;
+        let nonce = self.next_nonce();
+        let (state, logs) = self.all_keys(counted);
+        let single = limits.limits().len() == 1;
+        let mut keys = vec![state];
+        if !single {
+            keys.extend(logs);
+        }
+        let args = vec![nonce.to_string()];
+        let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, self.0.deadline).await?;
+        let (_, found) = read_states(answer, keys.len())?;
+        let mut state = None;
+        let mut logs = vec![Vec::new(); limits.limits().len()];
+        for (i, found) in found.into_iter().enumerate() {
+            match found {
+                StoredValue::Nothing => {}
+                StoredValue::State(bytes) if i == 0 => state = Some(bytes),
+                StoredValue::Log(rows) if single || i > 0 => logs[i.saturating_sub(1)] = rows,
+                _ => return Err(damaged("it is of another kind")),
+            }
+        }
+        if state.is_none() && logs.iter().all(Vec::is_empty) {
+            return Ok(None);
+        }
+        let (was, mut held) = state::decode(limits, state.as_deref(), &logs).map_err(damaged)?;
+        let fresh_at = Time::from_micros(engine::fresh_at_us(&was, &mut held));
+        let events = held.logs.iter().map(|log| {
+            use tollgate::strategy::Log as _;
+            let mut before = 0;
+            let each = (0..log.len()).map(|i| log.entry(i));
+            each.map(|entry| {
+                let cost = entry.total - before;
+                before = entry.total;
+                (entry.at_us, cost)
+            })
+            .collect()
+        });
+        let logs = events.collect();
+        Ok(Some(Inspection::new(was.full_text().to_owned(), held.words, logs, fresh_at, false)))
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        let script = &self.0.rare.notices.read;
+        notices::read(&self.call_notices(script, [notices::read_args(seen)]).await?)
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        let script = &self.0.rare.notices.post;
+        match self.call_notices(script, notices::post_args(notice)).await?[..] {
+            [Value::Int(1)] => Ok(()),
+            [Value::Int(0)] => Err(Notices::too_many()),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        let script = &self.0.rare.notices.withdraw;
+        match self.call_notices(script, [name.to_owned()]).await?[..] {
+            [Value::Int(was_there)] => Ok(was_there == 1),
+            _ => Err(unexpected_reply()),
+        }
+    }
+}

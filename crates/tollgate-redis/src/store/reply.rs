@@ -1,0 +1,160 @@
+//! What the scripts answer, read.
+
+use redis::Value;
+use smallvec::SmallVec;
+use tollgate::engine::{Fields, Mode, Outcome};
+use tollgate::{Carried, Question, StoreError, Time};
+
+pub(crate) fn unexpected_reply() -> StoreError {
+    StoreError::permanent("the server answered what no script of ours answers")
+}
+
+pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).map_err(|_| unexpected_reply()),
+        Value::BulkString(digits) => {
+            let digits = std::str::from_utf8(digits).map_err(|_| unexpected_reply())?;
+            digits.parse().map_err(|_| unexpected_reply())
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// Reads what a check answered, after the nonce. What no check of these limits can answer is none.
+pub(super) fn read_outcome(
+    answer: Vec<Value>,
+    question: &Question<'_>,
+    limits: usize,
+    nonce: u64,
+) -> Result<Outcome, StoreError> {
+    let mut rest = &answer[..];
+    let mut number = nonce;
+    if question.request.is_some() {
+        let (first, others) = rest.split_first().ok_or_else(unexpected_reply)?;
+        if *first == Value::Int(-1) {
+            return Err(StoreError::misuse(
+                "this request id was used for another question: give each question its own",
+            ));
+        }
+        number = parse_unsigned(first)?;
+        rest = others;
+    }
+    let usual = 2 + 3 * limits;
+    if rest.len() != usual && rest.len() != usual + 2 * limits {
+        return Err(unexpected_reply());
+    }
+    let (granted, now) = (parse_unsigned(&rest[0])?, parse_unsigned(&rest[1])?);
+    let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
+    if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
+        return Err(unexpected_reply());
+    }
+    let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
+    let mut has_to_wait = granted > 0;
+    let all = question.parts.iter().flat_map(|part| part.limits.limits());
+    for (i, limit) in all.enumerate() {
+        let [left, wait, reset] = &rest[2 + 3 * i..5 + 3 * i] else {
+            return Err(unexpected_reply());
+        };
+        let wait = if *wait == Value::Int(-1) { None } else { Some(parse_unsigned(wait)?) };
+        let left = parse_unsigned(left)?;
+        let is_above = question.cost > limit.capacity() && !is_partial;
+        if left > limit.capacity() || wait.is_none() != is_above {
+            return Err(unexpected_reply());
+        }
+        has_to_wait |= wait != Some(0);
+        let (mut at, mut carried) = (now, Carried::Same);
+        if let Some([charged, how]) = rest.get(usual + 2 * i..usual + 2 * i + 2) {
+            at = parse_unsigned(charged)?;
+            carried = match how {
+                Value::Int(0) => Carried::Same,
+                Value::Int(1) => Carried::Over,
+                _ => Carried::Fresh,
+            };
+        }
+        fields.push(Fields::new(left, wait, parse_unsigned(reset)?, at, carried));
+    }
+    if !has_to_wait {
+        return Err(unexpected_reply());
+    }
+    let receipt = if granted > 0 && !question.mode.is_peek() { number } else { 0 };
+    Ok(Outcome::new(granted, fields, receipt, Time::from_micros(now)))
+}
+
+/// What lies at the keys: a state, a list, or nothing.
+pub(super) enum StoredValue {
+    Nothing,
+    State(Vec<u8>),
+    Log(Vec<Vec<u8>>),
+}
+
+/// Reads what an inspection answered, after the nonce.
+pub(super) fn read_states(
+    answer: Vec<Value>,
+    keys: usize,
+) -> Result<(Time, Vec<StoredValue>), StoreError> {
+    if answer.len() != keys + 1 {
+        return Err(unexpected_reply());
+    }
+    let mut values = answer.into_iter();
+    let now = Time::from_micros(parse_unsigned(&values.next().ok_or_else(unexpected_reply)?)?);
+    let bytes = |value| match value {
+        Value::BulkString(bytes) => Ok(bytes),
+        _ => Err(unexpected_reply()),
+    };
+    let found = values.map(|value| match value {
+        Value::Nil => Ok(StoredValue::Nothing),
+        Value::Array(rows) => {
+            Ok(StoredValue::Log(rows.into_iter().map(bytes).collect::<Result<_, _>>()?))
+        }
+        other => Ok(StoredValue::State(bytes(other)?)),
+    });
+    Ok((now, found.collect::<Result<_, StoreError>>()?))
+}
+
+pub(super) fn damaged(what: &str) -> StoreError {
+    StoreError::permanent(format!("a state in Redis cannot be read: {what}; reset the subject"))
+        .alone()
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::{Counted, LimitSet, Subject};
+
+    use super::*;
+
+    const NONCE: u64 = 9;
+
+    /// What a check of cost 3 under limits of 10 and 5 is read as, of these numbers.
+    fn read(mode: Mode, cost: u64, numbers: &[i64]) -> Result<u64, StoreError> {
+        let limits: LimitSet = "x: 10/s via gcra, y: 5/10s via sliding_log".parse().unwrap();
+        let subject = Subject::literal("ann").unwrap();
+        let parts = [Counted::new(&subject, &limits)];
+        let question = Question::new(parts.into_iter().collect(), cost, mode);
+        let answer = numbers.iter().copied().map(Value::Int).collect();
+        read_outcome(answer, &question, 2, NONCE).map(|outcome| outcome.granted)
+    }
+
+    #[test]
+    fn what_no_check_of_these_limits_can_answer_is_refused() {
+        let whole = |numbers: &[i64]| read(Mode::Whole, 3, numbers).ok();
+        assert_eq!(whole(&[3, 100, 7, 0, 30, 2, 0, 90]), Some(3));
+        assert_eq!(whole(&[0, 100, 7, 0, 30, 2, 50, 90]), Some(0));
+        for (what, numbers) in [
+            ("more than was asked for", [4, 100, 7, 0, 30, 2, 0, 90]),
+            ("a part of it", [2, 100, 7, 0, 30, 2, 0, 90]),
+            ("more left than there is", [3, 100, 11, 0, 30, 2, 0, 90]),
+            ("more left than there is of the second", [3, 100, 7, 0, 30, 6, 0, 90]),
+            ("never, of what there is", [0, 100, 7, -1, 30, 2, 0, 90]),
+            ("a denial that is over at once", [0, 100, 7, 0, 30, 2, 0, 90]),
+            ("a wait below zero", [0, 100, 7, -2, 30, 2, 50, 90]),
+        ] {
+            assert_eq!(whole(&numbers), None, "{what}");
+        }
+        let numbers = [2, 100, 8, 0, 20, 3, 0, 90];
+        assert_eq!(read(Mode::Partial, 3, &numbers).ok(), Some(2));
+        assert_eq!(read(Mode::PeekPartial, 3, &numbers).ok(), Some(2));
+        // Of six, five can never be had at once.
+        assert_eq!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, -1, 0]).ok(), Some(0));
+        assert!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, 7, 0]).is_err());
+    }
+}

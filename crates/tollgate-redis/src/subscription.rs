@@ -1,0 +1,93 @@
+//! A channel of Redis as a bell: who waits for something is woken when somebody says that it is
+//! there, and need not ask again and again.
+
+use core::fmt;
+use core::time::Duration;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use futures_util::StreamExt as _;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::client::Connector;
+
+/// How long after a loss the connection is made anew.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Listens to one channel, over a connection of its own, until it is dropped.
+///
+/// What is said while the connection is away is not heard: who waits should look now and then all
+/// the same.
+pub struct Subscription {
+    state: Arc<ChannelState>,
+    listening: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct ChannelState {
+    messages: AtomicU64,
+    /// How many there were when somebody looked last.
+    seen: AtomicU64,
+    is_connected: AtomicBool,
+    notify: Notify,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_connected = self.state.is_connected.load(Ordering::Relaxed);
+        f.debug_struct("Bell").field("is_up", &is_connected).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.listening.abort();
+    }
+}
+
+impl Subscription {
+    pub(crate) fn new(connector: Arc<Connector>, channel: String) -> Self {
+        let state = Arc::new(ChannelState::default());
+        let listening = tokio::spawn(listen(connector, channel, Arc::clone(&state)));
+        Self { state, listening }
+    }
+
+    /// Whoever waits from here on waits for what is said after this.
+    pub fn mark_seen(&self) {
+        self.state.seen.store(self.state.messages.load(Ordering::Acquire), Ordering::Release);
+    }
+
+    /// Waits until it has rung since somebody looked, at most so long; false, at once, while nobody
+    /// would hear it.
+    pub async fn wait(&self, max: Duration) -> bool {
+        let ChannelState { messages, seen, is_connected, notify } = &*self.state;
+        let mut next = pin!(notify.notified());
+        // From here on none is missed.
+        next.as_mut().enable();
+        if !is_connected.load(Ordering::Acquire) {
+            return false;
+        }
+        if messages.load(Ordering::Acquire) == seen.load(Ordering::Acquire) {
+            let _ = tokio::time::timeout(max, next).await;
+        }
+        true
+    }
+}
+
+async fn listen(connector: Arc<Connector>, channel: String, state: Arc<ChannelState>) {
+    loop {
+        if let Ok(mut pubsub) = connector.listen(&channel).await {
+            state.is_connected.store(true, Ordering::Release);
+            let mut messages = pubsub.on_message();
+            while messages.next().await.is_some() {
+                state.messages.fetch_add(1, Ordering::AcqRel);
+                state.notify.notify_waiters();
+            }
+            state.is_connected.store(false, Ordering::Release);
+            state.notify.notify_waiters();
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
+    }
+}
