@@ -156,13 +156,28 @@ pub(crate) async fn service_queues(
     })?;
     // As fast to give up as a service's store is.
     let queues = queues_at(read(url)?, form).await?;
-    if let Some(warning) = crate::command::queue::eviction(&queues).await {
+    if let Some(warning) = eviction_warning(&queues).await {
         tracing::warn!(target: "tollgate", "{warning}");
     }
     let named = wanted
         .into_iter()
         .map(|(name, settings)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, settings)));
     Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
+}
+
+/// What is to be said of a server that may lose what lies in queues.
+pub(crate) async fn eviction_warning(queues: &AnyQueues) -> Option<String> {
+    let AnyQueues::Redis(queues) = queues else { return None };
+    let policy = queues.eviction_policy().await.ok().flatten()?;
+    let loses = if policy.starts_with("allkeys") {
+        "jobs are lost then"
+    } else {
+        "ids of --once and counts of rates are forgotten then"
+    };
+    Some(format!(
+        "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set \
+         maxmemory-policy noeviction (tollgate doctor)"
+    ))
 }
 
 /// `NAME=BOUND`, `NAME=BOUND,per-client=N`, or `NAME` for one that is there.

@@ -8,7 +8,7 @@ use tollgate::engine::Outcome;
 use tollgate::{Question, StoreError, Time};
 
 use crate::context::Context;
-use crate::session;
+use crate::operations;
 
 /// A transaction at work: whoever else uses the file sees what was before, or all of it.
 pub struct Transaction<'t> {
@@ -72,7 +72,7 @@ impl<'t> Transaction<'t> {
     /// As [`crate::SqliteStore::check_now`].
     pub fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         question.without_request()?;
-        session::check(self.context, question)
+        operations::check(self.context, question)
     }
 }
 

@@ -20,6 +20,7 @@ mod fault;
 mod log;
 mod notices;
 mod open;
+mod operations;
 mod options;
 mod session;
 mod state;

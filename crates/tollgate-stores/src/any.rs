@@ -8,7 +8,6 @@ use tollgate::{
 };
 
 use crate::kind::Kind;
-use crate::url::StoreUrl;
 
 /// Where counts live: a store of one of the kinds there are.
 ///
@@ -44,32 +43,6 @@ macro_rules! each {
 }
 
 impl AnyStore {
-    /// Opens the store that a URL means: `memory://`, `sqlite://PATH` or `redis://HOST`, as the
-    /// page of this crate lists them.
-    ///
-    /// Redis needs a runtime of tokio, and answers within 50 ms unless the URL says otherwise
-    /// (`?deadline=200ms`). The others need none.
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-    /// use tollgate_stores::AnyStore;
-    ///
-    /// let store = AnyStore::open("memory://").await?;
-    /// assert_eq!(store.kind(), "memory");
-    ///
-    /// let wrong = AnyStore::open("postgres://db.internal").await.unwrap_err();
-    /// assert!(wrong.to_string().starts_with("unknown kind of store `postgres://`: write"));
-    /// # Ok::<(), tollgate::StoreError>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`StoreUrl::parse`] and [`StoreUrl::open`].
-    pub async fn open(url: &str) -> Result<Self, StoreError> {
-        StoreUrl::parse(url)?.open().await
-    }
-
     /// `memory`, `sqlite` or `redis`.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -112,6 +112,34 @@ impl StoreUrl {
     }
 }
 
+impl AnyStore {
+    /// Opens the store that a URL means: `memory://`, `sqlite://PATH` or `redis://HOST`, as the
+    /// page of this crate lists them.
+    ///
+    /// Redis needs a runtime of tokio, and answers within 50 ms unless the URL says otherwise
+    /// (`?deadline=200ms`). The others need none.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use tollgate_stores::AnyStore;
+    ///
+    /// let store = AnyStore::open("memory://").await?;
+    /// assert_eq!(store.kind(), "memory");
+    ///
+    /// let wrong = AnyStore::open("postgres://db.internal").await.unwrap_err();
+    /// assert!(wrong.to_string().starts_with("unknown kind of store `postgres://`: write"));
+    /// # Ok::<(), tollgate::StoreError>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`StoreUrl::parse`] and [`StoreUrl::open`].
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        StoreUrl::parse(url)?.open().await
+    }
+}
+
 impl FromStr for StoreUrl {
     type Err = StoreError;
 

@@ -15,7 +15,7 @@ mod explain;
 mod health;
 mod help;
 mod lab;
-pub(crate) mod queue;
+mod queue;
 mod replay;
 pub(crate) mod run;
 mod scripts;

@@ -98,7 +98,7 @@ pub(super) enum Across {
     /// Time, from the start to here.
     Time { end_us: u64, calendar: Option<Calendar> },
     /// How long something took, between powers of ten that are equally far apart.
-    Timings { least_us: u64, most_us: u64 },
+    Durations { least_us: u64, most_us: u64 },
 }
 
 /// The most that an axis of powers of ten reaches to: a power of ten itself.
@@ -117,14 +117,14 @@ impl Across {
         while end_us < most_us.min(MOST_US) {
             end_us = end_us.saturating_mul(10).min(MOST_US);
         }
-        Self::Timings { least_us, most_us: end_us }
+        Self::Durations { least_us, most_us: end_us }
     }
 
     /// Where a time is: 0 at the left, 1 at the right.
     pub(super) fn place(self, us: u64) -> f64 {
         match self {
             Self::Time { end_us, .. } => real(us.min(end_us)) / real(end_us.max(1)),
-            Self::Timings { least_us, most_us } => {
+            Self::Durations { least_us, most_us } => {
                 let decades = |us: u64| libm::log10(real(us) / real(least_us));
                 decades(us.clamp(least_us, most_us)) / decades(most_us)
             }
@@ -138,7 +138,7 @@ impl Across {
                 format!("UTC, from {}", show(start_us / 1_000_000 * 1_000_000))
             }
             Self::Time { end_us, .. } => Unit::for_length(end_us).name.into(),
-            Self::Timings { .. } => "latency, on a logarithmic scale".into(),
+            Self::Durations { .. } => "latency, on a logarithmic scale".into(),
         }
     }
 
@@ -147,7 +147,7 @@ impl Across {
         match self {
             Self::Time { calendar: Some(_), .. } => "28, 00:00".into(),
             Self::Time { end_us, .. } => (end_us / Unit::for_length(end_us).us).to_string(),
-            Self::Timings { most_us, .. } => span(most_us),
+            Self::Durations { most_us, .. } => span(most_us),
         }
     }
 
@@ -161,7 +161,7 @@ impl Across {
                 let ticks = ticks(end, most).into_iter().filter(|at| *at <= end);
                 ticks.map(|at| (at * unit.us, at.to_string())).collect()
             }
-            Self::Timings { least_us, most_us } => {
+            Self::Durations { least_us, most_us } => {
                 let powers = core::iter::successors(Some(least_us), |us| us.checked_mul(10));
                 let powers: Vec<u64> = powers.take_while(|us| *us <= most_us).collect();
                 let every = powers.len().div_ceil(usize::from(most.max(1)));
@@ -188,10 +188,10 @@ mod tests {
 
     #[test]
     fn what_took_long_lies_between_powers_of_ten() {
-        assert_eq!(Across::took(0, 0), Across::Timings { least_us: 1, most_us: 10 });
-        assert_eq!(Across::took(99, 1_000), Across::Timings { least_us: 10, most_us: 1_000 });
+        assert_eq!(Across::took(0, 0), Across::Durations { least_us: 1, most_us: 10 });
+        assert_eq!(Across::took(99, 1_000), Across::Durations { least_us: 10, most_us: 1_000 });
         let axis = Across::took(100, 1_001);
-        assert_eq!(axis, Across::Timings { least_us: 100, most_us: 10_000 });
+        assert_eq!(axis, Across::Durations { least_us: 100, most_us: 10_000 });
         assert!((axis.place(1_000) - 0.5).abs() < 1e-9 && axis.place(1) < 1e-9);
         let says = |most| axis.marks(most).into_iter().map(|(_, says)| says).collect::<Vec<_>>();
         assert_eq!(says(9), ["100 us", "1 ms", "10 ms"]);

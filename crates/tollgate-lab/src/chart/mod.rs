@@ -19,6 +19,7 @@ mod look;
 mod occupancy;
 mod over_time;
 mod panel;
+mod picture;
 mod plot;
 mod queue;
 mod raster;
@@ -30,33 +31,17 @@ pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
+pub use picture::Chart;
 pub use queue::{depth, offers, waits};
 pub use raster::raster;
 
 use crate::error::Error;
 use crate::experiment::results::Results;
-use axis::Across;
-use panel::{Key, Panel, Scale};
 
 /// Pixels of a PNG for each pixel of the layout: sharp on screens of today.
 const PNG_SCALE: f32 = 2.0;
 /// How tall a PNG can be, in pixels of the layout: with its width some 200 MB while it is drawn.
 const PNG_HEIGHT: f64 = 16_000.0;
-
-/// What a picture shows, for any width and theme.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Chart {
-    title: String,
-    says: String,
-    across: Across,
-    scale: Scale,
-    keys: Vec<Key>,
-    panels: Vec<Panel>,
-    /// Another one under it, in the same picture.
-    below: Option<Box<Self>>,
-    /// Whether its panels are low: where several charts share a picture.
-    is_low: bool,
-}
 
 /// Every picture that there is of these results, with a name for its file.
 #[must_use]
@@ -76,25 +61,6 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
 }
 
 impl Chart {
-    /// The same picture with another one under it, both with lower panels.
-    #[must_use]
-    pub fn above(self, below: Self) -> Self {
-        let below = Self { is_low: true, ..below };
-        Self { below: Some(Box::new(below)), is_low: true, ..self }
-    }
-
-    /// What it is a picture of.
-    #[must_use]
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// What there is to see in it: one sentence.
-    #[must_use]
-    pub fn says(&self) -> &str {
-        &self.says
-    }
-
     /// The picture as SVG, which needs nothing beside it.
     ///
     /// # Examples

@@ -1,5 +1,7 @@
 //! Pictures of good and of awkward results.
 
+use super::axis::Across;
+use super::panel::Scale;
 use super::*;
 use crate::experiment::results::{Bucket, Results};
 use crate::fixture::{LONG_NAMES, bare, cell, edges, results};
@@ -97,7 +99,7 @@ fn latencies_have_a_row_for_each_case_and_simulated_time_has_none() {
         chart.says(),
         "99 of 100 answers took no more than 900 us with sliding_log, and 1 min 34 s with token_bucket."
     );
-    assert_eq!(chart.across, Across::Timings { least_us: 10, most_us: 1_000_000_000 });
+    assert_eq!(chart.across, Across::Durations { least_us: 10, most_us: 1_000_000_000 });
     let words = words(&chart.svg(LOOKS[0]));
     for word in ["sliding_log", "100 us", "1 s", "case"] {
         assert!(words.iter().any(|it| it == word), "{word}: {words:?}");

@@ -2,11 +2,21 @@
 
 use tollgate::LimitSet;
 
+use super::Experiment;
 use super::results::{CaseResult, QueueResult, Results};
 use crate::figure;
 
+impl Results {
+    /// Says what there is to see in them, when the last case has run.
+    pub fn conclude(&mut self, experiment: &Experiment) {
+        self.findings = experiment.notes.clone();
+        let findings = findings(self);
+        self.findings.extend(findings);
+    }
+}
+
 /// A sentence for each thing to see.
-pub(super) fn conclude(results: &Results) -> Vec<String> {
+fn findings(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
     // Of a case that was cut nothing is known.
     let cases = match results.cases.split_last() {

@@ -34,6 +34,7 @@
 
 mod arrivals;
 mod builtin;
+mod case_run;
 mod file;
 mod findings;
 pub mod live;
@@ -55,12 +56,13 @@ use crate::replay::Plan;
 
 pub use self::arrivals::{Arrivals, Rate, Workload};
 pub use self::builtin::{Queueing, sides, zoo};
+pub use self::case_run::Timings;
 pub use self::file::FileError;
 pub use self::queue::QueueCase;
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
 pub use self::retry::Retry;
-pub use self::simulate::{Progress, Timings, run};
+pub use self::simulate::{Progress, run};
 pub use self::size::Size;
 
 /// Which client asks when, and what is tried.

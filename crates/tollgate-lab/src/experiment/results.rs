@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::{Experiment, findings};
+use super::Experiment;
 
 /// What an experiment showed.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -66,13 +66,6 @@ impl Results {
     pub(crate) fn words(&self) -> [&'static str; 2] {
         let is_all = !self.cases.is_empty() && self.cases.iter().all(|case| case.queue.is_some());
         if is_all { ["accepted", "refused"] } else { ["admitted", "denied"] }
-    }
-
-    /// Says what there is to see in them, when the last case has run.
-    pub fn conclude(&mut self, experiment: &Experiment) {
-        self.findings = experiment.notes.clone();
-        let findings = findings::conclude(self);
-        self.findings.extend(findings);
     }
 }
 

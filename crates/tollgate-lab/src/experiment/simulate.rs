@@ -1,17 +1,15 @@
 //! Lets simulated time pass.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use super::case_run::{BATCH, CaseRun, Timings};
 use super::measure::{Attempt, AttemptOutcome};
-use super::results::{CaseResult, Results};
+use super::results::Results;
 use super::run::Run;
 use super::{Case, Experiment, queue};
 use crate::decide::Decider;
 use crate::error::Error;
 use crate::event::{ClientId, Event};
-
-/// How many requests are made before they are decided.
-pub(super) const BATCH: usize = 8_192;
 
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,18 +27,6 @@ pub struct Progress {
     pub attempts: u64,
     /// What this machine took so far to make requests, to decide them, and to measure.
     pub took: Timings,
-}
-
-/// Where the time of this machine went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Timings {
-    /// Making requests.
-    pub making: Duration,
-    /// Deciding attempts.
-    pub deciding: Duration,
-    /// Counting what became of them.
-    pub measuring: Duration,
 }
 
 /// Runs every case over its traffic, by the time of its attempts, and measures what gets through.
@@ -96,27 +82,6 @@ pub fn run(
     }
     results.conclude(experiment);
     Ok(results)
-}
-
-impl core::ops::Add for Timings {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            making: self.making + other.making,
-            deciding: self.deciding + other.deciding,
-            measuring: self.measuring + other.measuring,
-        }
-    }
-}
-
-/// What became of a case.
-pub(super) struct CaseRun {
-    pub(super) result: CaseResult,
-    pub(super) attempts: u64,
-    pub(super) took: Timings,
-    /// An error where it was not run to its end.
-    pub(super) ended: Result<(), Error>,
 }
 
 /// One case whose time is that of its attempts.

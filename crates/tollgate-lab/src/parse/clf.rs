@@ -3,11 +3,9 @@
 
 use std::net::IpAddr;
 
-use super::{By, Reason, path_of, without_port};
+use super::by::By;
+use super::line::{Reason, path_of, without_port};
 use crate::time;
-
-/// The fields beside ip, path and user.
-pub(super) const FIELDS: [&str; 6] = ["method", "status", "referer", "agent", "host", "vhost"];
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Field {

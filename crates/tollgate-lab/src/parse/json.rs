@@ -8,41 +8,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{By, Parsed, Reason, path_of, without_port};
+use super::by::By;
+use super::field_names::{JSON_CLIENT, JSON_TIME};
+use super::line::{Parsed, Reason, path_of, without_port};
 use crate::time;
-
-/// Where loggers put the client, best first. `a.b` is `b` inside `a`.
-pub(super) const CLIENT: [&str; 14] = [
-    "remote_addr",
-    "client_ip",
-    "ip",
-    "client",
-    "remote_ip",
-    "clientip",
-    "clientIp",
-    "remote_host",
-    "request.client_ip", // Caddy
-    "request.remote_ip", // Caddy
-    "client.ip",         // Elastic Common Schema
-    "source.ip",         // Elastic Common Schema
-    "ClientHost",        // Traefik
-    "host",
-];
-
-/// Where loggers put the time, best first.
-pub(super) const TIME: [&str; 11] = [
-    "time",
-    "timestamp",
-    "@timestamp",
-    "ts",
-    "time_local",
-    "time_iso8601",
-    "msec", // nginx
-    "datetime",
-    "StartUTC", // Traefik
-    "date",
-    "t",
-];
 
 /// Where loggers put the target of the request, best first; of the first line of a request
 /// (`GET /a HTTP/1.1`) the target is taken.
@@ -88,7 +57,7 @@ impl Fields {
             ranked.map(move |(rank, path)| FieldPath { role, rank, path: Cow::Borrowed(*path) })
         };
         let mut places: Vec<FieldPath> =
-            known(CLIENT_ROLE, &CLIENT).chain(known(TIME_ROLE, &TIME)).collect();
+            known(CLIENT_ROLE, &JSON_CLIENT).chain(known(TIME_ROLE, &JSON_TIME)).collect();
         match by {
             By::Ip => {}
             By::Path => places.extend(known(BY_ROLE, &PATH)),

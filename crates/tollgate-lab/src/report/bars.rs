@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::text::paragraph;
+use super::paragraph::paragraph;
 use crate::chart::Timeline;
 use crate::experiment::results::{Bucket, Results};
 use crate::figure::span;

@@ -3,6 +3,7 @@
 mod bars;
 mod html;
 mod measure;
+mod paragraph;
 mod text;
 
 pub use html::html;

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, TableStyle};
 
 use super::measure::{self, Measure};
+use super::paragraph::paragraph;
 use super::{bars, counts, denied_in_words, queue_in_words, stopped, summary, with_denied};
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
@@ -46,30 +47,6 @@ pub fn text(results: &Results, width: usize) -> String {
     limits(&mut out, results, width);
     bars::draw(&mut out, results, width);
     out
-}
-
-/// Words in lines, the first after `mark`, the others below it.
-pub(super) fn paragraph(out: &mut String, width: usize, mark: &str, text: &str) {
-    let indent = " ".repeat(mark.chars().count());
-    let (mut line, mut used) = (mark.to_owned(), mark.chars().count());
-    let mut is_empty = true;
-    for word in text.split_whitespace() {
-        let chars = word.chars().count();
-        if !is_empty && used + 1 + chars > width {
-            out.push_str(&line);
-            out.push('\n');
-            (line, used, is_empty) = (indent.clone(), indent.len(), true);
-        }
-        if !is_empty {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += chars;
-        is_empty = false;
-    }
-    out.push_str(&line);
-    out.push('\n');
 }
 
 /// Measures down the side and cases across: as many as the width takes, then the next.

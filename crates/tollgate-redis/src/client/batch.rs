@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Unconstrained, unconstrained};
 use tokio::time::Instant;
 
-use super::loads;
-use super::wire::{Deadline, lost, refused};
+use super::deadline::Deadline;
+use super::reply_errors::{lost, refused};
+use super::script_load;
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
@@ -352,11 +353,12 @@ impl Drop for Loading {
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
     let batch = &loading.0;
-    let Ok(answer) = connection.send_packed_command(&loads::command(batch.script())).await else {
+    let Ok(answer) = connection.send_packed_command(&script_load::command(batch.script())).await
+    else {
         return;
     };
     // Questions go alone until it is there, and say what else is wrong.
-    match loads::loaded(batch.script(), &answer) {
+    match script_load::loaded(batch.script(), &answer) {
         Ok(()) => {
             batch.counts.loads.fetch_add(1, Ordering::Relaxed);
             batch.set(READY);

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use redis::Value;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout_at;
 
-use super::wire::{CallError, Deadline, Wire, refused};
+use super::deadline::Deadline;
+use super::script_load::{command, loaded};
+use super::wire::{CallError, Wire};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
-use redis::{Cmd, Value};
 
 /// Loads of scripts. There are as many entries as scripts, which are part of the program.
 #[derive(Default)]
@@ -19,22 +21,6 @@ pub(super) struct Loads {
     done: AtomicU64,
     /// For each script, under its name, the number of its last load.
     last: Mutex<HashMap<String, Arc<AsyncMutex<u64>>>>,
-}
-
-/// What loads a script.
-pub(super) fn command(script: &Script) -> Cmd {
-    let mut command = redis::cmd("SCRIPT");
-    command.arg("LOAD").arg(script.text());
-    command
-}
-
-/// Whether the answer to [`command`] says that the script is there.
-pub(super) fn loaded(script: &Script, answer: &Value) -> Result<(), Fault> {
-    match answer {
-        Value::BulkString(sha) if sha == script.sha().as_bytes() => Ok(()),
-        Value::ServerError(error) => Err(refused(error)),
-        _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),
-    }
 }
 
 /// How many loads were done when a script was called.

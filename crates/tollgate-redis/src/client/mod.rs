@@ -22,24 +22,29 @@ use redis::{Cmd, Pipeline, ToRedisArgs, Value};
 use tokio::time::timeout_at;
 use tollgate::StoreError;
 
-pub use self::batch::MAX_BATCHED;
-pub(crate) use self::batch::{BatchScript, Counts};
-pub use self::breaker::BreakerState;
 use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
-pub(crate) use self::connector::Connector;
+use self::deadline::Deadline;
 use self::loads::Loads;
 use self::slot::{ConnectionSlot, STABLE};
-pub(crate) use self::wire::refused;
-use self::wire::{CallError, Deadline, LateOutcome, LateReply, Wire};
+use self::wire::{CallError, LateOutcome, LateReply, Wire};
 use crate::compose::unpack_reply;
 use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 use crate::script::Script;
 
+pub use self::batch::MAX_BATCHED;
+pub(crate) use self::batch::{BatchScript, Counts};
+pub use self::breaker::BreakerState;
+pub(crate) use self::connector::Connector;
+pub(crate) use self::reply_errors::refused;
+
 mod batch;
 mod breaker;
 mod connector;
+mod deadline;
 mod loads;
+mod reply_errors;
+mod script_load;
 mod slot;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
 use super::connector::Connector;
-use super::wire::{Deadline, Wire};
+use super::deadline::Deadline;
+use super::wire::Wire;
 use crate::fault::Fault;
 
 /// The pause before the second attempt to connect; it doubles from attempt to attempt.

@@ -5,38 +5,17 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
-use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerError, Value};
+use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::batch::{BatchScript, Batches, CallReply, PendingCall};
+use super::deadline::Deadline;
+use super::reply_errors::lost;
 use crate::fault::{ChargeState, Fault};
-
-/// When an answer must be there.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    /// When the question was asked.
-    pub(super) from: Instant,
-    pub(super) at: Instant,
-    pub(super) after: Duration,
-}
-
-impl Deadline {
-    pub(super) fn within(after: Duration) -> Self {
-        let now = Instant::now();
-        // A deadline beyond the end of time is one of thirty years, as tokio counts it.
-        let far = Duration::from_secs(30 * 365 * 24 * 60 * 60);
-        Self { from: now, at: now + after.min(far), after }
-    }
-
-    pub(super) fn passed(self, charge: ChargeState) -> Fault {
-        Fault::Deadline { after: self.after, charge }
-    }
-}
 
 /// A connection. It ends when the last handle is dropped: whoever waits on it holds one, so a
 /// connection that is no longer used for new questions lives until the last old one is done.
@@ -363,17 +342,4 @@ impl Drop for LateReply {
             wire.abandon_one();
         }
     }
-}
-
-/// What an error of redis-rs means: with an error of the server it answers `Ok`.
-pub(super) fn lost(error: &RedisError, charge: ChargeState) -> Fault {
-    match error.kind() {
-        ErrorKind::Parse => Fault::Garbled { charge },
-        _ => Fault::Closed { charge },
-    }
-}
-
-/// What an error of the server means.
-pub(crate) fn refused(error: &ServerError) -> Fault {
-    Fault::from_reply(&format!("{} {}", error.code(), error.details().unwrap_or("")))
 }

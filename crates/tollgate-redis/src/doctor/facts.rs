@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::COMMANDS;
+use super::commands::COMMANDS;
 
 /// How many round trips are timed.
 pub(super) const ROUND_TRIPS: usize = 20;

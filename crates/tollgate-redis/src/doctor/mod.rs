@@ -4,50 +4,15 @@
 //! [`diagnose`] is a pure function, so every finding can be had without the server that has the
 //! fault.
 
+mod commands;
 mod connection;
 mod facts;
 
+pub use commands::{COMMANDS, KEY_PATTERN};
 pub use connection::{ConnectError, Connection};
 pub use facts::{CommandReply, Commands, ConnectionLost, Facts, Rights, gather};
 
 use std::time::Duration;
-
-/// The prefix of every key that is written, by which a server's ACL can let in no other.
-pub const KEY_PATTERN: &str = "tg1:*";
-
-/// What a user needs the right to: each as an ACL names it, and a call of it as the server is
-/// asked about, in which `KEY` stands for a key. The one list of it: the remedy and the trial are
-/// made from it. Other clients, which may call the same scripts, begin with `hello` and `client`.
-pub const COMMANDS: [(&str, &str); 28] = [
-    ("evalsha", "evalsha 0 1 KEY"),
-    ("eval", "eval 0 1 KEY"),
-    ("script|load", "script load 0"),
-    ("time", "time"),
-    ("get", "get KEY"),
-    ("set", "set KEY 0"),
-    ("del", "del KEY"),
-    ("exists", "exists KEY"),
-    ("type", "type KEY"),
-    ("pttl", "pttl KEY"),
-    ("pexpire", "pexpire KEY 1"),
-    ("lrange", "lrange KEY 0 0"),
-    ("lindex", "lindex KEY 0"),
-    ("llen", "llen KEY"),
-    ("lset", "lset KEY 0 0"),
-    ("ltrim", "ltrim KEY 0 0"),
-    ("rpush", "rpush KEY 0"),
-    ("hget", "hget KEY 0"),
-    ("hgetall", "hgetall KEY"),
-    ("hset", "hset KEY 0 0"),
-    ("hdel", "hdel KEY 0"),
-    ("ping", "ping"),
-    ("hello", "hello"),
-    ("client|setinfo", "client setinfo lib-name 0"),
-    ("client|setname", "client setname 0"),
-    ("select", "select 0"),
-    ("auth", "auth 0"),
-    ("info", "info"),
-];
 
 /// The oldest version whose scripts behave as ours need it.
 const OLDEST: (u32, u32) = (7, 0);

@@ -6,8 +6,6 @@ use core::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::StoreError;
-
 /// How long a question may take when nothing else is said.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
@@ -212,26 +210,6 @@ impl Options {
     #[must_use]
     pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Self {
         Self { authorities: Some(pem.into()), ..self }
-    }
-
-    /// Reads a URL:
-    ///
-    /// | URL | means |
-    /// | --- | --- |
-    /// | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]` | plain text over TCP, port 6379 |
-    /// | `rediss://...` | the same over TLS |
-    /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
-    ///
-    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
-    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
-    /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
-    ///
-    /// # Errors
-    /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
-    /// never shows the password, nor a part that may belong to one.
-    pub fn from_url(text: &str) -> Result<Self, StoreError> {
-        url::read(text)
-            .map_err(|what| StoreError::permanent(format!("the URL of the store: {what}")))
     }
 }
 

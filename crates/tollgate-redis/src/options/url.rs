@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::unescape_text;
+use tollgate::{StoreError, unescape_text};
 
 use super::{Address, DEFAULT_PORT, MAX_CONNECTIONS, Options};
 
@@ -13,7 +13,28 @@ const ESCAPES: &str = "in a user or password write `%40` for `@`, `%3A` for `:`,
 const NO_FRAGMENT: &str = "`#` means nothing here, and certificates are always checked, so there \
                            is no `#insecure`: SSL_CERT_FILE names an authority of your own";
 
-pub(super) fn read(text: &str) -> Result<Options, String> {
+impl Options {
+    /// Reads a URL:
+    ///
+    /// | URL | means |
+    /// | --- | --- |
+    /// | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]` | plain text over TCP, port 6379 |
+    /// | `rediss://...` | the same over TLS |
+    /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
+    ///
+    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
+    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
+    /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
+    ///
+    /// # Errors
+    /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
+    /// never shows the password, nor a part that may belong to one.
+    pub fn from_url(text: &str) -> Result<Self, StoreError> {
+        read(text).map_err(|what| StoreError::permanent(format!("the URL of the store: {what}")))
+    }
+}
+
+fn read(text: &str) -> Result<Options, String> {
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(format!("the scheme is missing: {SCHEMES}"));
     };

@@ -2,7 +2,7 @@
 
 use redis::ServerError;
 
-use super::series::{MAX_BUCKETS, MAX_SERIES};
+use super::bounds::{MAX_BUCKETS, MAX_SERIES};
 use crate::client::refused;
 use crate::fault::Fault;
 

@@ -15,15 +15,14 @@ use redis::{Cmd, Pipeline, ServerError, Value, cmd};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
 
+pub use self::bounds::{MAX_BUCKETS, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_SERIES};
 pub use self::error::TimeSeriesError;
-pub use self::series::{
-    Bucket, FoundSeries, MAX_BUCKETS, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_SERIES,
-    Query, Sample, Series, label,
-};
+pub use self::series::{Bucket, FoundSeries, Query, Sample, Series, label};
 use crate::client::CommandConnection;
 use crate::fault::{ChargeState, Fault};
 use crate::options::Options;
 
+mod bounds;
 mod error;
 mod reply;
 mod series;

@@ -2,8 +2,9 @@
 
 use redis::Value;
 
+use super::bounds::{MAX_BUCKETS, MAX_SERIES};
 use super::error::TimeSeriesError;
-use super::series::{Bucket, FoundSeries, MAX_BUCKETS, MAX_SERIES};
+use super::series::{Bucket, FoundSeries};
 
 /// Whether the server knows the one command that `COMMAND INFO` was asked about: one element,
 /// which is nil or tells of it.

@@ -2,22 +2,8 @@
 
 use std::time::Duration;
 
+use super::bounds::{MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS};
 use super::error::TimeSeriesError;
-
-/// The most bytes of a key.
-pub const MAX_KEY_BYTES: usize = 512;
-
-/// The most labels of a series, and the most of one query.
-pub const MAX_LABELS: usize = 16;
-
-/// The most bytes of a label's name, and of its value.
-pub const MAX_LABEL_BYTES: usize = 128;
-
-/// The most series that the answer to a query may have.
-pub const MAX_SERIES: usize = 10_000;
-
-/// The most buckets that the answer to a query may have, in all series: some 100 MB on the way.
-pub const MAX_BUCKETS: usize = 1_000_000;
 
 /// RedisTimeSeries looks for these words wherever they stand, in any case: a label `ignore` would
 /// be read as an option.

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
 use tollgate_queue::{AnyQueues, DeadLetter, Error, JobId, OfferOutcome, Queue};
 
-use super::open;
+use super::open::open;
 use crate::args::{QueueDead, QueueDone};
 use crate::input;
 use crate::show::{self, Output, count};

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tollgate_queue::{InFlightJob, Settings, WaitingJob};
 
 use super::dead::{one_line, what};
-use super::open;
+use super::open::open;
 use super::stats::rounded;
 use crate::args::QueueLook;
 use crate::show::{self, Output, duration};

@@ -1,19 +1,17 @@
 //! `queue`: the leaky bucket coupled with processing, from a shell.
 
 use anyhow::{Result, bail};
-use tollgate_queue::{
-    AnyQueues, ConsumerSettings, Counts, ProducerSettings, Queue, Settings, Stats,
-};
+use tollgate_queue::{Settings, Stats};
 
-use crate::args;
-use crate::args::{ConsumerArgs, ProducerArgs, QueueArgs, QueueChange, QueueCounts, QueueRemove};
-use crate::input;
-use crate::show::{self, Output};
-use crate::store;
+use self::open::open;
+use crate::args::{QueueArgs, QueueChange, QueueRemove};
+use crate::show::Output;
+use crate::{args, store};
 
 mod dead;
 mod list;
 mod look;
+mod open;
 mod push;
 mod stats;
 mod work;
@@ -35,111 +33,6 @@ pub(crate) fn queue(args: &args::Queue, out: &mut Output) -> Result<u8> {
             args::Queue::Change(args) => change(args, out).await,
         }
     })
-}
-
-/// The queue that is named, where it is said to lie.
-async fn open(which: &QueueArgs) -> Result<Queue<AnyQueues>> {
-    // The name first: a wrong one opens nothing.
-    Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
-    Ok(Queue::new(store::queues(&which.place, which.form.into()).await?, &which.name)?)
-}
-
-/// Says where a server may lose what is entrusted to it. One that does not say what it does when
-/// it is full is not asked twice.
-async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
-    if let Some(warning) = eviction(queue.backend()).await {
-        show::note(&warning);
-    }
-}
-
-/// What is to be said of a server that may lose what lies in queues.
-pub(crate) async fn eviction(queues: &AnyQueues) -> Option<String> {
-    let AnyQueues::Redis(queues) = queues else { return None };
-    let policy = queues.eviction_policy().await.ok().flatten()?;
-    let loses = if policy.starts_with("allkeys") {
-        "jobs are lost then"
-    } else {
-        "ids of --once and counts of rates are forgotten then"
-    };
-    Some(format!(
-        "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set \
-         maxmemory-policy noeviction (tollgate doctor)"
-    ))
-}
-
-impl ProducerArgs {
-    pub(crate) fn is_nothing(&self) -> bool {
-        let Self { bound, count, per_client, remember } = self;
-        bound.is_none() && count.is_none() && per_client.is_none() && remember.is_none()
-    }
-
-    /// What is said, and for the rest what the queue was made with.
-    pub(crate) fn merged_with(
-        &self,
-        name: &str,
-        made: Option<ProducerSettings>,
-    ) -> Result<ProducerSettings> {
-        let mut producer = match (self.bound, made) {
-            (Some(bound), Some(made)) => made.with_bound(bound),
-            (Some(bound), None) => ProducerSettings::new(bound),
-            (None, Some(made)) => made,
-            (None, None) => {
-                bail!("the queue `{name}` is new: say how many jobs may wait, as with `--bound 10`")
-            }
-        };
-        if let Some(count) = self.count {
-            producer = producer.counts(match count {
-                QueueCounts::Waiting => Counts::Waiting,
-                QueueCounts::All => Counts::All,
-            });
-        }
-        if let Some(most) = self.per_client {
-            producer = producer.per_client(most);
-        }
-        if let Some(remember) = &self.remember {
-            producer = producer.dedup_window(input::wait(remember)?);
-        }
-        Ok(producer)
-    }
-
-    /// How to offer: as the queue was made, unless something is said.
-    async fn read(&self, queue: &Queue<AnyQueues>) -> Result<ProducerSettings> {
-        // With a bound it is said: then one question is enough for a job.
-        let made = match self.bound {
-            Some(_) => None,
-            None => queue.settings().await?.producer,
-        };
-        self.merged_with(queue.name(), made)
-    }
-}
-
-impl ConsumerArgs {
-    fn is_nothing(&self) -> bool {
-        let Self { rate, visibility, deliveries, keep_dead, keep_done } = self;
-        let is_kept = keep_dead.is_some() || keep_done.is_some();
-        rate.is_empty() && visibility.is_none() && deliveries.is_none() && !is_kept
-    }
-
-    /// What is said, and for the rest what the queue was made with, or the defaults.
-    fn merged_with(&self, made: Option<ConsumerSettings>) -> Result<ConsumerSettings> {
-        let mut consumer = made.unwrap_or_default();
-        if !self.rate.is_empty() {
-            consumer = consumer.rate(input::limits(&self.rate, None)?);
-        }
-        if let Some(visibility) = &self.visibility {
-            consumer = consumer.visibility(input::wait(visibility)?);
-        }
-        if let Some(deliveries) = self.deliveries {
-            consumer = consumer.deliveries(deliveries);
-        }
-        if let Some(keep_dead) = self.keep_dead {
-            consumer = consumer.keep_dead(keep_dead);
-        }
-        if let Some(keep_done) = self.keep_done {
-            consumer = consumer.keep_done(keep_done);
-        }
-        Ok(consumer)
-    }
 }
 
 async fn pause(which: &QueueArgs, is_paused: bool, out: &mut Output) -> Result<u8> {

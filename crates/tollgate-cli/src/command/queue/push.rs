@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Serialize;
 use tollgate_queue::{AnyQueues, Job, MAX_JOB_BYTES, OfferOutcome, Producer};
 
-use super::{open, warn_of_eviction};
+use super::open::{open, warn_of_eviction};
 use crate::args::QueuePush;
 use crate::input;
 use crate::show::{Output, count, duration};

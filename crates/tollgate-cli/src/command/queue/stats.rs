@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio::time::MissedTickBehavior;
 use tollgate_queue::{Settings, Stats};
 
-use super::open;
+use super::open::open;
 use crate::args::QueueStats;
 use crate::input;
 use crate::show::{Output, duration};

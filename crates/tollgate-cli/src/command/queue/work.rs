@@ -18,7 +18,7 @@ use tollgate_queue::{
     AnyQueues, Delivery, Failure, Queue, RunSummary, Settings, Worker, WorkerEvent,
 };
 
-use super::{open, warn_of_eviction};
+use super::open::{open, warn_of_eviction};
 use crate::args::QueueWork;
 use crate::command::run::ignored_signals;
 use crate::input;

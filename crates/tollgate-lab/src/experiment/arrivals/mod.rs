@@ -4,8 +4,7 @@ mod source;
 
 use std::sync::Arc;
 
-use super::file::rate;
-use super::{Invalid, Retry};
+use super::Retry;
 use crate::read::Traffic;
 
 pub(super) use self::source::RequestSource;
@@ -97,15 +96,6 @@ pub struct Rate {
 
 /// How long before an edge an attack on it begins, where nothing else is said.
 pub(super) const BEFORE_EDGE_US: u64 = 1_000;
-
-impl core::str::FromStr for Rate {
-    type Err = Invalid;
-
-    /// So many in so long, as `10/s`.
-    fn from_str(text: &str) -> Result<Self, Invalid> {
-        rate(text).map_err(Invalid)
-    }
-}
 
 impl Rate {
     /// So many in so many microseconds, of which there is at least one each.

@@ -9,4 +9,4 @@ mod wording;
 mod workload;
 
 pub use self::reader::FileError;
-pub(super) use self::units::{capacity, duration, rate};
+pub(super) use self::units::{capacity, duration};

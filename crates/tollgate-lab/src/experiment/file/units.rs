@@ -4,7 +4,7 @@ use jiff::{Span, SpanRelativeTo};
 use tollgate::{LimitSet, Strategy};
 
 use super::reader::ReadResult;
-use crate::experiment::{Capacity, Rate};
+use crate::experiment::{Capacity, Invalid, Rate};
 
 const DAYS_ARE_24_HOURS: SpanRelativeTo<'static> = SpanRelativeTo::days_are_24_hours();
 
@@ -42,4 +42,13 @@ pub(in crate::experiment) fn rate(text: &str) -> ReadResult<Rate> {
 pub(in crate::experiment) fn capacity(text: &str) -> ReadResult<Capacity> {
     let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
     Ok(Capacity { text: text.to_owned(), units, window_us })
+}
+
+impl core::str::FromStr for Rate {
+    type Err = Invalid;
+
+    /// So many in so long, as `10/s`.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        rate(text).map_err(Invalid)
+    }
 }

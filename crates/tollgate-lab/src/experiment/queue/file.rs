@@ -7,7 +7,7 @@ use tollgate::LimitSet;
 use tollgate_queue::Counts;
 use toml::Spanned;
 
-use super::QueueCase;
+use super::case::QueueCase;
 use crate::experiment::file::duration;
 
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tollgate_queue::{Counts, Stats};
 
-use super::QueueCase;
+use super::case::QueueCase;
 use crate::experiment::Experiment;
 use crate::experiment::measure::rounded;
 use crate::experiment::results::{Latency, QueueBucket, QueueResult};

@@ -5,6 +5,7 @@
 //! first ones; and whoever has no job takes one after each of these, the worker of the lowest
 //! number first.
 
+mod case;
 mod file;
 mod measure;
 
@@ -16,68 +17,27 @@ use core::time::Duration;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::time::Instant;
 
-use tollgate::{LimitSet, ManualClock, Time};
+use measure::QueueMeasures;
+use tollgate::{ManualClock, Time};
 use tollgate_queue::{
-    Consumer, ConsumerSettings, Counts, Job, JobId, MAX_BOUND, MemoryQueues, OfferOutcome,
-    Producer, ProducerSettings, Queue,
+    Consumer, ConsumerSettings, Counts, Job, JobId, MemoryQueues, OfferOutcome, Producer,
+    ProducerSettings, Queue,
 };
 
+use self::case::VISIBILITY_US;
+use super::case_run::{BATCH, CaseRun, Timings};
 use super::measure::{Attempt, AttemptOutcome};
 use super::results::CaseResult;
 use super::run::Run;
-use super::simulate::{BATCH, CaseRun, Timings};
 use super::{Case, Experiment};
 use crate::decide::{Decider, Verdict};
 use crate::error::Error;
-use measure::QueueMeasures;
 
+pub use case::QueueCase;
 pub(super) use file::RawQueue;
-
-/// The most workers of a queue: each takes a few bytes.
-pub(super) const MAX_WORKERS: u32 = 100_000;
-
-/// How long who takes a job has for it: the longest that a queue knows. Real workers begin it anew
-/// while they work; here none dies, so that nothing comes back when all work is shorter.
-const VISIBILITY_US: u64 = 86_400_000_000;
 
 /// What the queue of a case is called. Each has one of its own.
 const NAME: &str = "lab";
-
-/// A queue in place of limits.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct QueueCase {
-    /// How many jobs it holds.
-    pub bound: u64,
-    /// Which of them the bound counts.
-    pub counts: Counts,
-    /// How many work on it, each on one job at a time.
-    pub workers: u32,
-    /// Microseconds that a job takes.
-    pub work_us: u64,
-    /// Limits that all deliveries together have to pass.
-    pub rate: Option<LimitSet>,
-}
-
-impl QueueCase {
-    /// Whether it is as it may be; else the key that is wrong, and what would be right.
-    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
-        let Self { bound, workers, work_us, .. } = *self;
-        if bound == 0 || bound > MAX_BOUND {
-            return Err(("bound", format!("`bound` is 1 to {MAX_BOUND} jobs, not {bound}")));
-        }
-        if workers == 0 || workers > MAX_WORKERS {
-            return Err(("workers", format!("`workers` is 1 to {MAX_WORKERS}, not {workers}")));
-        }
-        if work_us == 0 {
-            return Err(("work", "`work` is more than 0: a job takes some time".to_owned()));
-        }
-        if work_us >= VISIBILITY_US {
-            return Err(("work", "`work` is less than a day".to_owned()));
-        }
-        Ok(())
-    }
-}
 
 /// Runs a case that is a queue. `progress` is told the time, the attempts and what they took.
 pub(super) fn run(

@@ -106,10 +106,11 @@ async fn a_script_that_is_not_ours_makes_it_busy_and_is_not_killed() {
     .await;
     assert!(!foreign.is_finished());
     // PING is refused too, so nobody could connect to tell it; our connection is still good.
-    let wire = client.0.slots[0].wire(super::super::wire::Deadline::within(LONG)).await.unwrap();
+    let wire =
+        client.0.slots[0].wire(super::super::deadline::Deadline::within(LONG)).await.unwrap();
     let mut kill = redis::cmd("SCRIPT");
     kill.arg("KILL");
-    wire.exchange(&kill, super::super::wire::Deadline::within(LONG)).await.unwrap();
+    wire.exchange(&kill, super::super::deadline::Deadline::within(LONG)).await.unwrap();
     foreign.await.unwrap();
     count(&client).await;
 }

@@ -8,7 +8,7 @@ use redis::Value;
 use super::server::{Act, Fake, until};
 use super::{call_of, connect, counting, fault};
 use crate::client::Client;
-use crate::client::wire::Deadline;
+use crate::client::deadline::Deadline;
 use crate::fault::{ChargeState, Fault};
 
 const LONG: Duration = Duration::from_secs(5);

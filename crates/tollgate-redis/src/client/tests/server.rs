@@ -14,7 +14,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::client::Connector;
-use crate::client::wire::Deadline;
+use crate::client::deadline::Deadline;
 use crate::options::Options;
 
 /// How long something that must happen may take.

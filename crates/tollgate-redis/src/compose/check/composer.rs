@@ -6,8 +6,9 @@ use tollgate::engine::Mode;
 use tollgate::strategy::{LuaSpec, LuaStep};
 use tollgate::{Limit, LimitSet};
 
+use super::inline;
 use super::inline::InlinedFunction;
-use super::{Check, ReplyFormat, inline};
+use super::spec::{Check, ReplyFormat};
 use crate::compose::{Clock, Form, Parts, distinct, has_state, in_state_order, tag};
 
 /// One limit in the script.
