@@ -1,11 +1,37 @@
-//! What a rate limit would do: to real traffic, by replay of access logs, and to traffic that is
-//! made up, by experiments.
+//! What a rate limit would do: to real traffic, by replaying access logs, and to simulated traffic,
+//! by experiments.
 //!
-//! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
-//! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
-//! put in order, [`generate`] writes large logs to try it on. [`replay()`](replay::replay) runs
-//! limits over the events: a [`replay::Plan`] in, a [`replay::Report`] out. [`experiment`] makes
-//! traffic and measures what each strategy lets through. What [`decide`]s is memory or Redis.
+//! ```
+//! use std::path::Path;
+//!
+//! use tollgate_lab::replay::{Plan, StrategyChoice, replay};
+//! use tollgate_lab::{Lines, Reading};
+//!
+//! let log: &[u8] = br#"{"ip":"192.0.2.7","ts":1000}
+//! {"ip":"192.0.2.7","ts":1001}
+//! {"ip":"192.0.2.8","ts":1002}
+//! "#;
+//! let lines = Lines::from_reader(log, Path::new("-"), None)?;
+//! let traffic = Reading::default().read_lines(lines, |_| ())?;
+//!
+//! let plan = Plan::new(&["1/10s"], StrategyChoice::All)?;
+//! for case in &replay(&traffic, &plan, |_| ())?.cases {
+//!     println!("{}: {} admitted, {} denied", case.limit, case.admitted, case.denied);
+//!     assert_eq!((case.admitted, case.denied), (2, 1));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
+//!   and a [`Summary`].
+//! - [`replay::Plan`] says which limits run over the events; [`replay()`](replay::replay) makes a
+//!   [`replay::Report`] of it.
+//! - [`experiment::Experiment`] makes traffic and measures what each strategy admits.
+//!
+//! A [`Decider`] decides: memory here, Redis in the command line. [`report`] and [`chart`] write
+//! pages and pictures.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

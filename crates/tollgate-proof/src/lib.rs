@@ -1,4 +1,25 @@
-//! The oracle, vectors, invariants and store conformance kit of Tollgate.
+//! Why Tollgate is believed: an oracle, test vectors, and a conformance kit for stores.
+//!
+//! ```
+//! use tollgate::{ManualClock, MemoryStore};
+//!
+//! /// An empty store under the clock of the kit, for each case.
+//! fn make(clock: ManualClock) -> MemoryStore {
+//!     MemoryStore::builder().clock(clock).build()
+//! }
+//!
+//! tollgate_proof::conformance_tests!(make);
+//! ```
+//!
+//! # What to know
+//!
+//! - [`conformance`] is the kit for anybody who writes a store: 34 cases, each a test of its own.
+//! - [`oracle`] is a slow and obvious implementation of every strategy, written from
+//!   `docs/definitions.md` alone, with exact fractions.
+//! - [`vectors`] has time lines as data: what is asked when, and what the answer must be.
+//!
+//! With the feature `redis`, the module `redis` starts Redis servers for tests, and has a proxy
+//! that makes their connections fail.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

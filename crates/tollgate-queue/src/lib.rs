@@ -1,7 +1,7 @@
 //! The leaky bucket coupled with processing: a bounded queue whose workers set the pace.
 //!
-//! The strategies of [`tollgate`] count time. A [`Queue`] does not: at most so many jobs wait, and
-//! how fast they leave is up to those who work on them. `docs/queue.md` says what is promised.
+//! The strategies of [`tollgate`] count time. A queue does not: its bound limits how many jobs
+//! wait, and its workers decide how fast they leave.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -27,6 +27,14 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # The types to know
+//!
+//! - [`Queue`] is a queue by its name, in memory, in a SQLite file, or on Redis.
+//! - [`Producer`] offers jobs, within the bound of its [`ProducerSettings`].
+//! - [`Consumer`] takes jobs and acknowledges them; a [`Worker`] is the loop around one.
+//!
+//! `docs/queue.md` states what is promised, and the test of each promise.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 // How settings and jobs are written down is for places outside of the process, and not all alike.

@@ -1,12 +1,34 @@
-//! The embedded durable store of Tollgate: SQLite, several processes, crash-safe.
+//! The embedded durable store: SQLite, for several processes of one machine.
 //!
-//! [`SqliteStore`] is a [`tollgate::Store`] in one file. Every check is one transaction: exact
-//! across processes, and what was answered survives `kill -9`. See [`Sync`] for power losses.
+//! ```
+//! use tollgate::Limiter;
+//! use tollgate_sqlite::SqliteStore;
 //!
-//! A set's identity and full form are written into the file once and stay there, some 100 bytes
-//! for each set of limits that was ever used: other processes know it by its number, and would
-//! count under a number that means nothing. Everything else goes when it has expired, but for the
-//! events of a damaged state that was reset: nobody knows which they were.
+//! # let folder = tempfile::tempdir()?;
+//! # let url = format!("sqlite://{}/counts.db", folder.path().display());
+//! # futures_executor::block_on(async {
+//! // `url` is `sqlite:///var/lib/counts.db`, or a path.
+//! let limiter = Limiter::new("1/h via gcra".parse()?, SqliteStore::open(&url)?);
+//! assert!(limiter.check("user:42").await?.is_allowed());
+//!
+//! // Another process opens the same file, and shares the counts.
+//! let other = Limiter::new("1/h via gcra".parse()?, SqliteStore::open(&url)?);
+//! assert!(!other.check("user:42").await?.is_allowed());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`SqliteStore`] is the store, for [`tollgate::Limiter`] and for gates. Each check is one
+//!   transaction, exact across processes. A decision that was returned survives `kill -9`.
+//! - [`Options`] is how to open it; a URL is read by [`Options::from_url`].
+//! - [`Sync`] is what survives a loss of power.
+//!
+//! The file keeps the identity and the text of each set of limits that was ever used, some 100
+//! bytes each: other processes know a set by its number. All else is deleted when it has expired,
+//! except the events of a damaged state that was reset, which cannot be told from others.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -137,7 +137,7 @@ impl RedisStore {
     /// so, take two round trips more, and go one by one until then.
     ///
     /// # Errors
-    /// As [`Store::check`]; nothing is charged.
+    /// As [`Store::check`](tollgate::Store::check); nothing is charged.
     pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
         // Any subjects will do: a script is the same for all. Two questions show whether the
         // server lets different keys go in one call.
