@@ -53,12 +53,12 @@ fn undisturbed_by<T>(
 impl Ticks {
     /// None where the system does not say.
     fn now() -> Option<Self> {
-        Self::of(&std::fs::read_to_string("/proc/stat").ok()?)
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
     /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal; what follows is
     /// part of user and nice (proc_stat(5)).
-    fn of(stat: &str) -> Option<Self> {
+    fn parse(stat: &str) -> Option<Self> {
         let all = stat.lines().next()?.strip_prefix("cpu ")?;
         let each = all.split_whitespace().take(8).map(str::parse);
         let each = each.collect::<Result<Vec<u64>, _>>().ok()?;
@@ -79,13 +79,13 @@ mod tests {
 
     #[test]
     fn the_share_is_of_what_was_wanted() {
-        let before = Ticks::of("cpu  10 20 30 40 50 60 70 80 5 6\ncpu0 1 2 3\n").unwrap();
+        let before = Ticks::parse("cpu  10 20 30 40 50 60 70 80 5 6\ncpu0 1 2 3\n").unwrap();
         assert_eq!(before, Ticks { used: 190, stolen: 80 });
-        let now = Ticks::of("cpu  60 30 40 80 90 70 80 90 50 6\n").unwrap();
+        let now = Ticks::parse("cpu  60 30 40 80 90 70 80 90 50 6\n").unwrap();
         assert!((now.share(before) - 0.1).abs() < 1e-9);
         assert!(now.share(now).abs() < 1e-9);
         for text in ["", "cpu0 1 2 3 4 5 6 7 8", "cpu  1 2 3", "cpu  1 2 3 4 5 6 7 x"] {
-            assert_eq!(Ticks::of(text), None, "{text}");
+            assert_eq!(Ticks::parse(text), None, "{text}");
         }
     }
 

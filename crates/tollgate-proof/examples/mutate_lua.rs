@@ -136,7 +136,7 @@ fn judge(
         }
         let mut rng = seeded(seed);
         let strategy = strategies[usize::try_from(seed).unwrap() % strategies.len()];
-        let plan = Plan::of(&mut rng, strategy);
+        let plan = Plan::from_strategy(&mut rng, strategy);
         each.history(&mut rng, &plan, 1, OPERATIONS)?;
         if seed % 4 == 0 {
             let step = usize::try_from(seed / 4).unwrap();

@@ -30,10 +30,10 @@ fn twins(strategy: Strategy) {
     while pair.seen.cases < CASES {
         seed += 1;
         let mut rng = seeded(seed);
-        let plan = Plan::of(&mut rng, strategy);
+        let plan = Plan::from_strategy(&mut rng, strategy);
         if let Err(difference) = pair.history(&mut rng, &plan, 1, OPERATIONS) {
             let mut rng = seeded(seed);
-            let plan = Plan::of(&mut rng, strategy);
+            let plan = Plan::from_strategy(&mut rng, strategy);
             tell(&mut rng, &plan, 1, OPERATIONS);
             panic!("seed {seed}: {difference}");
         }

@@ -81,7 +81,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(verdicts: &[(u64, &str, bool)], durations_us: &[u64]) -> Self {
+    fn from_verdicts(verdicts: &[(u64, &str, bool)], durations_us: &[u64]) -> Self {
         let mut admitted: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
         let mut denied: BTreeMap<&str, u64> = BTreeMap::new();
         for &(at, who, allow) in verdicts {
@@ -147,7 +147,7 @@ fn every_strategy_agrees_with_the_oracle_on_the_bundled_log() {
                 let oracle = oracles.entry(who).or_insert_with(fresh);
                 verdicts.push((at, who, oracle.check(at, 1).admitted));
             }
-            let tally = Tally::of(&verdicts, &[d_us]);
+            let tally = Tally::from_verdicts(&verdicts, &[d_us]);
             assert_eq!(case.strategy, strategy.name());
             assert_eq!(Tally::reported(case), tally, "{text} via {strategy}");
             assert_eq!(case.peak_in_window(), tally.peaks[0]);
@@ -175,7 +175,7 @@ fn several_limits_agree_with_the_oracle() {
             let asked = [(who, 0), (who, 1), (who, 2)];
             verdicts.push((at, who, oracle.check(at, &asked, 1).unwrap().admitted));
         }
-        let tally = Tally::of(&verdicts, &LIMITS.map(|(_, _, d_us)| d_us));
+        let tally = Tally::from_verdicts(&verdicts, &LIMITS.map(|(_, _, d_us)| d_us));
         assert_eq!(Tally::reported(case), tally, "{strategy}");
     }
 }

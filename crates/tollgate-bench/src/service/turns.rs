@@ -89,18 +89,18 @@ impl Turns<'_> {
                 side.runs.push(taken);
             }
         }
-        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::of).collect();
+        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
         if let (Some(at_least), [row, ..], [first, second, ..]) =
             (at_least, &mut rows[..], &sides[..])
         {
-            row.beside = Some(BesideJson::of(&first.runs, &second.runs, at_least));
+            row.beside = Some(BesideJson::from_turns(&first.runs, &second.runs, at_least));
         }
         Ok(rows)
     }
 }
 
 impl BesideJson {
-    fn of(ours: &[Taken<Run>], others: &[Taken<Run>], at_least: f64) -> Self {
+    fn from_turns(ours: &[Taken<Run>], others: &[Taken<Run>], at_least: f64) -> Self {
         let turns = ours.iter().zip(others);
         let ratios = turns.map(|(ours, other)| ours.run.per_second / other.run.per_second);
         let [ratio_low, ratio, ratio_high] = quartiles(ratios.collect());
@@ -115,7 +115,7 @@ fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
 }
 
 impl RowJson {
-    fn of(side: &Side<'_>) -> Self {
+    fn from_side(side: &Side<'_>) -> Self {
         let median = |of: fn(&Run) -> f64| {
             let [_, median, _] = quartiles(side.runs.iter().map(|taken| of(&taken.run)).collect());
             median
@@ -154,7 +154,7 @@ mod tests {
         // A machine that is half as fast for two turns. The medians, 90 and 110, say 0.82.
         let ours = runs([100.0, 50.0, 60.0, 90.0, 120.0]);
         let other = runs([110.0, 40.0, 60.0, 120.0, 120.0]);
-        let beside = BesideJson::of(&ours, &other, 0.8);
+        let beside = BesideJson::from_turns(&ours, &other, 0.8);
         assert!((beside.ratio - 1.0).abs() < 1e-9, "{beside:?}");
         assert!((beside.ratio_low - 100.0 / 110.0).abs() < 1e-9, "{beside:?}");
         assert!((beside.ratio_high - 1.0).abs() < 1e-9, "{beside:?}");

@@ -114,12 +114,22 @@ impl Held {
     }
 }
 
+/// `a / b`, rounded down. The machine divides 64 bits much faster than 128, and nearly every number
+/// here is small enough for that.
+pub(super) fn floor_div(a: i128, b: i128) -> i128 {
+    match (i64::try_from(a), i64::try_from(b)) {
+        (Ok(a), Ok(b)) => a.div_euclid(b).into(),
+        _ => a.div_euclid(b),
+    }
+}
+
 /// No wait of an accepted rule reaches this: the longest is an interval refill below 2^63 us, and
 /// skew adds a second.
 const LONGEST_WAIT_US: i128 = 1 << 64;
 
 /// The least wait, in whole microseconds from 0 up, after which `holds` is true. Without other
-/// events `used` only falls, so once true it stays true: double until true, then halve the gap.
+/// events `used` only falls, so once true it stays true: take 256 times as much until true, then
+/// halve the gap. (Doubling asks nearly twice as often: most waits are long.)
 pub(super) fn least_wait(holds: impl Fn(i128) -> bool) -> i128 {
     if holds(0) {
         return 0;
@@ -127,7 +137,7 @@ pub(super) fn least_wait(holds: impl Fn(i128) -> bool) -> i128 {
     let (mut not_yet, mut enough) = (0, 1);
     while enough < LONGEST_WAIT_US && !holds(enough) {
         not_yet = enough;
-        enough *= 2;
+        enough *= 256;
     }
     while enough - not_yet > 1 {
         let middle = not_yet + (enough - not_yet) / 2;

@@ -61,11 +61,14 @@ impl Events {
 
     /// The total of the events before `time`, counted from the same start for every `time`.
     fn total_before(&self, time: i128) -> i128 {
-        let position = self.list.partition_point(|event| event.time < time);
-        match (self.list.get(position), self.list.back()) {
-            (Some(next), _) => next.total - next.cost,
-            (None, Some(last)) => last.total,
-            (None, None) => 0,
+        match self.list.back() {
+            None => 0,
+            // Most questions are about a time to come.
+            Some(last) if last.time < time => last.total,
+            Some(_) => {
+                let next = &self.list[self.list.partition_point(|event| event.time < time)];
+                next.total - next.cost
+            }
         }
     }
 

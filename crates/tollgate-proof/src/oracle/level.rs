@@ -1,7 +1,7 @@
 //! The strategies whose state is a level: greedy refill (`uniform`, `gcra`, `token_bucket`) and
 //! `token_bucket` with `refill interval`.
 
-use super::count::{Count, SKEW_US, Used};
+use super::count::{Count, SKEW_US, Used, floor_div};
 
 /// `debt / T` units are used; `debt` shrinks by 1 us each us. Kept as `debt * n`, which is `used`
 /// in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each microsecond.
@@ -101,7 +101,7 @@ pub(super) struct Missing {
 impl Interval {
     fn missing(&self, t: i128) -> i128 {
         self.missing.map_or(0, |missing| {
-            let refills = t.div_euclid(self.d) - missing.refilled;
+            let refills = floor_div(t, self.d) - missing.refilled;
             (missing.units - refills * self.n).max(0)
         })
     }
@@ -114,7 +114,7 @@ impl Interval {
     }
 
     fn write(&mut self, t: i128, units: i128) {
-        self.missing = Some(Missing { units, refilled: t.div_euclid(self.d) });
+        self.missing = Some(Missing { units, refilled: floor_div(t, self.d) });
     }
 }
 
@@ -133,7 +133,7 @@ impl Count for Interval {
 
     fn repair(&mut self, now: i128) {
         if let Some(missing) = &mut self.missing {
-            missing.refilled = now.div_euclid(self.d);
+            missing.refilled = floor_div(now, self.d);
         }
     }
 
@@ -144,7 +144,7 @@ impl Count for Interval {
     /// Only within the interval of the charge. (A receipt from a later interval was counted before
     /// a step back: refills since then are not known, so it gives nothing.)
     fn refund(&mut self, t: i128, at: i128, _: i128, units: i128) {
-        if at.div_euclid(self.d) == t.div_euclid(self.d) {
+        if floor_div(at, self.d) == floor_div(t, self.d) {
             self.grant(t, units);
         }
     }

@@ -31,7 +31,7 @@ mod tests;
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
 
-use count::{Count, Held, least_wait};
+use count::{Count, Held, floor_div, least_wait};
 
 /// The fields of a decision for one limit (section 2).
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
@@ -252,7 +252,7 @@ impl Oracle {
     fn remaining(&self, at: i128) -> u64 {
         let used = self.count().used(at);
         let left = self.count().limit() * used.per_unit - used.parts;
-        whole(left.div_euclid(used.per_unit).max(0))
+        whole(floor_div(left, used.per_unit).max(0))
     }
 
     /// The fields when nothing is charged, from a settled state.

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::count::{Count, Used};
+use super::count::{Count, Used, floor_div};
 use super::events::Events;
 use super::rule::Rounding;
 
@@ -27,7 +27,7 @@ impl Fixed {
 
     /// The window that a first event at `t` falls into.
     fn start_at(&self, t: i128) -> i128 {
-        if self.first_hit { t } else { t.div_euclid(self.d) * self.d }
+        if self.first_hit { t } else { floor_div(t, self.d) * self.d }
     }
 
     /// The window that holds `t`, if one was written and is not over.
@@ -166,7 +166,7 @@ impl Sliding {
     }
 
     fn bucket_of(&self, t: i128) -> i128 {
-        t.div_euclid(self.p)
+        floor_div(t, self.p)
     }
 
     /// The times of the buckets that count at `t`, in full or in part.
@@ -187,12 +187,12 @@ impl Count for Sliding {
     fn used(&self, t: i128) -> Used {
         let k = self.bucket_of(t);
         let s = self.events.cost(self.buckets(k - self.b + 1, k));
-        let o = self.events.cost(self.buckets(k - self.b, k - self.b));
+        let o = || self.events.cost(self.buckets(k - self.b, k - self.b));
         let into_bucket = t - k * self.p; // f, times p
         match self.rounding {
-            Rounding::Conservative => Used { parts: s + o, per_unit: 1 },
+            Rounding::Conservative => Used { parts: s + o(), per_unit: 1 },
             Rounding::Interpolate => {
-                Used { parts: s * self.p + o * (self.p - into_bucket), per_unit: self.p }
+                Used { parts: s * self.p + o() * (self.p - into_bucket), per_unit: self.p }
             }
             Rounding::Truncate => Used { parts: s, per_unit: 1 },
         }

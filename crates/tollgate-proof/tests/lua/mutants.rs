@@ -182,7 +182,7 @@ fn changes(line: &str, tokens: &[Token], index: usize) -> Vec<Change> {
 }
 
 impl Change {
-    fn of(self, original: &str) -> String {
+    fn applied_to(self, original: &str) -> String {
         match self {
             Self::Write(text) => text.to_owned(),
             Self::Move(by) => match original.parse::<i64>().unwrap() + by {
@@ -210,7 +210,7 @@ fn of_line<'l>(
                 line: place.1,
                 column: token.range.start + 1,
                 original: original.to_owned(),
-                replacement: change.of(original),
+                replacement: change.applied_to(original),
                 text: text.to_owned(),
                 token: index,
                 change,
@@ -346,7 +346,7 @@ impl Mutant {
     fn change_line(&self, line: &str) -> String {
         let range = essential(line)[self.token].range.clone();
         let mut changed = line.to_owned();
-        changed.replace_range(range.clone(), &self.change.of(&line[range]));
+        changed.replace_range(range.clone(), &self.change.applied_to(&line[range]));
         changed
     }
 

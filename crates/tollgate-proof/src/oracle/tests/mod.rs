@@ -3,6 +3,7 @@
 
 mod clock;
 mod properties;
+mod search;
 mod several;
 mod worked;
 

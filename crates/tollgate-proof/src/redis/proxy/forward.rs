@@ -1,23 +1,17 @@
-//! A TCP proxy between a client and a server that fails on demand, the same way for one seed.
-//!
-//! It knows where a request and a reply end, so that a fault lies exactly between two of them, or
-//! in the middle of one. It stands beside a server and not in its place: what was forwarded is
-//! done, whatever happens to the reply.
-//!
-//! Two things it cannot do: leave the first packet of a connection unanswered (the kernel accepts
-//! for it), and send a reset of its own choosing (a cut is an orderly end).
+//! The threads that carry requests and replies, and do to them what the mode and the tricks say.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::resp::{Reply, frame};
-use super::server::free_port;
+use super::state::{Held, State, lock, unpoisoned};
+use super::{Mode, Trick};
+use crate::redis::resp::{Reply, frame};
 
 /// How many replies of one connection may wait in the proxy; then it reads no more from the
 /// server.
@@ -26,256 +20,18 @@ const QUEUE: usize = 1_024;
 /// How long a connection to the server may take to be made: it is on this machine.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// How the connection is, until told otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Everything passes as it is.
-    Pass,
-    /// Each reply arrives later by a time between these two, in its order. Replies that are under
-    /// way together are late together: it is a latency, not a throughput.
-    Delay {
-        /// The shortest delay.
-        least: Duration,
-        /// The longest.
-        most: Duration,
-    },
-    /// Nothing moves either way. With the next mode everything arrives, late: a partition that
-    /// heals, after which the server does what its clients have long given up.
-    Stall,
-    /// What is sent either way is lost, and nobody is told. A connection that lost something, or
-    /// was made meanwhile, stays silent for good; others survive.
-    BlackHole,
-    /// Replies arrive byte by byte, with this pause after each.
-    Dribble {
-        /// The pause.
-        pause: Duration,
-    },
-}
-
-/// What happens to one request or its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Trick {
-    /// The connection is cut and the request never reaches the server.
-    LoseRequest,
-    /// The server does the request and answers; then the connection is cut before the reply.
-    LoseReply,
-    /// The first half of the reply arrives; then the connection is cut.
-    HalfReply,
-    /// The reply arrives twice.
-    Duplicate,
-    /// Before the reply come bytes that are no RESP.
-    Garbage,
-    /// The reply goes to another connection, whose reply comes here: of two requests with this
-    /// trick, on two connections, each gets the other's reply. The first waits for the second.
-    Swap,
-}
-
-/// What went through so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Seen {
-    /// Connections that were accepted.
-    pub accepted: u64,
-    /// Those that are open.
-    pub open: usize,
-    /// Requests that were forwarded.
-    pub requests: u64,
-    /// Replies that were delivered, whole.
-    pub replies: u64,
-    /// Requests that met a [`Trick`].
-    pub tricks: u64,
-}
-
-/// A proxy before one server. Dropped, it cuts every connection.
-#[derive(Debug)]
-pub struct Proxy {
-    port: u16,
-    shared: Arc<Shared>,
-    acceptor: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Proxy {
-    /// A proxy in which everything passes.
-    ///
-    /// # Panics
-    ///
-    /// No port is free.
-    #[must_use]
-    pub fn start(upstream: SocketAddr) -> Self {
-        Self::seeded(upstream, 0)
-    }
-
-    /// The same with a seed of what is left to chance: delays, garbage, and who meets
-    /// [`Self::sometimes`]. One client alone meets the same each time; with several the order of
-    /// their requests is the machine's.
-    ///
-    /// # Panics
-    ///
-    /// No port is free.
-    #[must_use]
-    pub fn seeded(upstream: SocketAddr, seed: u64) -> Self {
-        let state = State {
-            mode: Mode::Pass,
-            armed: VecDeque::new(),
-            sometimes: (0, Vec::new()),
-            only: Vec::new(),
-            random: seed,
-            refusing: true,
-            links: BTreeMap::new(),
-            held: None,
-            seen: Seen::default(),
-        };
-        let shared = Shared { upstream, state: Mutex::new(state), changed: Condvar::new() };
-        let mut proxy = Self { port: 0, shared: Arc::new(shared), acceptor: Mutex::new(None) };
-        // Somebody may take the port between our look and our bind.
-        for _ in 0..100 {
-            proxy.port = free_port();
-            if proxy.listen().is_ok() {
-                return proxy;
-            }
-        }
-        panic!("no port is free for a proxy");
-    }
-
-    /// The address for clients, `redis://127.0.0.1:PORT`.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("redis://{}", self.address())
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// Changes how all connections are from now on.
-    pub fn set(&self, mode: Mode) {
-        self.shared.change(|state| state.mode = mode);
-    }
-
-    /// Plays this trick on the next `count` requests.
-    pub fn next(&self, count: usize, trick: Trick) {
-        self.shared.change(|state| state.armed.extend(std::iter::repeat_n(trick, count)));
-    }
-
-    /// Plays one of these tricks on each request with a chance of `per_mille` in 1000.
-    pub fn sometimes(&self, per_mille: u32, tricks: &[Trick]) {
-        self.shared.change(|state| state.sometimes = (per_mille, tricks.to_vec()));
-    }
-
-    /// Plays tricks on these commands only, in capital letters; on all when there are none. A
-    /// client that connects anew says some things before it repeats its question: this leaves
-    /// them alone.
-    pub fn only(&self, commands: &[&str]) {
-        let commands = commands.iter().map(|&name| name.to_owned()).collect();
-        self.shared.change(|state| state.only = commands);
-    }
-
-    /// No mode and no tricks any more. Connections that were refused are accepted again.
-    ///
-    /// # Panics
-    ///
-    /// The port was taken by somebody else meanwhile.
-    pub fn heal(&self) {
-        self.shared.change(|state| {
-            state.mode = Mode::Pass;
-            state.armed.clear();
-            state.sometimes = (0, Vec::new());
-        });
-        self.accept();
-    }
-
-    /// Refuses new connections, as a machine does on which nobody listens. Those that are open
-    /// stay.
-    pub fn refuse(&self) {
-        self.shared.change(|state| state.refusing = true);
-        // The acceptor looks up when somebody comes, and goes, and its listener with it.
-        let _ = TcpStream::connect(self.address());
-        if let Some(acceptor) = lock(&self.acceptor).take() {
-            let _ = acceptor.join();
-        }
-    }
-
-    /// Accepts connections again.
-    ///
-    /// # Panics
-    ///
-    /// The port was taken by somebody else meanwhile.
-    pub fn accept(&self) {
-        if lock(&self.shared.state).refusing {
-            self.listen().expect("the port is still ours");
-        }
-    }
-
-    /// Cuts all open connections.
-    pub fn cut(&self) {
-        self.shared.change(|state| {
-            for link in state.links.values() {
-                link.cut();
-            }
-        });
-    }
-
-    /// What went through so far.
-    #[must_use]
-    pub fn seen(&self) -> Seen {
-        let state = lock(&self.shared.state);
-        Seen { open: state.links.len(), ..state.seen }
-    }
-
-    fn listen(&self) -> io::Result<()> {
-        let listener = TcpListener::bind(self.address())?;
-        self.shared.change(|state| state.refusing = false);
-        let shared = Arc::clone(&self.shared);
-        *lock(&self.acceptor) = Some(thread::spawn(move || shared.accept_all(&listener)));
-        Ok(())
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        self.refuse();
-        self.cut();
-    }
-}
-
 /// What the threads of a proxy share.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     upstream: SocketAddr,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// The mode has changed, or a connection was cut.
     changed: Condvar,
 }
 
-#[derive(Debug)]
-struct State {
-    mode: Mode,
-    armed: VecDeque<Trick>,
-    sometimes: (u32, Vec<Trick>),
-    only: Vec<String>,
-    random: u64,
-    refusing: bool,
-    links: BTreeMap<u64, Arc<Link>>,
-    held: Option<Held>,
-    seen: Seen,
-}
-
-/// A reply that waits to be exchanged, and where the other one is to be sent.
-#[derive(Debug)]
-struct Held {
-    reply: Vec<u8>,
-    /// The link that gave it.
-    of: u64,
-    to: Sender<Vec<u8>>,
-}
-
 /// A connection of a client, and ours to the server for it.
 #[derive(Debug)]
-struct Link {
+pub(super) struct Link {
     id: u64,
     client: TcpStream,
     server: TcpStream,
@@ -302,46 +58,8 @@ impl From<io::Error> for Over {
     }
 }
 
-impl State {
-    /// What is to happen to a request.
-    fn trick(&mut self, command: &str) -> Option<Trick> {
-        if !self.only.is_empty() && !self.only.iter().any(|name| name == command) {
-            return None;
-        }
-        let trick = self.armed.pop_front().or_else(|| {
-            let (per_mille, count) = (u64::from(self.sometimes.0), self.sometimes.1.len());
-            if count == 0 || self.draw() % 1_000 >= per_mille {
-                return None;
-            }
-            let which = usize::try_from(self.draw() >> 32).ok()? % count;
-            self.sometimes.1.get(which).copied()
-        });
-        self.seen.tricks += u64::from(trick.is_some());
-        trick
-    }
-
-    /// The next random number: splitmix64. Not a crate: the same seed must fail the same way for
-    /// years, and nobody guesses against it.
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Bytes that no parser may take for RESP: no frame begins with a small letter.
-    fn garbage(&mut self) -> Vec<u8> {
-        let letters: Vec<u8> = (b'a'..=b'z').collect();
-        let mut bytes: Vec<u8> =
-            self.draw().to_le_bytes().iter().map(|byte| letters[usize::from(*byte) % 26]).collect();
-        bytes.extend_from_slice(b"\r\n");
-        bytes
-    }
-}
-
 impl Link {
-    fn cut(&self) {
+    pub(super) fn cut(&self) {
         self.gone.store(true, Ordering::SeqCst);
         // It may have ended from the other side already.
         let _ = self.client.shutdown(Shutdown::Both);
@@ -354,12 +72,16 @@ impl Link {
 }
 
 impl Shared {
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    pub(super) fn new(upstream: SocketAddr, state: State) -> Self {
+        Self { upstream, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut lock(&self.state));
         self.changed.notify_all();
     }
 
-    fn accept_all(self: &Arc<Self>, listener: &TcpListener) {
+    pub(super) fn accept_all(self: &Arc<Self>, listener: &TcpListener) {
         for client in listener.incoming() {
             if lock(&self.state).refusing {
                 return;
@@ -587,13 +309,4 @@ fn command_of(request: &[u8]) -> String {
     let read = Reply::read(request).ok().flatten();
     let name = read.and_then(|(words, _)| words.items().first().and_then(Reply::text));
     name.unwrap_or_default().to_ascii_uppercase()
-}
-
-/// A test that failed may have poisoned it; the others go on.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    unpoisoned(mutex.lock())
-}
-
-fn unpoisoned<T>(result: Result<T, PoisonError<T>>) -> T {
-    result.unwrap_or_else(PoisonError::into_inner)
 }

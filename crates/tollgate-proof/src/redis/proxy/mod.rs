@@ -1,0 +1,226 @@
+//! A TCP proxy between a client and a server that fails on demand, the same way for one seed.
+//!
+//! It knows where a request and a reply end, so that a fault lies exactly between two of them, or
+//! in the middle of one. It stands beside a server and not in its place: what was forwarded is
+//! done, whatever happens to the reply.
+//!
+//! Two things it cannot do: leave the first packet of a connection unanswered (the kernel accepts
+//! for it), and send a reset of its own choosing (a cut is an orderly end).
+
+mod forward;
+mod state;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::server::free_port;
+use forward::Shared;
+use state::{State, lock};
+
+/// How the connection is, until told otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Mode {
+    /// Everything passes as it is.
+    Pass,
+    /// Each reply arrives later by a time between these two, in its order. Replies that are under
+    /// way together are late together: it is a latency, not a throughput.
+    Delay {
+        /// The shortest delay.
+        least: Duration,
+        /// The longest.
+        most: Duration,
+    },
+    /// Nothing moves either way. With the next mode everything arrives, late: a partition that
+    /// heals, after which the server does what its clients have long given up.
+    Stall,
+    /// What is sent either way is lost, and nobody is told. A connection that lost something, or
+    /// was made meanwhile, stays silent for good; others survive.
+    BlackHole,
+    /// Replies arrive byte by byte, with this pause after each.
+    Dribble {
+        /// The pause.
+        pause: Duration,
+    },
+}
+
+/// What happens to one request or its reply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Trick {
+    /// The connection is cut and the request never reaches the server.
+    LoseRequest,
+    /// The server does the request and answers; then the connection is cut before the reply.
+    LoseReply,
+    /// The first half of the reply arrives; then the connection is cut.
+    HalfReply,
+    /// The reply arrives twice.
+    Duplicate,
+    /// Before the reply come bytes that are no RESP.
+    Garbage,
+    /// The reply goes to another connection, whose reply comes here: of two requests with this
+    /// trick, on two connections, each gets the other's reply. The first waits for the second.
+    Swap,
+}
+
+/// What went through so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Connections that were accepted.
+    pub accepted: u64,
+    /// Those that are open.
+    pub open: usize,
+    /// Requests that were forwarded.
+    pub requests: u64,
+    /// Replies that were delivered, whole.
+    pub replies: u64,
+    /// Requests that met a [`Trick`].
+    pub tricks: u64,
+}
+
+/// A proxy before one server. Dropped, it cuts every connection.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    acceptor: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Proxy {
+    /// A proxy in which everything passes.
+    ///
+    /// # Panics
+    ///
+    /// No port is free.
+    #[must_use]
+    pub fn start(upstream: SocketAddr) -> Self {
+        Self::seeded(upstream, 0)
+    }
+
+    /// The same with a seed of what is left to chance: delays, garbage, and who meets
+    /// [`Self::sometimes`]. One client alone meets the same each time; with several the order of
+    /// their requests is the machine's.
+    ///
+    /// # Panics
+    ///
+    /// No port is free.
+    #[must_use]
+    pub fn seeded(upstream: SocketAddr, seed: u64) -> Self {
+        let shared = Arc::new(Shared::new(upstream, State::seeded(seed)));
+        let mut proxy = Self { port: 0, shared, acceptor: Mutex::new(None) };
+        // Somebody may take the port between our look and our bind.
+        for _ in 0..100 {
+            proxy.port = free_port();
+            if proxy.listen().is_ok() {
+                return proxy;
+            }
+        }
+        panic!("no port is free for a proxy");
+    }
+
+    /// The address for clients, `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Changes how all connections are from now on.
+    pub fn set(&self, mode: Mode) {
+        self.shared.change(|state| state.mode = mode);
+    }
+
+    /// Plays this trick on the next `count` requests.
+    pub fn next(&self, count: usize, trick: Trick) {
+        self.shared.change(|state| state.armed.extend(std::iter::repeat_n(trick, count)));
+    }
+
+    /// Plays one of these tricks on each request with a chance of `per_mille` in 1000.
+    pub fn sometimes(&self, per_mille: u32, tricks: &[Trick]) {
+        self.shared.change(|state| state.sometimes = (per_mille, tricks.to_vec()));
+    }
+
+    /// Plays tricks on these commands only, in capital letters; on all when there are none. A
+    /// client that connects anew says some things before it repeats its question: this leaves
+    /// them alone.
+    pub fn only(&self, commands: &[&str]) {
+        let commands = commands.iter().map(|&name| name.to_owned()).collect();
+        self.shared.change(|state| state.only = commands);
+    }
+
+    /// No mode and no tricks any more. Connections that were refused are accepted again.
+    ///
+    /// # Panics
+    ///
+    /// The port was taken by somebody else meanwhile.
+    pub fn heal(&self) {
+        self.shared.change(|state| {
+            state.mode = Mode::Pass;
+            state.armed.clear();
+            state.sometimes = (0, Vec::new());
+        });
+        self.accept();
+    }
+
+    /// Refuses new connections, as a machine does on which nobody listens. Those that are open
+    /// stay.
+    pub fn refuse(&self) {
+        self.shared.change(|state| state.refusing = true);
+        // The acceptor looks up when somebody comes, and goes, and its listener with it.
+        let _ = TcpStream::connect(self.address());
+        if let Some(acceptor) = lock(&self.acceptor).take() {
+            let _ = acceptor.join();
+        }
+    }
+
+    /// Accepts connections again.
+    ///
+    /// # Panics
+    ///
+    /// The port was taken by somebody else meanwhile.
+    pub fn accept(&self) {
+        if lock(&self.shared.state).refusing {
+            self.listen().expect("the port is still ours");
+        }
+    }
+
+    /// Cuts all open connections.
+    pub fn cut(&self) {
+        self.shared.change(|state| {
+            for link in state.links.values() {
+                link.cut();
+            }
+        });
+    }
+
+    /// What went through so far.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        let state = lock(&self.shared.state);
+        Seen { open: state.links.len(), ..state.seen }
+    }
+
+    fn listen(&self) -> io::Result<()> {
+        let listener = TcpListener::bind(self.address())?;
+        self.shared.change(|state| state.refusing = false);
+        let shared = Arc::clone(&self.shared);
+        *lock(&self.acceptor) = Some(thread::spawn(move || shared.accept_all(&listener)));
+        Ok(())
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.refuse();
+        self.cut();
+    }
+}

@@ -1,0 +1,166 @@
+//! Answers that histories do not ask for: short ones, remembered ones, what is held, and whether a
+//! swap took place.
+
+use std::collections::HashMap;
+
+use tollgate::engine::Mode;
+use tollgate_redis::compose::{self, Check, Clock, ReplyFormat};
+
+use super::{LIMITS, MODES, NOW_US, SEVERAL, check, equal, place, set, words};
+use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::histories::{Difference, Pair, Texts};
+use crate::lua::model::reply;
+
+/// 1 and 0, and the same states as the long answers leave.
+pub(super) fn boolean(texts: &Texts) -> Result<(), Difference> {
+    for limits in LIMITS.into_iter().chain(SEVERAL).map(set) {
+        for mode in MODES {
+            let mut short = Check::new(mode);
+            short.reply = ReplyFormat::Boolean;
+            let short = check(texts, short, &[&limits]);
+            let mut pair = Pair::new(texts.clone());
+            let mut fake = Fake::new().bounded();
+            for i in 0..12 {
+                let (cost, now_us) = (1 + i % 4, NOW_US + i * 5_000_000);
+                let asked = [("somebody".to_owned(), limits.clone())];
+                let outcome = pair.check(&asked, cost, mode, now_us)?;
+                fake.at(now_us);
+                let answer = fake.call(&short, &place(&limits).check, &[cost.to_string()]);
+                equal("short", answer, Reply::Int(i64::from(outcome.granted > 0)))?;
+                equal("its state", fake.keys(), pair.fake.keys())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first answer is given again, and nothing is charged for it.
+pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
+    for clock in [Clock::Server, Clock::Given] {
+        for text in LIMITS.into_iter().chain(SEVERAL) {
+            let mut of = Check::new(Mode::Whole);
+            (of.reply, of.clock) = (ReplyFormat::Remembered, clock);
+            // Under other numbers in turn, so that answers say what was carried over.
+            let other = text.replace("7/m", "8/m").replace("6/m", "9/m").replace("5/m", "4/m");
+            let sets = [set(text), set(&other)];
+            let scripts = sets.each_ref().map(|limits| check(texts, of, &[limits]));
+            let mut pair = Pair::by(clock, texts.clone());
+            let mut fake = Fake::new().bounded();
+            for i in 0..24 {
+                // Every other time back within the skew, so that answers say when was charged.
+                let (cost, now_us) = (1 + i % 3, NOW_US + i / 2 * 5_000_000 - i % 2 * 600_000);
+                let turn = usize::from(i % 6 == 4 || i % 6 == 5);
+                let (limits, script) = (&sets[turn], &scripts[turn]);
+                let asked = [("somebody".to_owned(), limits.clone())];
+                let outcome = pair.check(&asked, cost, Mode::Whole, now_us)?;
+                let request = format!("request{i}");
+                let keys = [place(limits).check, vec![request.clone()]].concat();
+                let mut args =
+                    vec![cost.to_string(), format!("n{i}"), format!("q{i}"), "7000".into()];
+                fake.at(now_us);
+                if clock == Clock::Given {
+                    fake.at(1);
+                    args.push(now_us.to_string());
+                }
+                let answer = fake.call(script, &keys, &args);
+                let Reply::List(list) = &answer else { return Err(format!("{answer:?}")) };
+                let wanted = reply(&outcome);
+                let own = Reply::Text(format!("n{i}").into_bytes());
+                equal("nonce", &list[0], &own)?;
+                equal("number", &list[1], &own)?;
+                let integers: Vec<Reply> = wanted.iter().map(|n| Reply::Int(*n)).collect();
+                equal("answer", &list[2..], &integers[..list.len() - 2])?;
+                let more = integers.len() > list.len() - 2;
+                let more_of = &wanted[wanted.len() - 2 * outcome.fields.len()..];
+                let usual = more_of.chunks(2).all(|pair| pair == [wanted[1], 0]);
+                equal("says what is unusual", more, usual)?;
+                let granted = outcome.granted > 0;
+                equal("kept", fake.get(&request).is_some(), granted)?;
+                if !granted {
+                    continue;
+                }
+                equal("for", fake.lifetime(&request), Some(7000))?;
+                // Again under another nonce: the same but for the nonce.
+                let before = fake.keys();
+                args[1] = "again".to_owned();
+                let mut same = list.clone();
+                same[0] = Reply::Text(b"again".to_vec());
+                equal("again", fake.call(script, &keys, &args), Reply::List(same))?;
+                args[2] = "other".to_owned();
+                let other = Reply::List(vec![Reply::Text(b"again".to_vec()), Reply::Int(-1)]);
+                equal("another question", fake.call(script, &keys, &args), other)?;
+                equal("a repeat changes nothing", fake.keys(), before)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn inspect(texts: &Texts) -> Result<(), Difference> {
+    for clock in [Clock::Server, Clock::Given] {
+        let script = texts.script(compose::inspect(clock, &texts.parts));
+        let mut fake = Fake::new().bounded();
+        fake.at(NOW_US);
+        fake.put("text", Held::Text(b"t".to_vec()));
+        fake.put("list", Held::List([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()].into()));
+        let mut args = words(&["nonce"]);
+        let now_us = if clock == Clock::Given { 5_000_000 } else { NOW_US };
+        args.push("5000000".to_owned());
+        let text = |text: &str| Reply::Text(text.into());
+        let wanted = vec![
+            text("nonce"),
+            Reply::Int(i64::try_from(now_us).unwrap()),
+            text("t"),
+            Reply::List(vec![text("a"), text("b"), text("c")]),
+            Reply::Nil,
+        ];
+        let keys = words(&["text", "list", "none"]);
+        equal("held", fake.call(&script, &keys, &args), Reply::List(wanted))?;
+    }
+    Ok(())
+}
+
+pub(super) fn swap(texts: &Texts) -> Result<(), Difference> {
+    let script = texts.script(compose::swap(&texts.parts));
+    let keys = words(&["a", "b", "c"]);
+    let fresh = || {
+        let fake = Fake::new().bounded();
+        fake.put("a", Held::Text(b"old".to_vec()));
+        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake
+    };
+    let answer = |said| Reply::List(vec![Reply::Text(b"n".to_vec()), Reply::Int(said)]);
+    let good = ["n", "old", "new", "10", "0", "", "more", "20", "0", "gone", "", "30", "40"];
+    let mut fake = fresh();
+    equal("swap", fake.call(&script, &keys, &words(&good)), answer(1))?;
+    let held = |reset: &str| -> HashMap<Vec<u8>, Held> {
+        let each = [("a", "new"), ("b", "more"), ("c!reset", reset)];
+        each.map(|(k, v)| (k.into(), Held::Text(v.into()))).into()
+    };
+    equal("swapped", fake.keys(), held("0:0"))?;
+    equal("for", fake.lifetime("a"), Some(10))?;
+    equal("for", fake.lifetime("b"), Some(20))?;
+    equal("for", fake.lifetime("c!reset"), Some(40))?;
+    // A reset that is remembered is remembered for longer, never for less.
+    for (left, is_longer) in [("39", false), ("40", false), ("41", true)] {
+        let (mut fake, mut args) = (fresh(), words(&good));
+        let mut reset = words(&good);
+        "40".clone_into(&mut reset[12]);
+        fake.call(&script, &keys, &reset);
+        fake.put("a", Held::Text(b"old".to_vec()));
+        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake.call(&script, &words(&["b"]), &words(&["n", "more", "", "1", "0"]));
+        fake.put("c!reset", Held::Text(b"5:6".to_vec()));
+        left.clone_into(&mut args[12]);
+        equal("swap", fake.call(&script, &keys, &args), answer(1))?;
+        equal("kept", fake.keys(), held("5:6"))?;
+        equal("longer", fake.written("c!reset").is_some(), is_longer)?;
+    }
+    for expected in [1, 5, 9] {
+        let (mut fake, mut args) = (fresh(), words(&good));
+        "other".clone_into(&mut args[expected]);
+        equal("no swap", fake.call(&script, &keys, &args), answer(0))?;
+        equal("nothing swapped", fake.keys(), fresh().keys())?;
+    }
+    Ok(())
+}

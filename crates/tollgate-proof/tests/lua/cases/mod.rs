@@ -1,0 +1,141 @@
+//! Cases that random histories reach seldom or never: bad arguments, damaged states, large numbers.
+
+mod answers;
+mod changes;
+mod damaged;
+mod numbers;
+mod questions;
+mod refunds;
+mod time;
+
+use tollgate::engine::Mode;
+use tollgate::{LimitSet, Subject};
+use tollgate_redis::compose::{self, Check, Clock};
+use tollgate_redis::{Keys, Script};
+
+use super::fake::{Fake, Reply};
+use super::histories::{Difference, Texts};
+
+type Case = fn(&Texts) -> Result<(), Difference>;
+
+/// All cases, by name.
+pub(crate) const CASES: [(&str, Case); 25] = [
+    ("long products", numbers::products),
+    ("bad costs", questions::bad_costs),
+    ("wrong numbers of keys and arguments", questions::wrong_numbers),
+    ("damaged states", damaged::damaged),
+    ("damaged states of several limits", damaged::damaged_several),
+    ("damaged logs", damaged::damaged_logs),
+    ("integers that no count has", numbers::unsound_words),
+    ("the largest numbers that a count has", numbers::sound_words),
+    ("states that a refund and an adjustment refuse", damaged::damaged_rare),
+    ("short answers", answers::boolean),
+    ("remembered answers", answers::remembered),
+    ("what is held", answers::inspect),
+    ("compare and swap", answers::swap),
+    ("totals that wrap around", time::wrapped),
+    ("numbers of which some change", changes::changed),
+    ("refunds beside the skew", refunds::skewed),
+    ("refunds in parts", refunds::in_parts),
+    ("marks of refunds that are no numbers", refunds::marks),
+    ("refunds after a reset, by this client or another", refunds::forgotten),
+    ("a part of a unit that is scaled with a rest of one", changes::scaled),
+    ("a refund that lets older counts count again", refunds::uncovered),
+    ("a window from the future", time::stepped_back),
+    ("the end of time", time::end_of_time),
+    ("a given clock, long logs and many limits", time::long),
+    ("several questions in one call", questions::together),
+];
+
+const NOW_US: u64 = 1_763_632_025_123_456;
+
+const MODES: [Mode; 4] = [Mode::Whole, Mode::Partial, Mode::Peek, Mode::PeekPartial];
+
+/// Several limits of all forms, and two of one form.
+const SEVERAL: [&str; 3] = [
+    "a: 7/m via gcra, b: 5/m via sliding_log, c: 6/m precision 20s via sliding_window",
+    "a: 7/m via gcra, b: 5/m via gcra",
+    "a: 7/m via sliding_log, b: 5/m via sliding_log",
+];
+
+/// The forms of a state: two integers, whole refills, a row, a log.
+const LIMITS: [&str; 5] = [
+    "x: 7/m burst 3 via gcra",
+    "x: 7/m refill interval via token_bucket",
+    "x: 7/m via fixed_window",
+    "x: 6/m precision 20s rounding interpolate via sliding_window",
+    "x: 7/m via sliding_log",
+];
+
+fn set(text: &str) -> LimitSet {
+    text.parse().unwrap()
+}
+
+fn check(texts: &Texts, check: Check, sets: &[&LimitSet]) -> Script {
+    texts.script(check.compose(sets, &texts.parts).unwrap())
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn equal<T: PartialEq + core::fmt::Debug>(what: &str, found: T, wanted: T) -> Result<(), String> {
+    if found == wanted { Ok(()) } else { Err(format!("{what}: {found:?}, not {wanted:?}")) }
+}
+
+/// The keys of one subject under limits, and what a check of them takes.
+struct Place {
+    state: String,
+    logs: Vec<String>,
+    check: Vec<String>,
+}
+
+fn place(limits: &LimitSet) -> Place {
+    let state = Keys::new().state(&Subject::literal("somebody").unwrap(), limits);
+    let logs = Keys::logs(&state, limits);
+    Place { check: Keys::for_check(&state, limits), state, logs }
+}
+
+/// An error reply of these words, which change nothing.
+fn refused(
+    fake: &mut Fake,
+    script: &Script,
+    keys: &[String],
+    args: &[String],
+    wanted: &str,
+) -> Result<(), Difference> {
+    let before = fake.keys();
+    let answer = fake.call(script, keys, args);
+    equal(&format!("{args:?}"), answer, Reply::Error(wanted.to_owned()))?;
+    equal(&format!("{args:?} wrote"), fake.keys() == before && !fake.wrote(), true)
+}
+
+/// The arguments of a refund and of an adjustment of one subject.
+fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>); 2] {
+    let Place { state, logs, .. } = place(limits);
+    let refund = texts.script(compose::refund(Clock::Server, &texts.parts));
+    let adjust = texts.script(compose::adjust(Clock::Server, &texts.parts));
+    let mut keys = vec![Keys::mark(&state, 1), state.clone(), Keys::reset(&state)];
+    keys.extend(logs.iter().cloned());
+    let at = NOW_US.to_string();
+    let mut args = words(&["nonce", "1", &at, &at, "1", "1", &limits.limits().len().to_string()]);
+    for limit in limits.limits() {
+        args.push(format!("{}{at}:{}", limit.strategy().code(), NOW_US + 10_000_000));
+    }
+    let logs = [vec![state], logs].concat();
+    let has_state = u8::from(compose::has_state(limits)).to_string();
+    let adjusted = words(&["nonce", "1", &compose::set_tag(limits), &has_state]);
+    [(refund, keys, args), (adjust, logs, adjusted)]
+}
+
+const BAD_COST: &str = "TOLLGATE the cost must be a whole number from 1 to 2^40";
+const FOREIGN: &str = "TOLLGATE the key holds something that is no state of Tollgate";
+const NEWER: &str =
+    "TOLLGATE the state was written by a newer version: use that one, or reset the subject with it";
+const LENGTH: &str = "TOLLGATE the state is damaged: it does not have the length that it says";
+const NUMBER: &str = "TOLLGATE the state is damaged: it is of another number of limits";
+const UNSOUND: &str = "TOLLGATE the state is damaged: it holds numbers that no count has";
+const UNREADABLE: &str = "TOLLGATE the state is damaged: it cannot be read";
+const STEP: &str =
+    "TOLLGATE the state was written by a newer version: it names a step that is not known";
+const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

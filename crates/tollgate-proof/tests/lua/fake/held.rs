@@ -1,0 +1,110 @@
+//! What keys hold, and how long they lie.
+
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+/// What a key holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    Text(Vec<u8>),
+    List(VecDeque<Vec<u8>>),
+}
+
+/// All that is held at some time. A copy shares everything with what it was copied from, until one
+/// of them is written to: histories copy at each step, and scripts write one key of many.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub(crate) struct Snapshot(Rc<HashMap<Rc<[u8]>, Entry>>);
+
+/// What a key holds, and for how long; none: for ever.
+#[derive(Clone, PartialEq, Debug)]
+struct Entry {
+    held: Rc<Held>,
+    lifetime: Option<Lifetime>,
+}
+
+/// How long a key lies, in milliseconds, and after which of them it is gone.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Lifetime {
+    pub(super) ms: u64,
+    until_ms: u64,
+}
+
+impl Snapshot {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Held> {
+        self.0.get(key).map(|entry| entry.held.as_ref())
+    }
+
+    pub(super) fn lifetime(&self, key: &[u8]) -> Option<Lifetime> {
+        self.0.get(key)?.lifetime
+    }
+
+    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Held> {
+        Rc::make_mut(&mut self.0).get_mut(key).map(|entry| Rc::make_mut(&mut entry.held))
+    }
+
+    /// Holds this under a key from now on; how long it lies stays as it was.
+    pub(super) fn put(&mut self, key: &[u8], held: Held) {
+        let keys = Rc::make_mut(&mut self.0);
+        match keys.get_mut(key) {
+            Some(entry) => entry.held = Rc::new(held),
+            None => {
+                keys.insert(key.into(), Entry { held: Rc::new(held), lifetime: None });
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) -> bool {
+        self.0.contains_key(key) && Rc::make_mut(&mut self.0).remove(key).is_some()
+    }
+
+    /// Drops what has expired, and says which keys those were.
+    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Rc<[u8]>> {
+        let is_over = |_: &Rc<[u8]>, entry: &mut Entry| {
+            entry.lifetime.is_some_and(|lifetime| lifetime.until_ms < now_ms)
+        };
+        Rc::make_mut(&mut self.0).extract_if(is_over).map(|(key, _)| key).collect()
+    }
+
+    /// What each key holds, without how long it lies.
+    pub(super) fn keys(&self) -> HashMap<Vec<u8>, Held> {
+        let each = self.0.iter().map(|(key, entry)| (key.to_vec(), Held::clone(&entry.held)));
+        each.collect()
+    }
+}
+
+#[derive(Default, Debug)]
+pub(super) struct Data {
+    pub(super) keys: Snapshot,
+    pub(super) now_us: u64,
+    pub(super) calls: u64,
+    /// The rows of lists that they have read.
+    pub(super) rows: u64,
+    /// The lifetimes that the last script set, and whether it deleted anything.
+    pub(super) written: Vec<(Rc<[u8]>, u64)>,
+    pub(super) deleted: bool,
+    /// How often the script may still be asked whether it runs too long; none: for ever.
+    pub(super) patience: Option<u32>,
+}
+
+impl Data {
+    /// Lets a key that holds something lie for so long.
+    pub(super) fn live(&mut self, key: &[u8], ms: u64) {
+        let until_ms = self.now_us / 1_000 + ms;
+        let keys = Rc::make_mut(&mut self.keys.0);
+        keys.get_mut(key).expect("it holds something").lifetime = Some(Lifetime { ms, until_ms });
+        self.written.push((key.into(), ms));
+    }
+
+    /// How long the last script lets a key lie: what it said last counts.
+    pub(super) fn written(&self, key: &[u8]) -> Option<u64> {
+        self.written.iter().rev().find(|(written, _)| **written == *key).map(|(_, ms)| *ms)
+    }
+
+    /// As PTTL answers.
+    pub(super) fn pttl(&self, key: &[u8]) -> i64 {
+        let Some(entry) = self.keys.0.get(key) else { return -2 };
+        entry.lifetime.map_or(-1, |lifetime| {
+            i64::try_from(lifetime.until_ms.saturating_sub(self.now_us / 1_000)).unwrap()
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! What happens seldom: refunds, adjustments and resets.
+
+use tollgate::engine;
+use tollgate::{LimitSet, Time};
+use tollgate_redis::Keys;
+use tollgate_redis::compose::{self, Clock};
+
+use super::pair::{Difference, Pair};
+use crate::lua::fake::{Held, Reply};
+use crate::lua::model::{Charge, Mark, MarkOf, by_place, whose};
+
+impl Pair {
+    pub(crate) fn refund(
+        &mut self,
+        charge: &Charge,
+        units: u64,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.nonce += 1;
+        self.seen.cases += 1;
+        self.seen.saw("refund");
+        let (first, _) = self.keys_of(&charge.parts[0].0, &charge.parts[0].1);
+        let mark = Keys::mark(&first, charge.number);
+        let mut keys = vec![mark.clone()];
+        let each = charge.parts.iter().flat_map(|(_, limits, at_us)| {
+            let each = limits.limits().iter().zip(at_us);
+            each.map(|(limit, at_us)| engine::spent_until_us(limit, *at_us, charge.cost))
+        });
+        let until_us = each.max().unwrap();
+        let mut args = vec![
+            self.nonce.to_string(),
+            charge.cost.to_string(),
+            charge.at_us.to_string(),
+            until_us.to_string(),
+            charge.number.to_string(),
+            units.to_string(),
+        ];
+        for (subject, limits, at_us) in &charge.parts {
+            let (state, logs) = self.keys_of(subject, limits);
+            keys.extend([state.clone(), Keys::reset(&state)]);
+            keys.extend(logs);
+            args.push(limits.limits().len().to_string());
+            for i in by_place(limits) {
+                let (limit, at_us) = (&limits.limits()[i], at_us[i]);
+                let until_us = engine::spent_until_us(limit, at_us, charge.cost);
+                args.push(format!("{}{at_us}:{until_us}", limit.strategy().code()));
+            }
+        }
+        self.clock(now_us, &mut args);
+        let script = self.scripts.refund.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let expected = match self.model.refund(charge, units, Time::from_micros(now_us)) {
+            None => vec![1],
+            Some((left, given)) => {
+                let numbers = std::iter::once(left).chain(given);
+                let numbers = numbers.map(|units| i64::try_from(units).unwrap());
+                std::iter::once(0).chain(numbers).collect()
+            }
+        };
+        self.told(|| format!("{charge:?} refunded at {now_us}: {answer:?}"));
+        self.compare(&answer, &expected, || format!("refund {charge:?} at {now_us}"))?;
+        if expected == [1] {
+            return if self.fake.wrote() {
+                Err("a second refund writes".to_owned())
+            } else {
+                Ok(())
+            };
+        }
+        let lies = self.fake.written(&mark);
+        let wanted = self.lifetime(until_us.saturating_sub(now_us));
+        if lies != Some(wanted) {
+            return Err(format!("{charge:?} at {now_us}: the mark lies {lies:?} ms, not {wanted}"));
+        }
+        let of = MarkOf::Refund(charge.number);
+        self.model.marks.insert(mark, Mark { of, until_us });
+        for (subject, limits, _) in &charge.parts {
+            self.left(subject, limits, now_us, false)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn adjust(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        delta: i64,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.nonce += 1;
+        self.seen.cases += 1;
+        self.seen.saw("adjust");
+        let (state, logs) = self.keys_of(subject, limits);
+        let mut keys = vec![state];
+        keys.extend(logs);
+        let mut args = vec![
+            self.nonce.to_string(),
+            delta.to_string(),
+            compose::set_tag(limits),
+            u8::from(compose::has_state(limits)).to_string(),
+        ];
+        self.clock(now_us, &mut args);
+        let script = self.scripts.adjust.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
+        self.told(|| format!("{limits} {subject} adjust {delta} at {now_us}: {answer:?}"));
+        self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))?;
+        let (state, _) = self.keys_of(subject, limits);
+        let counts = self.model.limits(subject, limits).is_some();
+        if counts && compose::has_state(limits) && self.fake.get(&state).is_none() {
+            return Err(format!("{limits}: adjust {delta} at {now_us} leaves no state"));
+        }
+        self.left(subject, limits, now_us, true)
+    }
+
+    pub(crate) fn reset(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.nonce += 1;
+        let (state, logs) = self.keys_of(subject, limits);
+        let mark = Keys::reset(&state);
+        let mut keys = vec![state.clone(), mark.clone()];
+        keys.extend(logs);
+        let longest_us = engine::refundable_until_us(limits, Time::default());
+        let mut args = vec![self.nonce.to_string(), longest_us.to_string()];
+        self.clock(now_us, &mut args);
+        self.fake.at(if self.scripts.clock == Clock::Server { now_us } else { 1 });
+        let lives: Vec<u64> = keys.iter().filter_map(|key| self.fake.left_ms(key)).collect();
+        let held = keys.iter().any(|key| *key != mark && self.fake.get(key).is_some());
+        let script = self.scripts.reset.clone();
+        let answer = self.fake.call(&script, &keys, &args);
+        let Reply::List(list) = &answer else { return Err(format!("reset: {answer:?}")) };
+        let found = list[1] == Reply::Int(1);
+        let longest = lives.iter().copied().max().map(|ms| ms.max(self.lifetime(longest_us)));
+        let longest = longest.filter(|_| held);
+        let lies = self.fake.written(&mark);
+        let shown = self.fake.get(&mark);
+        let nonce = Reply::Text(self.nonce.to_string().into_bytes());
+        let said = list.len() == 2 && list[0] == nonce && list[1] == Reply::Int(found.into());
+        if !said || found != held || lies != longest {
+            return Err(format!("{limits}: reset at {now_us}: {answer:?}, {lies:?}, {longest:?}"));
+        }
+        if found && shown != Some(Held::Text(format!("{now_us}:{}", self.nonce).into_bytes())) {
+            return Err(format!("{limits}: reset at {now_us}: {shown:?}"));
+        }
+        let now = Time::from_micros(now_us);
+        // What counts nothing may have been forgotten by one and not yet by the other.
+        if found == self.model.is_fresh(subject, limits, now) && !found {
+            return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
+        }
+        self.model.reset(subject, limits, found, self.nonce, now);
+        if found {
+            let until_us = self.model.charged_until_us(subject, limits);
+            let of = MarkOf::Reset(whose(subject, limits));
+            self.model.marks.insert(mark, Mark { of, until_us });
+        }
+        self.told(|| format!("{limits} {subject} reset at {now_us}: {answer:?}"));
+        Ok(())
+    }
+}
