@@ -176,7 +176,7 @@ pub(crate) fn shard(value: &str) -> Result<()> {
     if value.is_empty() {
         bail!("`--shard` is empty: give the value that the subjects share, as in `--shard 12`");
     }
-    Subject::of("shard", value)?;
+    Subject::new("shard", value)?;
     Ok(())
 }
 

@@ -206,13 +206,13 @@ pub(crate) fn advice<'n>(
     words: impl IntoIterator<Item = &'n str>,
     right: &str,
 ) -> String {
-    let Some(near) = near(word, words) else { return right.to_owned() };
+    let Some(near) = closest(word, words) else { return right.to_owned() };
     let (first, rest) = right.split_at(right.chars().next().map_or(0, char::len_utf8));
     format!("did you mean `{near}`? {}{rest}", first.to_uppercase())
 }
 
 /// The word that was likely meant.
-pub(crate) fn near<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn closest<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let most = |known: &str| known.len().div_ceil(3);
     // The distance takes time and memory for each letter: what is much longer is not near.
     let alike = |known: &&str| word.len().abs_diff(known.len()) <= most(known);
@@ -232,10 +232,10 @@ pub(crate) fn value<'f, F: Fields + ?Sized>(fields: &'f F, field: &Field) -> Opt
     fields.field(field).filter(|value| !value.is_empty())
 }
 
-/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::judge_at_once`] asks for. None
+/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::check_at_once`] asks for. None
 /// where the field is absent, and where its value is too long.
 ///
-/// [`Gate::judge_at_once`]: crate::Gate::judge_at_once
+/// [`Gate::check_at_once`]: crate::Gate::check_at_once
 #[inline]
 pub fn subject_of<F: Fields + ?Sized>(
     fields: &F,

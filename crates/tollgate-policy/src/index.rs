@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::field::{Field, Fields, value};
 use crate::list::NetworkList;
-use crate::network::{NetworkMap, told, whole};
+use crate::network::{NetworkMap, client_address, parse_client};
 use crate::pattern::{Condition, Pattern, SHORT, normal};
 
 /// The numbers of lists that may hold: none is allocated for a few.
@@ -202,14 +202,14 @@ impl Filed {
             let reversed: SmallVec<[u8; 64]> = value.bytes().skip(1).rev().collect();
             self.ends.add(&reversed, found);
         }
-        let address = if self.field == Field::Ip { whole(fields, &value) } else { None };
+        let address = if self.field == Field::Ip { client_address(fields, &value) } else { None };
         if let Some(address) = address.filter(|_| !self.exact.is_empty())
             && let Some(lists) = self.exact.get(&*address.to_string())
         {
             found.extend_from_slice(lists);
         }
         if !(self.networks.is_empty() && self.listed.is_empty())
-            && let Some(told) = address.map(IpNet::from).or_else(|| told(&value))
+            && let Some(told) = address.map(IpNet::from).or_else(|| parse_client(&value))
         {
             self.networks.around(told, |lists| found.extend_from_slice(lists));
             for (_, lists) in self.listed.iter().filter(|(list, _)| list.covers(told)) {

@@ -1,5 +1,44 @@
-//! Policies of Tollgate: which requests are limited, whose counts are kept, by which limits; read
-//! from TOML or YAML or made by a program; and the [`Gate`] that every front asks.
+//! Policies: which requests are limited, by whose counts, under which limits. They are read from TOML
+//! or YAML, or made by a program, and the [`Gate`] answers requests by them.
+//!
+//! ```
+//! use tollgate::MemoryStore;
+//! use tollgate_policy::{Format, Gate, Policies};
+//!
+//! let text = r#"
+//!     version = 1
+//!
+//!     [[policies]]
+//!     name = "login"
+//!     when = { path = "/login" }
+//!     on_failure = "deny"
+//!     limits = [{ subject = "ip", limit = "5/1m" }]
+//! "#;
+//! let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
+//!
+//! # futures_executor::block_on(async {
+//! let answer = gate.check(&[("ip", "192.0.2.7"), ("path", "/login")]).await;
+//! assert!(answer.is_allowed());
+//! assert_eq!(answer.policy().map(|policy| policy.name.as_str()), Some("login"));
+//! assert_eq!(answer.decision().map(|decision| decision.remaining()), Some(4));
+//! # });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`Policies`] is what a file says, checked: a mistake is a [`Problem`] with its line.
+//! - [`Gate`] is policies over a store. It answers every request, by the policies' failure rule
+//!   where the store cannot.
+//! - [`Answer`] is allowed or not, the policy that decided, and the store's decision.
+//!
+//! A front implements [`Fields`], from which policies take what they need of a request.
+//! `docs/policies.md` is the reference of the file.
+//!
+//! # Features
+//!
+//! `yaml` and `watch` are on by default: policies in YAML, and files that are followed. `schema` has
+//! the JSON Schema of the file.
 
 /// The example of the README compiles.
 #[cfg(doctest)]
@@ -15,8 +54,8 @@ mod list;
 mod load;
 mod model;
 mod network;
+mod outcome;
 mod pattern;
-mod place;
 mod policies;
 mod problem;
 mod read;
@@ -25,13 +64,14 @@ mod ruling;
 #[cfg(feature = "schema")]
 mod schema;
 mod source;
+mod spans;
 #[cfg(feature = "watch")]
 mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Answer, AnswerView, Authority, Counters, DecisionMark, Event, Gate, Looked, Loss, Observer,
-    Outcome, Reread, Revision, Shadow, Standing, SubjectCounts, Terms,
+    Answer, Counters, DecisionMark, Event, Gate, Loss, Observer, Prepared, Reread, Revision,
+    Shadow, Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{
@@ -39,6 +79,7 @@ pub use model::{
     OnFailure, Override, Policy, Rule, Shard,
 };
 pub use network::parse_network;
+pub use outcome::{Authority, Outcome};
 pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};

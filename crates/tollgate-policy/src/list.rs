@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use crate::network::{NetworkMap, parse_network, told};
+use crate::network::{NetworkMap, parse_client, parse_network};
 
 /// The largest list, in bytes: 64 MiB.
 pub const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// How many bad lines are told.
-const TOLD: usize = 5;
+const MAX_REPORTED: usize = 5;
 
 /// Networks of a file: a value is one of them when the whole of it lies in one.
 ///
@@ -52,7 +52,7 @@ impl NetworkList {
             }
             match parse_network(said) {
                 Ok(network) => networks.push(network),
-                Err(error) if bad.len() < TOLD => {
+                Err(error) if bad.len() < MAX_REPORTED => {
                     let (what, remedy) = (error.what(), error.remedy());
                     bad.push(format!("{file}, line {number}: {what}: {remedy}"));
                 }
@@ -94,7 +94,7 @@ impl NetworkList {
     #[inline]
     #[must_use]
     pub fn holds(&self, value: &str) -> bool {
-        told(value).is_some_and(|told| self.covers(told))
+        parse_client(value).is_some_and(|told| self.covers(told))
     }
 
     /// True when the whole of a network lies in one of them.

@@ -87,7 +87,7 @@ pub(crate) fn whole(path: &Path, what: String, remedy: &str) -> Problems {
 }
 
 pub(crate) fn format_of(path: &Path) -> Result<Format, Problems> {
-    Format::of_path(path).ok_or_else(|| {
+    Format::from_path(path).ok_or_else(|| {
         let what = "the name of the file does not say how it is written".to_owned();
         whole(path, what, "name it `.toml`, `.yaml` or `.yml`")
     })

@@ -51,9 +51,9 @@ fn unmapped(net: IpNet) -> IpNet {
     v4.and_then(|(v4, prefix)| Ipv4Net::new(v4, prefix).ok()).map_or(net, IpNet::V4)
 }
 
-/// What a front tells as an address: one, or the network that it counts as one client.
+/// The address that a front gives for a client: one, or the network that it counts as one client.
 #[inline]
-pub(crate) fn told(value: &str) -> Option<IpNet> {
+pub(crate) fn parse_client(value: &str) -> Option<IpNet> {
     match value.parse::<IpAddr>() {
         Ok(address) => Some(IpNet::from(address.to_canonical())),
         Err(_) if value.contains('/') => value.parse().ok().map(unmapped),
@@ -63,7 +63,7 @@ pub(crate) fn told(value: &str) -> Option<IpNet> {
 
 /// The client's whole address, where `value` of its `ip` is only the network that it counts by.
 #[inline]
-pub(crate) fn whole<F: Fields + ?Sized>(fields: &F, value: &str) -> Option<IpAddr> {
+pub(crate) fn client_address<F: Fields + ?Sized>(fields: &F, value: &str) -> Option<IpAddr> {
     if !value.contains('/') {
         return None;
     }
@@ -71,7 +71,7 @@ pub(crate) fn whole<F: Fields + ?Sized>(fields: &F, value: &str) -> Option<IpAdd
 }
 
 /// What `10.1.*` begins with as a network, where it is one.
-pub(crate) fn of_prefix(text: &str) -> Option<IpNet> {
+pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
     let octets = text.strip_suffix('.')?;
     let count = u8::try_from(octets.split('.').count()).ok().filter(|count| *count < 4)?;
     let rest = ".0".repeat(usize::from(4 - count));
@@ -174,19 +174,19 @@ mod tests {
             ("2001:db8::/48", &["::/0"]),
         ] {
             let mut seen = Vec::new();
-            map.around(told(value).unwrap(), |names| seen.extend_from_slice(names));
+            map.around(parse_client(value).unwrap(), |names| seen.extend_from_slice(names));
             assert_eq!(seen, found, "{value}");
         }
-        assert_eq!(told("here"), None);
-        assert_eq!(told("10.0.0.1:80"), None);
+        assert_eq!(parse_client("here"), None);
+        assert_eq!(parse_client("10.0.0.1:80"), None);
     }
 
     #[test]
     fn what_an_address_begins_with_is_a_network_where_octets_are_whole() {
-        assert_eq!(of_prefix("10."), parse_network("10.0.0.0/8").ok());
-        assert_eq!(of_prefix("192.0.2."), parse_network("192.0.2.0/24").ok());
+        assert_eq!(parse_prefix("10."), parse_network("10.0.0.0/8").ok());
+        assert_eq!(parse_prefix("192.0.2."), parse_network("192.0.2.0/24").ok());
         for none in ["10", "10.1", "1.2.3.4.", "300.", "2001:db8:", "."] {
-            assert_eq!(of_prefix(none), None, "{none}");
+            assert_eq!(parse_prefix(none), None, "{none}");
         }
     }
 }

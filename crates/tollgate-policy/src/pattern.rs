@@ -10,7 +10,7 @@ use tollgate::ParseError;
 use crate::field::{Field, Fields, value};
 use crate::form;
 use crate::list::NetworkList;
-use crate::network::{of_prefix, parse_network, told, whole};
+use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
@@ -116,7 +116,7 @@ impl Pattern {
             Self::Exact(text) => **text == *value,
             Self::Prefix(text) => value.starts_with(&**text),
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
-            Self::Network(net) => told(value).is_some_and(|told| net.contains(&told)),
+            Self::Network(net) => parse_client(value).is_some_and(|told| net.contains(&told)),
             Self::Listed(list) => list.holds(value),
             Self::Any => true,
         }
@@ -131,7 +131,7 @@ impl Pattern {
     fn network(&self) -> Option<IpNet> {
         match self {
             Self::Network(net) => Some(*net),
-            Self::Prefix(text) => of_prefix(text),
+            Self::Prefix(text) => parse_prefix(text),
             _ => None,
         }
     }
@@ -155,7 +155,7 @@ impl Pattern {
     }
 
     /// True when no value is one of both.
-    fn is_apart(&self, other: &Self) -> bool {
+    fn is_disjoint(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
             (Self::Prefix(a), Self::Prefix(b)) => !a.starts_with(&**b) && !b.starts_with(&**a),
@@ -220,7 +220,7 @@ impl Condition {
         if self.any_of.iter().any(|pattern| pattern.holds(&value)) {
             return true;
         }
-        let whole = if self.field == Field::Ip { whole(fields, &value) } else { None };
+        let whole = if self.field == Field::Ip { client_address(fields, &value) } else { None };
         whole.is_some_and(|address| {
             let text = address.to_string();
             self.any_of.iter().any(|pattern| !pattern.is_text() && pattern.holds(&text))
@@ -250,15 +250,15 @@ impl Condition {
             return false;
         }
         if self.any_of.len() * other.any_of.len() <= SHORT {
-            let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| mine.is_apart(theirs));
+            let mine = |theirs: &Pattern| self.any_of.iter().all(|mine| mine.is_disjoint(theirs));
             return other.any_of.iter().all(mine);
         }
         let (mine, wide) = self.sorted_out();
         other.any_of.iter().all(|theirs| match theirs {
             Pattern::Exact(text) => {
-                !mine.contains(&**text) && wide.iter().all(|mine| mine.is_apart(theirs))
+                !mine.contains(&**text) && wide.iter().all(|mine| mine.is_disjoint(theirs))
             }
-            _ => self.any_of.iter().all(|mine| mine.is_apart(theirs)),
+            _ => self.any_of.iter().all(|mine| mine.is_disjoint(theirs)),
         })
     }
 

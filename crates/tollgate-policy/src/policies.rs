@@ -12,12 +12,12 @@ use crate::field::{Field, Fields, value};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule, Shard};
 use crate::pattern::{Condition, Pattern};
-use crate::place::Places;
 use crate::problem::{Problem, Problems};
 use crate::read::keys::{Lists, Unlisted};
 use crate::read::read;
 use crate::resolve::{Part, Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
 use crate::source::Format;
+use crate::spans::FileSpans;
 
 /// Checked policies, ready to be asked. Cheap to clone.
 ///
@@ -117,7 +117,7 @@ impl Policies {
     /// # Errors
     /// Everything that is wrong with them; there are no places to point at.
     pub fn new(combine: Combine, mut policies: Vec<Policy>) -> Result<Self, Problems> {
-        let mut places = Places::nowhere(&policies);
+        let mut places = FileSpans::nowhere(&policies);
         let problems = check(combine, &mut policies, &mut places);
         let problems = Problems::new("policies", "", problems);
         let text = format!("{combine:?} {policies:?}");
@@ -146,7 +146,7 @@ impl Policies {
         let hash = format!("{hash_number:012x}");
         let (mut fields, mut conditions) = (BTreeSet::new(), BTreeSet::new());
         for policy in &policies {
-            looked_at(policy, &mut fields);
+            add_fields_of(policy, &mut fields);
             if !policy.shadow {
                 conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
@@ -219,10 +219,10 @@ impl Policies {
     }
 
     /// True when this policy looks at the field.
-    pub(crate) fn looks_at(&self, place: usize, field: &Field) -> bool {
+    pub(crate) fn reads(&self, place: usize, field: &Field) -> bool {
         let mut fields = BTreeSet::new();
         if let Some(policy) = self.policy(place) {
-            looked_at(policy, &mut fields);
+            add_fields_of(policy, &mut fields);
         }
         fields.contains(field)
     }
@@ -366,7 +366,7 @@ fn one_shard(policies: &[Policy]) -> bool {
 }
 
 /// Adds every field that a policy looks at.
-fn looked_at(policy: &Policy, fields: &mut BTreeSet<Field>) {
+fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
     fn add(conditions: &[Condition], fields: &mut BTreeSet<Field>) {
         fields.extend(conditions.iter().map(|condition| condition.field.clone()));
     }

@@ -2,13 +2,15 @@
 
 use core::time::Duration;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{LimitSet, MAX_PARTS, Subject, SubjectPrefix};
+use tollgate::{Error, LimitSet, MAX_PARTS, Subject, SubjectPrefix};
 
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
 use crate::model::{Cost, OnFailure};
+use crate::outcome::{Authority, Outcome};
 use crate::policies::{Costs, Policies};
 
 /// A policy made ready.
@@ -80,6 +82,8 @@ pub(crate) struct Plan {
     pub(crate) on_failure: OnFailure,
     /// The first policy whose failure rule denies.
     pub(crate) denier: Option<usize>,
+    /// What is answered where there is nothing to ask. Boxed, since few requests have one.
+    pub(crate) early: Option<Box<Early>>,
 }
 
 impl Plan {
@@ -94,6 +98,7 @@ impl Plan {
             deadline: Duration::MAX,
             on_failure: OnFailure::Allow,
             denier: None,
+            early: None,
         }
     }
 }
@@ -116,6 +121,58 @@ pub(crate) enum Refused {
     Parts {
         policy: usize,
     },
+}
+
+/// What is answered without asking the store.
+#[derive(Debug)]
+pub(crate) struct Early {
+    pub(crate) outcome: Outcome,
+    pub(crate) authority: Authority,
+    /// The policy that decided; none where none applies.
+    pub(crate) policy: Option<usize>,
+    pub(crate) cause: Option<Arc<Cause>>,
+}
+
+impl Early {
+    /// Where no policy applies.
+    pub(crate) const NO_POLICY: Self = Self {
+        outcome: Outcome::NoPolicy,
+        authority: Authority::Policy,
+        policy: None,
+        cause: None,
+    };
+
+    /// The answer to a request that is refused before anybody is asked.
+    #[cold]
+    pub(crate) fn refused(refused: Refused) -> Self {
+        let mut authority = Authority::Policy;
+        let (outcome, policy, cause) = match refused {
+            Refused::Banned { policy } => (Outcome::Banned, policy, None),
+            Refused::Cost { policy } => (Outcome::Never, policy, None),
+            Refused::Missing { policy, field } => {
+                (Outcome::Missing, policy, Some(Arc::new(Cause::Missing(field))))
+            }
+            // Whatever the failure rules say: nothing failed, and a caller who makes more policies
+            // apply must not get around all of them.
+            Refused::Parts { policy } => {
+                let error = Error::Ask(format!(
+                    "the policies that apply count more than {} subjects, which no check has: let \
+                     fewer apply together",
+                    MAX_PARTS
+                ));
+                authority = Authority::FailureRule;
+                (Outcome::FailedClosed, policy, Some(Arc::new(Cause::Error(error))))
+            }
+        };
+        Self { outcome, authority, policy: Some(policy), cause }
+    }
+}
+
+/// What kept a store from deciding.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    Missing(Field),
+    Error(Error),
 }
 
 impl Policies {
@@ -229,7 +286,7 @@ impl ReadyEntry {
             }
         }
         let all = pairs.iter().map(|(prefix, value)| (prefix.dimension(), value.as_bytes()));
-        match (Subject::of_all(all), self.dimensions.first()) {
+        match (Subject::from_dimensions(all), self.dimensions.first()) {
             (Ok(subject), _) => Ok(Some(subject)),
             // Only a value of many kilobytes gets here: it is no identity.
             (Err(_), Some(first)) => Err(Box::new(first.field())),

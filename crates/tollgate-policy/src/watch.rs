@@ -123,25 +123,25 @@ impl Watch {
         // One call that waits is enough, however many files of the folder are written meanwhile.
         let (sender, receiver) = sync_channel(1);
         let bell = Bell { sender, end: Arc::default() };
-        let told = Told { receiver, end: Arc::clone(&bell.end) };
+        let wakeups = Wakeups { receiver, end: Arc::clone(&bell.end) };
         let lists = Lists::default();
-        let mut seen = Seen { gate: gate.clone(), last: None, lists, on_reload };
+        let mut followed = Followed { gate: gate.clone(), last: None, lists, on_reload };
         let (system, silence) = if self.notify { self.listen(&bell) } else { (None, None) };
         let path = self.path.clone();
         let run = move || {
             if let Some(why) = silence {
-                (seen.on_reload)(&Reload::PollingOnly(why));
+                (followed.on_reload)(&Reload::PollingOnly(why));
             }
             let mut rested = false;
             loop {
-                let mut content = seen.look(&self.path);
-                if !rested && seen.is_news(&content) {
-                    let rest = || self.rest(&told).then(|| seen.look(&self.path));
+                let mut content = followed.read(&self.path);
+                if !rested && followed.is_news(&content) {
+                    let rest = || self.rest(&wakeups).then(|| followed.read(&self.path));
                     let Some(settled) = settled(content, rest) else { return };
                     content = settled;
                 }
-                seen.take(&self.path, content);
-                match self.wait(&told) {
+                followed.take(&self.path, content);
+                match self.wait(&wakeups) {
                     Some(has_rested) => rested = has_rested,
                     None => return,
                 }
@@ -158,14 +158,14 @@ impl Watch {
     /// symbolic link beside it, is another file than the one that could be watched itself.
     fn listen(&self, bell: &Bell) -> (Option<notify::RecommendedWatcher>, Option<String>) {
         let bell = bell.clone();
-        let told = move |event: notify::Result<notify::Event>| {
+        let on_event = move |event: notify::Result<notify::Event>| {
             if is_change(&event) {
                 bell.ring();
             }
         };
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
-        let watching = notify::recommended_watcher(told).and_then(|mut watcher| {
+        let watching = notify::recommended_watcher(on_event).and_then(|mut watcher| {
             watcher.watch(folder, RecursiveMode::NonRecursive)?;
             Ok(watcher)
         });
@@ -177,21 +177,21 @@ impl Watch {
 
     /// Waits until it is time to look, and says whether the file has rested; none when it is time
     /// to end.
-    fn wait(&self, told: &Told) -> Option<bool> {
-        match told.receiver.recv_timeout(self.poll) {
-            _ if told.is_end() => None,
-            Ok(()) => self.rest(told).then_some(true),
+    fn wait(&self, wakeups: &Wakeups) -> Option<bool> {
+        match wakeups.receiver.recv_timeout(self.poll) {
+            _ if wakeups.is_end() => None,
+            Ok(()) => self.rest(wakeups).then_some(true),
             Err(RecvTimeoutError::Timeout) => Some(false),
             Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 
     /// Waits until nothing more comes, but not for ever; false when it is time to end.
-    fn rest(&self, told: &Told) -> bool {
+    fn rest(&self, wakeups: &Wakeups) -> bool {
         let last = Instant::now() + self.debounce * MAX_DEBOUNCES;
         while Instant::now() < last {
-            match told.receiver.recv_timeout(self.debounce) {
-                _ if told.is_end() => return false,
+            match wakeups.receiver.recv_timeout(self.debounce) {
+                _ if wakeups.is_end() => return false,
                 Ok(()) => {}
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return false,
@@ -243,36 +243,36 @@ impl Bell {
 }
 
 /// The other side of a bell.
-struct Told {
+struct Wakeups {
     receiver: Receiver<()>,
     end: Arc<AtomicBool>,
 }
 
-impl Told {
+impl Wakeups {
     fn is_end(&self) -> bool {
         self.end.load(Ordering::Acquire)
     }
 }
 
-/// What was seen last.
-struct Seen<S, F> {
+/// The file that is followed, as it was read last.
+struct Followed<S, F> {
     gate: Gate<S>,
-    /// The content, or what is wrong with reading it: so that nothing is told twice.
+    /// The content, or what is wrong with reading it: so that nothing is reported twice.
     last: Option<Content>,
     /// The lists that are looked at: those that the file named when it was read.
     lists: Lists,
     on_reload: F,
 }
 
-impl<S: Store, F: FnMut(&Reload)> Seen<S, F> {
+impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
     /// What the file and its lists hold now.
-    fn look(&self, path: &Path) -> Content {
+    fn read(&self, path: &Path) -> Content {
         let hash = |path: &PathBuf| read_list(path).ok().map(|text| hash_of(&text));
         let lists = self.lists.keys().map(|path| (path.clone(), hash(path)));
         Content { text: text_of(path), lists: lists.collect() }
     }
 
-    /// True when it is not what was seen last.
+    /// True when it is not what was read last.
     ///
     /// The content is what is compared, not the time it was written at: two changes in one tick of
     /// a file system's clock have the same.

@@ -62,7 +62,7 @@ fn rule<S: Store>(gate: &Gate<S>, ruling: &Ruling) {
     block_on(gate.rule(ruling, HOUR)).unwrap();
 }
 
-fn ask<S: Store>(gate: &Gate<S>, path: &str) -> Answer {
+fn ask<S: Store>(gate: &Gate<S>, path: &str) -> Answer<'static> {
     block_on(gate.check(&[("ip", "192.0.2.7"), ("path", path), ("user", "ann")]))
 }
 
@@ -136,7 +136,7 @@ fn every_condition_must_hold_and_any_value_of_one() {
     assert_eq!(unmatched.total(Outcome::Banned), 0);
     let nowhere = [("ip", "10.0.0.1"), ("path", "/"), ("user", "mallory")];
     assert_eq!(block_on(gate.check(&nowhere)).outcome(), Outcome::Banned);
-    assert_eq!(unmatched.of(Outcome::Banned, Authority::Ruling), 1);
+    assert_eq!(unmatched.get(Outcome::Banned, Authority::Ruling), 1);
     assert!(block_on(gate.lift(&when, None)).unwrap());
     assert!(!block_on(gate.lift(&when, None)).unwrap());
     assert!(!banned("10.9.9.9", "mallory"));
@@ -154,12 +154,12 @@ fn a_peek_and_a_policy_by_its_name_see_them() {
     let gate = gate();
     rule(&gate, &ruling(Effect::Ban, "ip", "192.0.2.7", Some("a")));
     let request = [("ip", "192.0.2.7"), ("path", "/a")];
-    assert_eq!(block_on(gate.peek(gate.look(&request))).outcome(), Outcome::Banned);
-    let a = gate.look_named("a", &request).unwrap();
+    assert_eq!(block_on(gate.peek(gate.prepare(&request))).outcome(), Outcome::Banned);
+    let a = gate.prepare_named("a", &request).unwrap();
     assert_eq!(block_on(gate.ask(a)).outcome(), Outcome::Banned);
-    let b = gate.look_named("b", &request).unwrap();
+    let b = gate.prepare_named("b", &request).unwrap();
     assert_eq!(block_on(gate.ask(b)).outcome(), Outcome::Allowed);
-    let enforces = |field: &str| gate.look(&request).enforces(&condition(field, "x").field);
+    let enforces = |field: &str| gate.prepare(&request).enforces(&condition(field, "x").field);
     assert!(!enforces("user"));
     rule(&gate, &ruling(Effect::Ban, "user", "mallory", None));
     assert!(enforces("user"), "what a ban looks at must be told rightly");
@@ -175,7 +175,7 @@ fn the_usual_way_comes_back() {
     let short = || {
         let subject = |field: &_, prefix: &_| subject_of(&request, field, prefix);
         #[expect(clippy::redundant_closure_for_method_calls, reason = "it is not general enough")]
-        let judged = gate.judge_at_once(subject, |answer| answer.outcome());
+        let judged = gate.check_at_once(subject, |answer| answer.outcome());
         judged.map(|(_, outcome)| outcome)
     };
     assert_eq!(short(), Some(Outcome::Allowed));

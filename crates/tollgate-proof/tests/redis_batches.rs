@@ -33,7 +33,7 @@ fn at(server: &RedisServer) -> Options {
 }
 
 fn subject(number: usize) -> Subject {
-    Subject::of("user", number.to_string()).unwrap()
+    Subject::new("user", number.to_string()).unwrap()
 }
 
 /// Asks for each of these at the same time.

@@ -101,7 +101,7 @@ fn scripts_and_swaps_mix_on_shared_keys() {
                     .choose(&mut rng)
                     .unwrap();
                 let subjects: Vec<Subject> =
-                    asked.iter().map(|(name, _)| Subject::of("key", name).unwrap()).collect();
+                    asked.iter().map(|(name, _)| Subject::new("key", name).unwrap()).collect();
                 let parts = subjects
                     .iter()
                     .map(|subject| tollgate::Counted::new(subject, &current))
@@ -284,7 +284,7 @@ fn hostile_subjects_are_subjects() {
             long.as_bytes(),
         ];
         for value in hostile {
-            let subject = Subject::of("user", value).unwrap();
+            let subject = Subject::new("user", value).unwrap();
             for left in [1, 0] {
                 let decision = limiter.check(&subject).await.unwrap();
                 assert_eq!((decision.is_allowed(), decision.remaining()), (true, left));

@@ -47,11 +47,11 @@ fn keys_in_one_slot(server: &RedisServer) -> BTreeSet<String> {
 }
 
 fn tenant() -> Subject {
-    Subject::of("tenant", SHARD).unwrap()
+    Subject::new("tenant", SHARD).unwrap()
 }
 
 fn user() -> Subject {
-    Subject::of_all([("tenant", SHARD.as_bytes()), ("user", b"7")]).unwrap()
+    Subject::from_dimensions([("tenant", SHARD.as_bytes()), ("user", b"7")]).unwrap()
 }
 
 /// One check over two subjects with a log and a state beside it.

@@ -43,7 +43,7 @@ fn the_first_charge_of_any_rate_leaves_a_key_with_a_ttl() {
                 let text = format!("{rate} {how}");
                 let Ok(set) = text.parse::<LimitSet>() else { continue };
                 let limiter = Limiter::new(set, store.clone());
-                let subject = Subject::of("key", &text).unwrap();
+                let subject = Subject::new("key", &text).unwrap();
                 let decision = limiter.check(&subject).await.unwrap();
                 assert!(decision.is_allowed(), "{text}");
                 let key = Keys::new().state(&subject, limiter.limits());
@@ -107,7 +107,7 @@ fn a_window_ends_though_it_is_hit_all_the_time() {
     runtime().block_on(async {
         let set = limits("100/h anchor first-hit via fixed_window");
         let limiter = Limiter::new(set, connect(&server).await);
-        let key = Keys::new().state(&Subject::of("key", "bob").unwrap(), limiter.limits());
+        let key = Keys::new().state(&Subject::new("key", "bob").unwrap(), limiter.limits());
         let expires = || server.command(&[b"PEXPIRETIME", key.as_bytes()]).int().unwrap();
         let first = limiter.check("bob").await.unwrap();
         let (end, expiry) = (first.at().plus(first.reset_after()), expires());
@@ -199,7 +199,7 @@ fn a_hot_key_is_swapped_exactly_and_nobody_starves() {
 fn all_keys_of_a_call_share_their_hash_tag() {
     let sets = ["10/s via gcra, 5/10s, 240/h via sliding_window", "5/10s, 30/m", "5/10s"];
     for value in ["42", "}", "{}", "a}{b", "%7D", "x{y}z"] {
-        let subject = Subject::of("user", value).unwrap();
+        let subject = Subject::new("user", value).unwrap();
         for keys in [Keys::new(), Keys::new().sharded("12"), Keys::new().sharded("}{")] {
             for set in sets {
                 let set = limits(set);

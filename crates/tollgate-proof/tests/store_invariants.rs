@@ -96,7 +96,8 @@ fn dimensions() -> impl Strategy<Value = BTreeMap<String, Vec<u8>>> {
 }
 
 fn subject_of(dimensions: &BTreeMap<String, Vec<u8>>) -> Subject {
-    Subject::of_all(dimensions.iter().rev().map(|(d, v)| (d.as_str(), v.as_slice()))).unwrap()
+    Subject::from_dimensions(dimensions.iter().rev().map(|(d, v)| (d.as_str(), v.as_slice())))
+        .unwrap()
 }
 
 proptest! {
@@ -124,7 +125,7 @@ proptest! {
     fn i_k_a_literal_value_stays_a_value(value in value()) {
         let Ok(text) = String::from_utf8(value) else { return Ok(()) };
         let subject = Subject::literal(&format!("user:{text}")).unwrap();
-        prop_assert_eq!(&subject, &Subject::of("user", &text).unwrap());
+        prop_assert_eq!(&subject, &Subject::new("user", &text).unwrap());
         prop_assert_eq!(subject.dimensions().count(), 1);
     }
 

@@ -99,7 +99,7 @@ impl Races {
         clients: usize,
     ) -> Result<u64, StoreError> {
         let ours = |error| StoreError::permanent("the subject of the race").because(error);
-        let subject = Subject::of("race", "atomic").map_err(ours)?;
+        let subject = Subject::new("race", "atomic").map_err(ours)?;
         self.fresh(self.keys.state(&subject, &limits))?;
         let store = RedisStore::builder(options).keys(self.keys.clone()).connect().await?;
         let limiter = Limiter::new(limits, store);

@@ -4,7 +4,7 @@ use tollgate::MemoryStore;
 
 /// How many looks without a newcomer that found no room it takes until there is room again: a
 /// minute, where somebody looks every 100 ms.
-const QUIET_LOOKS: u32 = 600;
+const QUIET_CHECKS: u32 = 600;
 
 /// Watches a memory store for whoever looks at it now and then, some times in a second.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub struct Fullness {
 impl Fullness {
     /// Looks, and says into the log when the store has become full, or has had room again for a
     /// minute. Answers whether it is full.
-    pub fn look(&mut self, store: &MemoryStore) -> bool {
+    pub fn check(&mut self, store: &MemoryStore) -> bool {
         let newcomers = store.shared() + store.refused();
         if newcomers > self.seen {
             (self.seen, self.quiet) = (newcomers, 0);
@@ -35,7 +35,7 @@ impl Fullness {
             }
         } else if self.is_full {
             self.quiet += 1;
-            if self.quiet >= QUIET_LOOKS {
+            if self.quiet >= QUIET_CHECKS {
                 self.is_full = false;
                 tracing::info!(target: "tollgate", "the memory store has room again");
             }
@@ -56,19 +56,19 @@ mod tests {
         let store = MemoryStore::builder().clock(clock).max_bytes(300_000).build();
         let limiter = Limiter::new("5/1h via gcra".parse().unwrap(), store.clone());
         let mut fullness = Fullness::default();
-        assert!(!fullness.look(&store));
+        assert!(!fullness.check(&store));
         for i in 0..20_000 {
             let _ = limiter.check_now(format!("user:{i}")).unwrap();
         }
-        assert!(fullness.look(&store));
-        for _ in 1..QUIET_LOOKS {
-            assert!(fullness.look(&store));
+        assert!(fullness.check(&store));
+        for _ in 1..QUIET_CHECKS {
+            assert!(fullness.check(&store));
         }
         let _ = limiter.check_now("one-more").unwrap();
-        for _ in 0..QUIET_LOOKS {
-            assert!(fullness.look(&store));
+        for _ in 0..QUIET_CHECKS {
+            assert!(fullness.check(&store));
         }
-        assert!(!fullness.look(&store));
-        assert!(!fullness.look(&store));
+        assert!(!fullness.check(&store));
+        assert!(!fullness.check(&store));
     }
 }

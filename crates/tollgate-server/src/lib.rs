@@ -1,6 +1,32 @@
 //! Tollgate as a service: one process that clients ask over HTTP, and proxies before their pages.
 //!
-//! [`Server`] binds, serves and ends; what is asked where is in `docs/server.md`.
+//! ```
+//! use tollgate_policy::{Format, Gate, Policies};
+//! use tollgate_server::{Options, Server};
+//! use tollgate_stores::AnyStore;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
+//!             limits = [{ subject = \"ip\", limit = \"10/s\" }]";
+//! let policies = Policies::parse(text, Format::Toml)?;
+//! let gate = Gate::new(policies, AnyStore::open("memory://").await?)?;
+//!
+//! let options = Options::new(vec!["127.0.0.1:0".parse()?]);
+//! let server = Server::start(gate, options).await?;
+//! println!("POST http://{}/v1/check", server.addresses()[0]);
+//! server.end().await;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`Server`] takes its addresses, serves, and ends without dropping a request.
+//! - [`Options`] is everything that `tollgate serve` can be told.
+//! - [`Metrics`] counts, for `/metrics` and for programs.
+//!
+//! `docs/server.md` describes every endpoint.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
@@ -12,6 +38,7 @@ struct Readme;
 mod api;
 mod denials;
 mod fullness;
+mod http;
 pub mod json;
 mod listen;
 mod metrics;
@@ -19,12 +46,13 @@ mod queues;
 mod recorder;
 mod reload;
 mod server;
+mod service;
 pub mod snapshot;
 mod timeseries;
 mod tls;
 mod traces;
 
-pub use api::{AuthOptions, CallerLimits, Forwarded};
+pub use api::{AuthOptions, Forwarded};
 pub use denials::{Denials, Subjects};
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
@@ -32,6 +60,7 @@ pub use metrics::Metrics;
 pub use queues::Queues;
 pub use reload::ReloadError;
 pub use server::{Options, Server, StartError, Stopping};
+pub use service::CallerLimits;
 pub use timeseries::TimeSeriesOptions;
 pub use tls::{Tls, TlsError};
 pub use tollgate_stores::AnyStore;

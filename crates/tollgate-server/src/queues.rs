@@ -15,7 +15,7 @@ use tollgate_queue::{
 };
 
 /// How often it is looked what is in them, for `/metrics`.
-const LOOK: Duration = Duration::from_secs(1);
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// How long a look may take: then what was seen before is no longer so.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -25,11 +25,11 @@ const IDLE: Duration = Duration::from_millis(500);
 
 /// The queues of a service, by name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Queues(Arc<BTreeMap<String, Door>>);
+pub struct Queues(Arc<BTreeMap<String, ServedQueue>>);
 
 /// One of them.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct ServedQueue {
     queue: Queue<AnyQueues>,
     producer: RwLock<Producer<AnyQueues>>,
     /// How it was worked on when it was asked last; none before somebody does.
@@ -78,7 +78,7 @@ impl Queues {
     pub async fn open(
         queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<ProducerSettings>)>,
     ) -> Result<Self, Error> {
-        let mut doors = BTreeMap::new();
+        let mut served = BTreeMap::new();
         for (queue, offering) in queues {
             let is_said = offering.is_some();
             let offering = match offering {
@@ -90,7 +90,7 @@ impl Queues {
             producer.check_settings().await?;
             let producer = RwLock::new(producer);
             let name = queue.name().to_owned();
-            let door = Door {
+            let queue = ServedQueue {
                 queue,
                 producer,
                 consumer: RwLock::default(),
@@ -99,22 +99,22 @@ impl Queues {
                 counts: Default::default(),
                 seen: Mutex::default(),
             };
-            doors.insert(name, door);
+            served.insert(name, queue);
         }
-        Ok(Self(Arc::new(doors)))
+        Ok(Self(Arc::new(served)))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Door> {
+    pub(crate) fn get(&self, name: &str) -> Option<&ServedQueue> {
         self.0.get(name)
     }
 
     /// All of them, with their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Door)> {
-        self.0.iter().map(|(name, door)| (&**name, door))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &ServedQueue)> {
+        self.0.iter().map(|(name, queue)| (&**name, queue))
     }
 
     /// Looks at them again and again.
@@ -122,14 +122,14 @@ impl Queues {
         if self.is_empty() {
             return;
         }
-        let mut ticks = interval(LOOK);
+        let mut ticks = interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            for door in self.0.values() {
-                let seen = timeout(PATIENCE, door.queue.stats()).await;
+            for queue in self.0.values() {
+                let seen = timeout(PATIENCE, queue.queue.stats()).await;
                 let seen = seen.ok().and_then(Result::ok);
-                *door.seen.lock() = seen;
+                *queue.seen.lock() = seen;
             }
         }
     }
@@ -145,7 +145,7 @@ async fn made(queue: &Queue<AnyQueues>) -> Result<ProducerSettings, Error> {
     })
 }
 
-impl Door {
+impl ServedQueue {
     pub(crate) async fn offer(&self, job: &Job) -> Result<OfferOutcome, Error> {
         let producer = self.producer.read().clone();
         let mut offered = producer.offer(job).await;

@@ -15,15 +15,14 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
-use crate::api::{
-    Admin, Api, Auth, AuthOptions, BroughtLimits, CallerLimits, Guard, MIN_KEY_BYTES,
-    MIN_TOKEN_BYTES, Origins, Questions, Receipts, Workers,
-};
-use crate::listen::{Access, Address, Bound, Bounds, Door, Registry, serve};
+use crate::api::{Admin, Api, Auth, AuthOptions, Guard, MIN_TOKEN_BYTES, Origins, Workers};
+use crate::http::Http;
+use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
+use crate::service::{CallerLimits, InlineLimits, MIN_KEY_BYTES, Receipts, Service};
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 
@@ -49,7 +48,7 @@ pub struct Options {
     pub config: Option<PathBuf>,
     /// How requests of proxies are read.
     pub auth: AuthOptions,
-    /// Which limits callers may bring.
+    /// Which inline limits callers may give.
     pub caller_limits: CallerLimits,
     /// How paths are read, wherever a request is told: as the server behind reads them.
     pub paths: PathReading,
@@ -232,9 +231,9 @@ impl Server {
             _ => guard,
         };
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
-        let limits = Arc::new(BroughtLimits::default());
+        let limits = Arc::new(InlineLimits::default());
         let api = Arc::new(Api {
-            checks: Questions::new(
+            service: Service::new(
                 gate.clone(),
                 receipts,
                 options.paths,
@@ -283,34 +282,26 @@ impl Server {
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
-            tasks.spawn(serve(
-                bound,
-                Door {
-                    answering: Arc::clone(&api),
-                    registry: Arc::clone(registry),
-                    tls: tls.clone(),
-                    ending: ended.clone(),
-                },
-            ));
+            let listener = Listener {
+                protocol: Arc::new(Http(Arc::clone(&api))),
+                registry: Arc::clone(registry),
+                tls: tls.clone(),
+                ending: ended.clone(),
+            };
+            tasks.spawn(listener.accept_all(bound));
         }
         if let Some(bound) = admin {
-            tasks.spawn(serve(
-                bound,
-                Door {
-                    answering: Arc::new(Admin {
-                        api: Arc::clone(&api),
-                        guard,
-                        reader: reader.clone(),
-                        recorder: recorder.clone(),
-                    }),
-                    registry: Arc::clone(admin_registry),
-                    // A token does not go over a network in the clear, where that can be helped.
-                    tls: tls
-                        .clone()
-                        .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
-                    ending: ended,
-                },
-            ));
+            let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
+            let listener = Listener {
+                protocol: Arc::new(Http(Arc::new(Admin { api, guard, reader, recorder }))),
+                registry: Arc::clone(admin_registry),
+                // A token does not go over a network in the clear, where that can be helped.
+                tls: tls
+                    .clone()
+                    .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
+                ending: ended,
+            };
+            tasks.spawn(listener.accept_all(bound));
         }
         let (linger, grace) = (options.linger, options.grace);
         let admin = admin_address;

@@ -55,20 +55,20 @@ pub fn restore(
 /// # Errors
 /// What the system says.
 pub fn save(store: &MemoryStore, path: &Path) -> Result<Saved, SnapshotFileError> {
-    let beside = self::beside(path);
+    let temporary = self::temporary(path);
     let written = || -> Result<Saved, Why> {
         // Subjects are personal data: nobody else reads them. A file that is there already may be
         // another's, or a link to another's.
-        match fs::remove_file(&beside) {
+        match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         let mut options = File::options();
         options.write(true).create_new(true).mode(0o600);
-        let file = options.open(&beside)?;
+        let file = options.open(&temporary)?;
         let saved = store.save(&file)?;
         file.sync_all()?;
-        fs::rename(&beside, path)?;
+        fs::rename(&temporary, path)?;
         // The name is durable once its folder is.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
@@ -76,13 +76,13 @@ pub fn save(store: &MemoryStore, path: &Path) -> Result<Saved, SnapshotFileError
     };
     written().map_err(|why| {
         // What is half there is of no use.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
         SnapshotFileError { path: path.to_owned(), why }
     })
 }
 
 /// The name with `.new` at its end, in the same folder: only so a rename is one step.
-fn beside(path: &Path) -> PathBuf {
+fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
     name.into()

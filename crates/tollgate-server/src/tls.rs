@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, version};
 
 /// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL: Duration = Duration::from_secs(2);
 
 /// Files in PEM: a chain of certificates, the service's own first, and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,7 +104,7 @@ impl Certificate {
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut seen = self.first_read;
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
             let this = Arc::clone(&self);
             // Apart: the files may be far away, and decisions go on meanwhile.
             let look = move || {

@@ -51,7 +51,7 @@ fn when_started_as_a_child_it_checks() {
 }
 
 fn ask(store: &SqliteStore, limits: &LimitSet, mode: Mode) -> tollgate::engine::Outcome {
-    let subject = Subject::of("key", "zoo").expect("a subject");
+    let subject = Subject::new("key", "zoo").expect("a subject");
     let parts = SmallVec::from_buf([Counted::new(&subject, limits)]);
     store.check_now(&Question::new(parts, 1, mode)).expect("an outcome")
 }

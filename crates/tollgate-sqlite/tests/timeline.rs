@@ -334,7 +334,7 @@ impl Twins {
 }
 
 fn subject(who: usize) -> Subject {
-    Subject::of("user", ["ann", "bob"][who]).expect("a subject")
+    Subject::new("user", ["ann", "bob"][who]).expect("a subject")
 }
 
 fn run(ops: &[Op], sweeps: bool) {

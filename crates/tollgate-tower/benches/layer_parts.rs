@@ -86,7 +86,7 @@ fn main() {
         .header("x-user", "42")
         .body(())
         .unwrap();
-    let head = Head::of(&request).with_peer("10.0.0.1".parse().unwrap()).with_route("/users/{id}");
+    let head = Head::new(&request).with_peer("10.0.0.1".parse().unwrap()).with_route("/users/{id}");
     let behind =
         |header| Identity::client(ClientAddress::behind("10.0.0.0/8".parse().unwrap(), header));
     let keyed = Hashing::keyed("0123456789abcdef").unwrap();

@@ -1,9 +1,41 @@
-//! Tollgate before HTTP services: who a client is, and what the answers say.
+//! Limits before HTTP services: a tower layer, with who a client is and what the headers say.
 //!
-//! [`TollgateLayer`] puts limits before a tower service (`docs/middleware.md`). Its parts can be
-//! used alone: [`identity`] finds whose count a request belongs to (`docs/identity.md`), [`answer`]
-//! writes what was decided into headers and bodies (`docs/headers.md`). Both are pure functions
-//! over the types of the crate `http`.
+//! ```
+//! use std::net::SocketAddr;
+//!
+//! use http::{Request, Response, StatusCode};
+//! use tollgate_tower::TollgateLayer;
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! # futures_executor::block_on(async {
+//! // Two requests an hour for each client, by the address of its connection.
+//! let layer = TollgateLayer::per_client("2/h")?;
+//! let mut service = layer.layer(service_fn(async |_: Request<()>| {
+//!     Ok::<_, std::convert::Infallible>(Response::new(bytes::Bytes::from("hello")))
+//! }));
+//! for status in [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
+//!     let mut request = Request::new(());
+//!     // What a server does; with the feature `axum`, what axum does.
+//!     request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 7], 4711)));
+//!     let response = service.ready().await?.call(request).await?;
+//!     assert_eq!(response.status(), status);
+//!     assert!(response.headers().contains_key("ratelimit"));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The types to know
+//!
+//! - [`TollgateLayer`] puts limits before a service: [`TollgateLayer::per_client`] for limits in
+//!   code, [`TollgateLayer::builder`] for policies (`docs/middleware.md`).
+//! - [`identity::Identity`] says whose count a request belongs to: an address, an API key, a header
+//!   (`docs/identity.md`).
+//! - [`answer::Answers`] writes decisions into headers and refusals (`docs/headers.md`).
+//!
+//! [`identity`] and [`answer`] are pure functions over the types of the crate `http`, and can be
+//! used without the layer.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

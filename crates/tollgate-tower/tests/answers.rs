@@ -369,7 +369,7 @@ fn the_protocol_is_that_of_the_request() {
     ] {
         let mut headers = HeaderMap::new();
         headers.insert("content-type", content_type.parse().unwrap());
-        assert_eq!(Wire::of(&headers), wire, "{content_type}");
+        assert_eq!(Wire::from_headers(&headers), wire, "{content_type}");
         let response = Answers::default().expose(true).banned(wire, Some("api"));
         assert_eq!(response.headers()["content-type"], answered);
         let exposes = response.headers().contains_key("access-control-expose-headers");

@@ -46,7 +46,7 @@ async fn whoever_was_first_a_request_is_decided_once_by_each() {
     let store = MemoryStore::new();
     let first = layer("900/h", &store);
     let (twin, other) = (layer("900/h", &store), layer("800/h", &store));
-    assert_eq!(DecisionMark::first(), Some(first.gate().look(&[("ip", "10.0.0.1")]).mark()));
+    assert_eq!(DecisionMark::first(), Some(first.gate().prepare(&[("ip", "10.0.0.1")]).mark()));
     let request = || from("192.0.2.1", &[]);
 
     assert_eq!(decided(&[&first], request()).await, [1]);

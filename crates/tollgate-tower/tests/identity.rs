@@ -41,7 +41,7 @@ fn found(way: &ClientAddress, peer: &str, lines: &[(&str, &str)]) -> (String, Op
 
 /// The value of an identity as text, or why there is none.
 fn value(identity: &Identity, request: &Request<()>) -> Result<String, Why> {
-    let head = Head::of(request).with_peer(ip(STRANGER));
+    let head = Head::new(request).with_peer(ip(STRANGER));
     identity.value(&head).map(|value| value.as_str().to_owned()).map_err(|missing| missing.why())
 }
 
@@ -68,16 +68,16 @@ fn spoofed_x_forwarded_for_from_a_stranger_counts_for_nothing() {
             ("cf-connecting-ip", "192.0.2.7"),
         ];
         let (text, remark) = found(&behind(header), STRANGER, &lines);
-        assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromStranger)));
+        assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromUntrustedPeer)));
     }
     let peer = ClientAddress::peer();
     let (text, remark) = found(&peer, STRANGER, &[("x-forwarded-for", "192.0.2.7")]);
-    assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromStranger)));
+    assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromUntrustedPeer)));
     assert_eq!(found(&peer, STRANGER, &[]).1, None);
     let peers = Peers::Networks("10.0.0.0/8".parse().unwrap());
     let hops = ClientAddress::behind_hops(1, peers, AddressHeader::XForwardedFor).unwrap();
     let (text, remark) = found(&hops, STRANGER, &[("x-forwarded-for", "192.0.2.7")]);
-    assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromStranger)));
+    assert_eq!((text.as_str(), remark), (STRANGER, Some(Remark::HeaderFromUntrustedPeer)));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn path_variants_are_one_path() {
         ("/login%00", Why::Nul),
     ] {
         let request = Request::get(uri).body(()).unwrap();
-        let missing = path.value(&Head::of(&request)).unwrap_err();
+        let missing = path.value(&Head::new(&request)).unwrap_err();
         assert_eq!((missing.why(), missing.status()), (why, StatusCode::BAD_REQUEST), "{uri}");
         assert!(!missing.is_absent());
     }
@@ -220,9 +220,9 @@ fn attacker_chosen_segments_make_no_new_count() {
     for id in 0..100 {
         let request = Request::get(format!("/users/{id}{{x}}")).body(());
         let request = request.unwrap_or_else(|_| Request::new(()));
-        let head = Head::of(&request).with_route("/users/{id}");
+        let head = Head::new(&request).with_route("/users/{id}");
         let value = route.value(&head).unwrap();
-        let subject = Subject::of("route", value.as_str()).unwrap();
+        let subject = Subject::new("route", value.as_str()).unwrap();
         let decision = limiter.check_now(subject).unwrap();
         assert_eq!(decision.is_allowed(), id < 10);
     }
@@ -247,10 +247,10 @@ fn joined_identities_do_not_collide() {
     let (user, path) = (Identity::header("x-user").unwrap(), Identity::path(Case::Keep));
     let subject = |name: &str, uri: &str| {
         let request = Request::get(uri).header("x-user", name).body(()).unwrap();
-        let head = Head::of(&request);
+        let head = Head::new(&request);
         let (user, path) = (user.value(&head).unwrap(), path.value(&head).unwrap());
         let parts = [("user", user.as_str().as_bytes()), ("path", path.as_str().as_bytes())];
-        Subject::of_all(parts).unwrap().to_string()
+        Subject::from_dimensions(parts).unwrap().to_string()
     };
     let all = [
         subject("a", "/b"),
@@ -283,7 +283,7 @@ fn a_stranger_is_not_counted_as_the_user_it_names() {
     let mut request = request(&[]);
     request.extensions_mut().insert(Principal("ann"));
     let name = value(&user, &request).unwrap();
-    let decision = limiter.check_now(Subject::of("user", name).unwrap()).unwrap();
+    let decision = limiter.check_now(Subject::new("user", name).unwrap()).unwrap();
     assert_eq!(decision.remaining(), 4);
 }
 
@@ -471,7 +471,7 @@ fn an_api_key_is_one_key_however_it_is_written_and_never_shown() {
     }
     assert!(ApiKey::header("Authorization", hashing).unwrap_err().to_string().contains("scheme"));
     let request = request(&[("x-api-key", "s3cr3t")]);
-    let head = Head::of(&request).with_peer(ip(STRANGER));
+    let head = Head::new(&request).with_peer(ip(STRANGER));
     let shown = format!("{own:?} {head:?} {:?} {:?}", own.value(&head), own.value(&head).unwrap());
     assert!(!shown.contains("s3cr3t") && !shown.contains(&hash), "{shown}");
 }
@@ -503,7 +503,7 @@ fn what_is_missing_is_said_with_its_status() {
         (Identity::own("a \"b\"", |_| None), &[], 400, true, "`a \"b\"` is missing"),
     ] {
         let request = request(lines);
-        let missing = identity.value(&Head::of(&request)).unwrap_err();
+        let missing = identity.value(&Head::new(&request)).unwrap_err();
         assert_eq!((missing.status().as_u16(), missing.is_absent()), (status, absent), "{says}");
         assert!(missing.to_string().starts_with(says), "{missing}");
         let response = Answers::new(Profile::Draft).missing(Wire::Http, &missing);

@@ -210,7 +210,7 @@ proptest! {
                 append(request.headers_mut(), name, line);
             }
         }
-        let head = Head::of(&request).with_peer(peer);
+        let head = Head::new(&request).with_peer(peer);
         let hashing = Hashing::plain_for_random_keys;
         let all: Networks = "0.0.0.0/0, ::/0".parse().unwrap();
         let mut identities = vec![
@@ -231,7 +231,7 @@ proptest! {
                 Err(missing) => prop_assert!(!missing.to_string().is_empty()),
             }
         }
-        let _ = Wire::of(request.headers());
+        let _ = Wire::from_headers(request.headers());
     }
 
     #[test]

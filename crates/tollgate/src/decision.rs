@@ -83,7 +83,7 @@ struct Numbers {
 
 impl Numbers {
     #[inline(always)]
-    fn of(fields: &Fields) -> Self {
+    fn new(fields: &Fields) -> Self {
         Self {
             remaining: fields.remaining,
             retry_after_us: fields.retry_after_us.unwrap_or(NEVER_US),
@@ -104,10 +104,19 @@ impl Numbers {
     }
 }
 
-/// The first subject: the text of one that somebody keeps, or one that was built for the question.
-pub(crate) enum Whose<'l> {
-    Lent(&'l str),
-    Built(Subject),
+/// A subject of a decision: its written form where the caller keeps it, or the subject itself.
+pub(crate) enum Named<'a> {
+    Lent(&'a str),
+    Owned(Subject),
+}
+
+impl Named<'_> {
+    pub(crate) fn into_subject(self) -> Subject {
+        match self {
+            Self::Lent(text) => Subject::from_written(text),
+            Self::Owned(subject) => subject,
+        }
+    }
 }
 
 /// The first subject where nobody lends it, the subjects after it, the fields of all limits, the
@@ -127,8 +136,8 @@ impl<'l> Decision<'l> {
     /// lies: it was written just now, and moving it stalls the processor.
     #[inline(always)]
     pub(crate) fn new(
-        (subject, limits): (Whose<'l>, &'l LimitSet),
-        rest: impl Iterator<Item = (Subject, &'l LimitSet)>,
+        (subject, limits): (Named<'l>, &'l LimitSet),
+        rest: Vec<(Subject, LimitSet)>,
         shard: Option<Cow<'l, str>>,
         outcome: &Outcome,
         store: u64,
@@ -136,15 +145,14 @@ impl<'l> Decision<'l> {
         let Outcome { granted, ref fields, receipt, now, shared, .. } = *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
-            *numbers = Numbers::of(fields);
+            *numbers = Numbers::new(fields);
         }
         let fits = fields.len() <= INLINE && fields.iter().all(|fields| is_plain(fields, now));
         let (first, owned) = match subject {
-            Whose::Lent(text) => (Some((text, limits)), None),
-            Whose::Built(subject) => (None, Some((subject, limits.clone()))),
+            Named::Lent(text) => (Some((text, limits)), None),
+            Named::Owned(subject) => (None, Some((subject, limits.clone()))),
         };
-        let rest = rest.map(|(subject, limits)| (subject, limits.clone()));
-        let more = match fits && owned.is_none() && shard.is_none() && !shared {
+        let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && !shared {
             true => None,
             false => Some(keep_more(owned, rest, if fits { &[] } else { fields }, shard, shared)),
         };
@@ -161,7 +169,7 @@ impl<'l> Decision<'l> {
             first: Some((text, limits)),
             more: if is_plain(&fields, now) { None } else { Some(keep(fields)) },
             limits: 1,
-            numbers: [Numbers::of(&fields), Numbers::default()],
+            numbers: [Numbers::new(&fields), Numbers::default()],
             granted,
             receipt,
             now,
@@ -314,7 +322,7 @@ impl<'l> Decision<'l> {
         let charges = self
             .parts()
             .map(|(subject, limits)| Charges {
-                subject: Subject::known(subject),
+                subject: Subject::from_written(subject),
                 limits: limits.clone(),
                 at_us: times.by_ref().take(limits.limits().len()).collect(),
             })
@@ -356,7 +364,7 @@ impl<'l> Decision<'l> {
         let Self { first, more, limits, numbers, granted, receipt, now, store } = self;
         let mut more = more.unwrap_or_default();
         if let Some((text, set)) = first {
-            more.first = Some((Subject::known(text), set.clone()));
+            more.first = Some((Subject::from_written(text), set.clone()));
         }
         Decision { first: None, more: Some(more), limits, numbers, granted, receipt, now, store }
     }
@@ -372,13 +380,13 @@ fn is_plain(fields: &Fields, now: Time) -> bool {
 #[inline(never)]
 fn keep_more(
     first: Option<(Subject, LimitSet)>,
-    rest: impl Iterator<Item = (Subject, LimitSet)>,
+    rest: Vec<(Subject, LimitSet)>,
     fields: &[Fields],
     shard: Option<Cow<'_, str>>,
     shared: bool,
 ) -> Box<More> {
     let shard = shard.map(|shard| shard.into_owned().into());
-    Box::new(More { first, rest: rest.collect(), fields: fields.to_vec(), shard, shared })
+    Box::new(More { first, rest, fields: fields.to_vec(), shard, shared })
 }
 
 /// Keeps the fields that seldom differ from what the rest says.

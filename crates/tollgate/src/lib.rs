@@ -1,19 +1,38 @@
-//! Exact rate limiting: every strategy, several limits in one check, a memory store.
+//! Exact rate limiting: six strategies, several limits in one check, and a store in memory.
 //!
 //! ```
-//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! use tollgate::Limiter;
+//! use tollgate::{Ask, Limiter};
 //!
+//! // Both limits count every check: all admit, or nothing is charged.
 //! let limiter = Limiter::memory("10/s, 240/h".parse()?);
-//! let decision = limiter.check("user:42").await?;
+//!
+//! let decision = limiter.check_now("user:42")?;
 //! assert!(decision.is_allowed());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # })?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! assert_eq!(decision.remaining(), 9);
+//!
+//! // A request that costs more, and what a caller is told when it has to wait.
+//! let decision = limiter.check_now(Ask::new("user:42").cost(10))?;
+//! match decision.retry_after() {
+//!     Some(wait) => println!("{} denies: retry in {wait:?}", decision.binding().limit()),
+//!     None => println!("{} units were charged", decision.granted()),
+//! }
+//! assert!(!decision.is_allowed());
+//! # Ok::<(), tollgate::Error>(())
 //! ```
 //!
-//! No runtime and no network: [`Limiter::check`] is async for the sake of other stores, and
-//! [`Limiter::check_now`] is not. What every number means is in `docs/definitions.md`.
+//! # The types to know
+//!
+//! - [`Limiter`] is limits over a store. Share it, and ask it with [`Limiter::check`], or with
+//!   [`Limiter::check_now`] where the store is in memory.
+//! - [`LimitSet`] is the limits, parsed from a text as `10/s burst 20 via token_bucket`.
+//! - [`Decision`] is the answer: allowed or not, what remains, how long to wait. Its
+//!   [`Receipt`] refunds what was charged.
+//!
+//! Beside them, an [`Ask`] has a cost, several subjects or other limits, and a [`Store`] is where
+//! counts are kept: [`MemoryStore`] here, SQLite and Redis in crates of their own.
+//!
+//! There is no runtime and no network in this crate: [`Limiter::check`] is async for the sake of
+//! other stores. `docs/definitions.md` defines what every number means.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -112,7 +112,7 @@ impl Quota {
 
 /// The part of a limit's text that a refusal is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum Element {
     Units,
     Period,
     Burst,
@@ -122,14 +122,14 @@ pub(crate) enum Word {
 /// Why a quota cannot be counted: which number, what is wrong, what would be right.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
-    pub(crate) word: Word,
+    pub(crate) element: Element,
     pub(crate) what: String,
     pub(crate) remedy: String,
 }
 
 impl Refusal {
-    pub(crate) fn new(word: Word, what: String, remedy: String) -> Self {
-        Self { word, what, remedy }
+    pub(crate) fn new(element: Element, what: String, remedy: String) -> Self {
+        Self { element, what, remedy }
     }
 }
 
@@ -250,11 +250,11 @@ impl Limit {
 /// Refuses an option that the strategy does not take: it would be lost.
 fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
     let given = [
-        ("burst", quota.burst.is_some(), Word::Burst),
-        ("precision", quota.precision.is_some(), Word::Precision),
-        ("rounding", quota.rounding.is_some(), Word::Units),
-        ("refill", quota.refill.is_some(), Word::Units),
-        ("anchor", quota.anchor.is_some(), Word::Units),
+        ("burst", quota.burst.is_some(), Element::Burst),
+        ("precision", quota.precision.is_some(), Element::Precision),
+        ("rounding", quota.rounding.is_some(), Element::Units),
+        ("refill", quota.refill.is_some(), Element::Units),
+        ("anchor", quota.anchor.is_some(), Element::Units),
     ];
     for (option, is_given, word) in given {
         if is_given && !strategy.options().contains(&option) {
@@ -288,8 +288,8 @@ fn check_ranges(quota: &Quota) -> Result<(), Refusal> {
         }
         Ok(())
     };
-    range(Word::Units, "a quota", quota.units)?;
-    quota.burst.map_or(Ok(()), |burst| range(Word::Burst, "a burst", burst))
+    range(Element::Units, "a quota", quota.units)?;
+    quota.burst.map_or(Ok(()), |burst| range(Element::Burst, "a burst", burst))
 }
 
 /// Writes down what the strategy takes when nothing was said, so that one meaning has one text.
@@ -306,6 +306,25 @@ fn fill_defaults(quota: &mut Quota, strategy: Strategy) {
             }
             _ => {}
         }
+    }
+}
+
+impl FromStr for Quota {
+    type Err = ParseError;
+
+    /// Reads so many units in so long, without options.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// let quota: Quota = "10/1m".parse()?;
+    /// assert_eq!((quota.units, quota.period), (10, "60s".parse()?));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A text that is no quota, a number or a duration that is out of range, and anything after it.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        notation::parse_quota(text)
     }
 }
 

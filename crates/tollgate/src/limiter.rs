@@ -3,20 +3,17 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
-use crate::ask::{Ask, AskPart, SubjectText, check_cost, check_shard};
-use crate::decision::{Decision, Receipt, Refund, Whose};
+use crate::ask::{Ask, check_cost, check_shard};
+use crate::decision::{Decision, Named, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
 
-mod read;
 mod waiting;
 
 pub use waiting::Waiting;
-
-use read::Read;
 
 /// Limits over a store: the thing to ask. Share it by reference or in an `Arc`.
 ///
@@ -71,16 +68,10 @@ impl Limiter<MemoryStore> {
     #[inline(always)]
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // One subject under one small limit is what nearly every check is: nothing is collected.
-        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial: false, shard } =
-            ask
-        else {
-            return self.answer_many(ask, peek);
-        };
-        if let (true, None, SubjectText::Literal(text)) = (more.is_empty(), &shard, &subject) {
-            return self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek);
+        if let Some((text, limits)) = ask.only_literal() {
+            return self.answer_one(text, limits.unwrap_or(&self.limits), ask.cost, peek);
         }
-        let first = Some(AskPart { subject, limits });
-        self.answer_many(Ask { first, more, cost, partial: false, shard }, peek)
+        self.answer_many(ask, peek)
     }
 
     /// The answer for one subject. It is built where the caller wants it: a decision that is moved
@@ -101,7 +92,7 @@ impl Limiter<MemoryStore> {
                 limits,
                 (cost, mode),
                 |single| Ok(Decision::single(text, limits, single, self.store.identity())),
-                |outcome| self.decision_of_one((Whose::Lent(text), limits), None, outcome),
+                |outcome| self.decision_of_one((Named::Lent(text), limits), None, outcome),
             );
             if let Some(decision) = known {
                 return decision;
@@ -109,19 +100,21 @@ impl Limiter<MemoryStore> {
         }
         // Not known yet: now the text is looked at. Where it is its own written form, the entry
         // that was looked for is not there.
-        let read = self.read(Ask::new(text).under(limits).cost(cost), peek)?;
-        let outcome = match read.parts[0].0.as_str() == text {
-            true => self.store.answer_general(&read.question()),
-            false => self.store.answer(&read.question()),
+        let mut ask = Ask::new(text).under(limits).cost(cost);
+        let outcome = {
+            let question = ask.question(&self.limits, peek)?;
+            match question.parts[0].subject.as_str() == text {
+                true => self.store.answer_general(&question),
+                false => self.store.answer(&question),
+            }
         };
-        self.decision(read, outcome)
+        self.decision(ask, &outcome)
     }
 
     #[inline(never)]
-    fn answer_many<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        let read = self.read(ask, peek)?;
-        let outcome = self.store.answer(&read.question());
-        self.decision(read, outcome)
+    fn answer_many<'l>(&'l self, mut ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+        let outcome = self.store.answer(&ask.question(&self.limits, peek)?);
+        self.decision(ask, &outcome)
     }
 }
 
@@ -201,7 +194,7 @@ impl<S: Store> Limiter<S> {
         &'l self,
         deadline: Option<Duration>,
         request: &str,
-        ask: Ask<'l>,
+        mut ask: Ask<'l>,
     ) -> Result<Decision<'l>, Error> {
         if request.is_empty() || request.len() > MAX_REQUEST_BYTES {
             return Err(Error::Ask(format!(
@@ -209,12 +202,11 @@ impl<S: Store> Limiter<S> {
                 request.len()
             )));
         }
-        let read = self.read(ask, false)?;
         let outcome = {
-            let question = Question { deadline, ..read.question().once(request) };
-            self.store.check(&question).await?
+            let question = ask.question(&self.limits, false)?.once(request);
+            self.store.check(&Question { deadline, ..question }).await?
         };
-        self.decision(read, outcome)
+        self.decision(ask, &outcome)
     }
 
     /// Asks the same question, with its cost, and changes nothing.
@@ -247,16 +239,15 @@ impl<S: Store> Limiter<S> {
         ask: Ask<'l>,
         peek: bool,
     ) -> Result<Decision<'l>, Error> {
-        let ask = match self.at_once(ask, peek)? {
+        let mut ask = match self.at_once(ask, peek)? {
             Ok(decision) => return Ok(decision),
             Err(ask) => ask,
         };
-        let read = self.read(ask, peek)?;
         let outcome = {
-            let question = Question { deadline, ..read.question() };
-            self.store.check(&question).await?
+            let question = ask.question(&self.limits, peek)?;
+            self.store.check(&Question { deadline, ..question }).await?
         };
-        self.decision(read, outcome)
+        self.decision(ask, &outcome)
     }
 
     /// Gives back what still counts of a charge, once: never more than full, never into a later
@@ -331,14 +322,15 @@ impl<S: Store> Limiter<S> {
         subject: impl Into<Ask<'l>>,
         delta: i64,
     ) -> Result<Vec<i64>, Error> {
-        let read = self.read_one(subject.into())?;
+        let mut ask = subject.into();
+        let counted = ask.only(&self.limits)?;
         if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
             return Err(Error::Ask(format!(
                 "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
                  units back, or negative to take them"
             )));
         }
-        Ok(self.store.adjust(read.first(), delta).await?)
+        Ok(self.store.adjust(counted, delta).await?)
     }
 
     /// Forgets a subject's count. True when there was one.
@@ -346,8 +338,8 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A subject that is none; or the store could not answer.
     pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
-        let read = self.read_one(subject.into())?;
-        Ok(self.store.reset(read.first()).await?)
+        let mut ask = subject.into();
+        Ok(self.store.reset(ask.only(&self.limits)?).await?)
     }
 
     /// Shows what the store holds for a subject; nothing when it is fresh.
@@ -358,8 +350,8 @@ impl<S: Store> Limiter<S> {
         &'l self,
         subject: impl Into<Ask<'l>>,
     ) -> Result<Option<Inspection>, Error> {
-        let read = self.read_one(subject.into())?;
-        Ok(self.store.inspect(read.first()).await?)
+        let mut ask = subject.into();
+        Ok(self.store.inspect(ask.only(&self.limits)?).await?)
     }
 
     /// [`Limiter::check`] for one count, without waiting: where the store can answer at once, as
@@ -381,7 +373,7 @@ impl<S: Store> Limiter<S> {
         check_shard(shard)?;
         let outcome = self.store.check_at_once(counted, cost, Mode::Whole);
         let Some(outcome) = &outcome else { return Ok(None) };
-        let (first, shard) = ((Whose::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
+        let (first, shard) = ((Named::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
         self.decision_of_one(first, shard, outcome).map(Some)
     }
 
@@ -392,71 +384,59 @@ impl<S: Store> Limiter<S> {
     #[inline]
     fn at_once<'l>(
         &'l self,
-        ask: Ask<'l>,
+        mut ask: Ask<'l>,
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
-        if ask.partial || !ask.more.is_empty() {
-            return Ok(Err(ask));
+        let outcome = {
+            let question = ask.question(&self.limits, peek)?;
+            match question.parts[..] {
+                [counted] => self.store.check_at_once(counted, question.cost, question.mode),
+                _ => None,
+            }
+        };
+        match outcome {
+            Some(outcome) => self.decision(ask, &outcome).map(Ok),
+            None => Ok(Err(ask)),
         }
-        let Ask { first: Some(AskPart { subject, limits }), more, cost, partial, shard } = ask
-        else {
-            return Ok(Err(ask));
-        };
-        check_cost(cost)?;
-        check_shard(shard.as_deref())?;
-        let literal = match &subject {
-            SubjectText::Literal(text) => Some(*text),
-            _ => None,
-        };
-        let subject = match subject {
-            SubjectText::Known(subject) => Cow::Borrowed(subject),
-            other => Cow::Owned(other.resolve()?),
-        };
-        let set = limits.unwrap_or(&self.limits);
-        let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let counted = Counted::new(&subject, set).in_shard(shard.as_deref());
-        if let Some(outcome) = self.store.check_at_once(counted, cost, mode) {
-            let whose = match (subject, literal) {
-                (Cow::Borrowed(subject), _) => Whose::Lent(subject.as_str()),
-                (Cow::Owned(subject), Some(text)) if subject.as_str() == text => Whose::Lent(text),
-                (Cow::Owned(subject), _) => Whose::Built(subject),
-            };
-            return self.decision_of_one((whose, set), shard, &outcome).map(Ok);
-        }
-        let subject = match subject {
-            Cow::Borrowed(subject) => SubjectText::Known(subject),
-            Cow::Owned(subject) => SubjectText::Built(subject),
-        };
-        Ok(Err(Ask { first: Some(AskPart { subject, limits }), more, cost, partial, shard }))
     }
 
+    /// The decision that a store's answer to an ask is.
     #[inline]
-    fn decision<'l>(&'l self, read: Read<'l>, outcome: Outcome) -> Result<Decision<'l>, Error> {
-        let Read { parts, shard, .. } = read;
-        let limits: usize = parts.iter().map(|(_, limits)| limits.limits().len()).sum();
-        let mut parts = parts.into_iter();
-        match parts.next() {
-            Some((subject, set)) if outcome.fields.len() == limits => {
-                let (first, store) = ((Whose::Built(subject), set), self.store.identity());
-                Ok(Decision::new(first, parts, shard, &outcome, store))
-            }
-            _ => Err(of_other_limits()),
+    fn decision<'l>(&'l self, ask: Ask<'l>, outcome: &Outcome) -> Result<Decision<'l>, Error> {
+        let Ask { first: Some(first), more, shard, .. } = ask else {
+            return Err(of_other_limits());
+        };
+        let set = first.limits.unwrap_or(&self.limits);
+        let first = (first.into_named()?, set);
+        if more.is_empty() {
+            return self.decision_of_one(first, shard, outcome);
         }
+        let mut limits = set.limits().len();
+        let mut rest = Vec::with_capacity(more.len());
+        for part in more {
+            let set = part.limits.unwrap_or(&self.limits);
+            limits += set.limits().len();
+            rest.push((part.into_named()?.into_subject(), set.clone()));
+        }
+        if outcome.fields.len() != limits {
+            return Err(of_other_limits());
+        }
+        Ok(Decision::new(first, rest, shard, outcome, self.store.identity()))
     }
 
     /// The same for one subject.
     #[inline(always)]
     fn decision_of_one<'l>(
         &'l self,
-        (whose, set): (Whose<'l>, &'l LimitSet),
+        (subject, set): (Named<'l>, &'l LimitSet),
         shard: Option<Cow<'l, str>>,
         outcome: &Outcome,
     ) -> Result<Decision<'l>, Error> {
         if outcome.fields.len() != set.limits().len() {
             return Err(of_other_limits());
         }
-        let (none, store) = (core::iter::empty(), self.store.identity());
-        Ok(Decision::new((whose, set), none, shard, outcome, store))
+        let store = self.store.identity();
+        Ok(Decision::new((subject, set), Vec::new(), shard, outcome, store))
     }
 }
 

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::error::ParseError;
 use crate::limit::{
-    Anchor, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS, Quota, Refill, Rounding, Word,
+    Anchor, Element, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS, Quota, Refill, Rounding,
 };
 use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
@@ -14,7 +14,7 @@ use crate::time::{Period, parse_duration_us};
 mod foreign;
 mod hints;
 
-use hints::{choices, did_you_mean, list, names_near};
+use hints::{choices, did_you_mean, list, similar_names};
 
 /// The longest name of a limit, in characters.
 const MAX_NAME_CHARS: usize = 64;
@@ -92,6 +92,24 @@ pub(crate) fn parse_limit(
     strategy: Option<Strategy>,
 ) -> Result<Limit, ParseError> {
     Reader { text, range }.limit(strategy)
+}
+
+/// Reads a quota alone: `10/s`, `10 per 15 minutes`.
+pub(crate) fn parse_quota(text: &str) -> Result<Quota, ParseError> {
+    let reader = Reader { text, range: 0..text.len() };
+    let mut tokens = reader.tokens().into_iter().peekable();
+    let Some(first) = tokens.next() else {
+        return Err(ParseError::whole(text, "a quota is missing", "write one, as in `10/s`"));
+    };
+    let (quota, _) = reader.quota(first, &mut tokens)?;
+    match tokens.next() {
+        None => Ok(quota),
+        Some(more) => reader.fail(
+            more.span(),
+            "this is no part of a quota",
+            "a quota is a number and a duration, as in `10/s`",
+        ),
+    }
 }
 
 struct Reader<'a> {
@@ -363,7 +381,7 @@ impl<'a> Reader<'a> {
         Strategy::named(value.text).map_or_else(
             || {
                 let remedy = foreign::strategy(value.text)
-                    .map_or_else(|| names_near(value.text), str::to_owned);
+                    .map_or_else(|| similar_names(value.text), str::to_owned);
                 let what = format!("unknown strategy `{}`", value.text.escape_default());
                 self.fail(value.span(), what, remedy)
             },
@@ -416,11 +434,13 @@ impl<'a> Reader<'a> {
             }
         }
         Limit::build(name, quota, strategy).map_err(|(_, refusal)| {
-            let at = match refusal.word {
-                Word::Units => spans.units.clone(),
-                Word::Period => spans.period.clone(),
-                Word::Burst => spans.burst.clone().unwrap_or_else(|| spans.units.clone()),
-                Word::Precision => spans.precision.clone().unwrap_or_else(|| spans.period.clone()),
+            let at = match refusal.element {
+                Element::Units => spans.units.clone(),
+                Element::Period => spans.period.clone(),
+                Element::Burst => spans.burst.clone().unwrap_or_else(|| spans.units.clone()),
+                Element::Precision => {
+                    spans.precision.clone().unwrap_or_else(|| spans.period.clone())
+                }
             };
             ParseError::at(self.text, at, refusal.what, refusal.remedy)
         })

@@ -28,7 +28,7 @@ const DEFAULT_PREFIX: &str = "key:";
 /// IPv6 address needs no escape; no colon means the dimension `key`. Dimensions are kept in
 /// alphabetical order. Two subjects are equal exactly when their written forms are.
 ///
-/// There are two ways in. [`Subject::of`] and [`Subject::literal`] take what follows the
+/// There are two ways in. [`Subject::new`] and [`Subject::literal`] take what follows the
 /// first colon *literally*: nothing a caller puts into a value can make another subject of it.
 /// [`Subject::parse`] reads the written form, with its commas and escapes, as the command line
 /// does.
@@ -37,8 +37,8 @@ const DEFAULT_PREFIX: &str = "key:";
 /// use tollgate::Subject;
 ///
 /// let user = Subject::literal("user:42")?;
-/// assert_eq!(user, Subject::of("user", "42")?);
-/// assert_eq!(Subject::literal("42")?, Subject::of("key", "42")?);
+/// assert_eq!(user, Subject::new("user", "42")?);
+/// assert_eq!(Subject::literal("42")?, Subject::new("key", "42")?);
 /// // A hostile value stays a value.
 /// assert_eq!(Subject::literal("user:1,role:admin")?.to_string(), "user:1%2Crole:admin");
 /// let pair = Subject::parse("route:login,ip:2001:db8::1")?;
@@ -55,14 +55,15 @@ impl Subject {
     /// An empty dimension or value, a dimension that is no name (letters, digits, `_`, `-`, `.`),
     /// or a written form over [`MAX_SUBJECT_BYTES`].
     #[inline]
-    pub fn of(dimension: &str, value: impl AsRef<[u8]>) -> Result<Self, ParseError> {
+    pub fn new(dimension: &str, value: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let value = value.as_ref();
-        Self::of_plain(dimension, value).map_or_else(|| Self::of_all([(dimension, value)]), Ok)
+        Self::from_plain(dimension, value)
+            .map_or_else(|| Self::from_dimensions([(dimension, value)]), Ok)
     }
 
     /// A short subject whose value needs no escape, which is what most are; none for others.
     #[inline]
-    fn of_plain(dimension: &str, value: &[u8]) -> Option<Self> {
+    fn from_plain(dimension: &str, value: &[u8]) -> Option<Self> {
         // `key:x` is written `x`; what is long is not worth a shorter way.
         if dimension == DEFAULT_DIMENSION || dimension.len() + value.len() >= 128 {
             return None;
@@ -81,27 +82,27 @@ impl Subject {
     /// taken literally. This is what [`crate::Limiter::check`] does with a string.
     ///
     /// # Errors
-    /// As [`Subject::of`].
+    /// As [`Subject::new`].
     #[inline]
     pub fn literal(text: &str) -> Result<Self, ParseError> {
         if is_plain(text) {
             return Ok(Self(CompactString::new(text)));
         }
         let (dimension, value) = split(text);
-        Self::of(dimension, value)
+        Self::new(dimension, value)
     }
 
     /// A subject whose text is known to be its own written form.
     #[inline]
-    pub(crate) fn known(text: &str) -> Self {
+    pub(crate) fn from_written(text: &str) -> Self {
         Self(CompactString::new(text))
     }
 
     /// A subject of several dimensions, with their values taken literally, in any order.
     ///
     /// # Errors
-    /// As [`Subject::of`]; also a dimension given twice, none, or more than [`MAX_DIMENSIONS`].
-    pub fn of_all<'a>(
+    /// As [`Subject::new`]; also a dimension given twice, none, or more than [`MAX_DIMENSIONS`].
+    pub fn from_dimensions<'a>(
         dimensions: impl IntoIterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<Self, ParseError> {
         let mut pairs: Vec<(&str, &[u8])> = dimensions.into_iter().collect();
@@ -146,7 +147,7 @@ impl Subject {
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         // Most have one dimension and no escape.
         if is_plain(text) {
-            return Ok(Self::known(text));
+            return Ok(Self::from_written(text));
         }
         let mut owned: Vec<(&str, Vec<u8>)> = Vec::new();
         let mut start = 0;
@@ -172,7 +173,7 @@ impl Subject {
             owned.push((dimension, bytes));
             start += part.len() + 1;
         }
-        Self::of_all(owned.iter().map(|(d, v)| (*d, v.as_slice())))
+        Self::from_dimensions(owned.iter().map(|(d, v)| (*d, v.as_slice())))
     }
 
     /// The written form.
@@ -196,7 +197,7 @@ impl Subject {
 /// use tollgate::{Subject, SubjectPrefix};
 ///
 /// let ip = SubjectPrefix::new("ip")?;
-/// assert_eq!(ip.with("192.0.2.7")?, Subject::of("ip", "192.0.2.7")?);
+/// assert_eq!(ip.with("192.0.2.7")?, Subject::new("ip", "192.0.2.7")?);
 /// # Ok::<(), tollgate::ParseError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -227,7 +228,7 @@ impl SubjectPrefix {
         self.text.strip_suffix(':').unwrap_or(&self.text)
     }
 
-    /// [`Subject::of`] this dimension.
+    /// [`Subject::new`] this dimension.
     ///
     /// # Errors
     /// An empty value, or one that is too long.
@@ -237,7 +238,7 @@ impl SubjectPrefix {
         let short = self.text.len() + value.len() <= size_of::<CompactString>();
         // `key:x` is written `x`.
         if !short || value.is_empty() || has_odd(value.as_bytes()) || self.text == DEFAULT_PREFIX {
-            return Subject::of(self.dimension(), value);
+            return Subject::new(self.dimension(), value);
         }
         let mut text = self.text.clone();
         text.push_str(value);
@@ -415,7 +416,7 @@ mod tests {
     #[test]
     fn literal_values_cannot_become_other_subjects() {
         for hostile in ["a,role:admin", "a%2C", "{x}", "a\r\nSET", "\0", "é", "a b", "::1"] {
-            let subject = Subject::of("user", hostile).unwrap();
+            let subject = Subject::new("user", hostile).unwrap();
             let dims: Vec<_> = subject.dimensions().map(|(d, v)| (d, v.into_owned())).collect();
             assert_eq!(dims, [("user", hostile.as_bytes().to_vec())], "{hostile}");
             assert_eq!(Subject::parse(subject.as_str()).unwrap(), subject);
@@ -430,10 +431,10 @@ mod tests {
             let prefix = SubjectPrefix::new(dimension).unwrap();
             assert_eq!(prefix.dimension(), dimension);
             for value in ["10.0.0.1", "a:b", "a,b", "a%b", "é", " ", &long] {
-                assert_eq!(prefix.with(value).unwrap(), Subject::of(dimension, value).unwrap());
+                assert_eq!(prefix.with(value).unwrap(), Subject::new(dimension, value).unwrap());
             }
             let address = Ipv4Addr::new(192, 0, 2, 255);
-            let written = Subject::of(dimension, address.to_string()).unwrap();
+            let written = Subject::new(dimension, address.to_string()).unwrap();
             assert_eq!(prefix.with_ipv4(address), written);
             assert!(prefix.with("").is_err() && prefix.with(&"x".repeat(70_000)).is_err());
         }
@@ -444,7 +445,7 @@ mod tests {
     fn one_form_for_one_subject() {
         assert_eq!(Subject::parse("key:zoo").unwrap(), Subject::literal("zoo").unwrap());
         assert_eq!(Subject::parse("b:1,a:2").unwrap(), Subject::parse("a:2,b:1").unwrap());
-        assert_eq!(Subject::of("key", "a:b").unwrap().to_string(), "key:a:b");
+        assert_eq!(Subject::new("key", "a:b").unwrap().to_string(), "key:a:b");
         assert_eq!(Subject::parse("ip:::1").unwrap().to_string(), "ip:::1");
         assert_eq!(Subject::literal("user:%41").unwrap().to_string(), "user:%2541");
         let mapped: IpAddr = "::ffff:1.2.3.4".parse().unwrap();
@@ -467,7 +468,7 @@ mod tests {
             let error = Subject::parse(text).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");
         }
-        assert!(Subject::of("user", vec![b'x'; MAX_SUBJECT_BYTES]).is_err());
-        assert!(Subject::of("user", vec![b'x'; MAX_SUBJECT_BYTES - 5]).is_ok());
+        assert!(Subject::new("user", vec![b'x'; MAX_SUBJECT_BYTES]).is_err());
+        assert!(Subject::new("user", vec![b'x'; MAX_SUBJECT_BYTES - 5]).is_ok());
     }
 }

@@ -1,7 +1,10 @@
 //! Times and durations in whole microseconds, and how people write durations.
 
 use core::fmt;
+use core::str::FromStr;
 use core::time::Duration;
+
+use crate::error::ParseError;
 
 /// The longest duration a quota may have: 366 days, in microseconds.
 pub const MAX_PERIOD_US: u64 = 366 * 86_400 * 1_000_000;
@@ -101,6 +104,36 @@ impl fmt::Display for Period {
             }
         }
         Ok(())
+    }
+}
+
+impl FromStr for Period {
+    type Err = ParseError;
+
+    /// Reads a duration as limits have it: whole numbers with units from long to short.
+    ///
+    /// ```
+    /// use tollgate::Period;
+    /// assert_eq!("1h30m".parse::<Period>()?, "90m".parse()?);
+    /// assert!("1.5s".parse::<Period>().is_err() && "0s".parse::<Period>().is_err());
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A text that is no duration, or one that is not from 1us to 366d.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = |fault: DurationFault| {
+            let (what, remedy) = fault.explain();
+            ParseError::whole(text, what, remedy)
+        };
+        let us = parse_duration_us(text, false).map_err(wrong)?;
+        Self::from_micros(us).ok_or_else(|| {
+            ParseError::whole(
+                text,
+                "this duration is out of range",
+                "durations go from 1us to 366d",
+            )
+        })
     }
 }
 

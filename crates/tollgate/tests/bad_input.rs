@@ -215,7 +215,7 @@ fn bad_subjects() {
     assert_eq!(error, format!("the value of `user` is empty\n  user:\n  ^^^^^ {empty}"));
     let error = memory("5/s").check_now("").unwrap_err().to_string();
     assert_eq!(error, format!("the value of `key` is empty: {empty}"));
-    let error = Subject::of("user", vec![b'x'; 70_000]).unwrap_err().to_string();
+    let error = Subject::new("user", vec![b'x'; 70_000]).unwrap_err().to_string();
     let long =
         "the subject has 70005 bytes in its written form: at most 65536: hash long values first";
     assert_eq!(error, long);

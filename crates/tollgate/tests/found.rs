@@ -230,7 +230,7 @@ fn expired_entries_go_first() {
             clock.advance(Duration::from_secs(10));
             let mut own = 0;
             for i in 0..full as u64 / 4 {
-                let subject = Subject::of("new", i.to_string()).unwrap();
+                let subject = Subject::new("new", i.to_string()).unwrap();
                 let _ = limiter.check_now(&subject).unwrap();
                 own += u64::from(!now(limiter.inspect(&subject)).unwrap().unwrap().shared);
             }

@@ -110,7 +110,7 @@ pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Resu
         .compose(&[&limits], &Parts::default())
         .ok_or_else(|| anyhow!("a strategy of {LIMIT} has no script"))?;
     // redis-benchmark puts twelve digits in place of this word, for each call others.
-    let subject = Subject::of("user", "__rand_int__")?;
+    let subject = Subject::new("user", "__rand_int__")?;
     let names = Keys::new();
     let keys = Keys::for_check(&names.state(&subject, &limits), &limits);
     let (host, port) = redis.host_and_port();

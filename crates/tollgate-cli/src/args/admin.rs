@@ -72,7 +72,7 @@ pub(crate) struct AdminCount {
     #[arg(long, value_name = "NAME", required_unless_present = "limit")]
     pub(crate) policy: Option<String>,
 
-    /// The limits that it is kept under, where callers bring them or a policy has several
+    /// The limits that it is kept under, where they are inline or a policy has several
     #[arg(long, value_name = "LIMIT")]
     pub(crate) limit: Option<String>,
 }

@@ -97,11 +97,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) api_key_header: Option<String>,
 
-    /// Which limits callers may bring to `/v1/check` and `/v1/peek`
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
-    pub(crate) caller_limits: CallerLimitsArg,
+    /// Which inline limits callers may give to `/v1/check` and `/v1/peek`
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = InlineLimits::Several)]
+    pub(crate) caller_limits: InlineLimits,
 
-    /// Where counts lie on a Redis: in how many shapes callers may bring several limits. A shape is
+    /// Where counts lie on a Redis: in how many shapes callers may give several limits. A shape is
     /// which strategies, in which order, of how many subjects; each costs the server some 14 kB
     #[arg(long, value_name = "N", default_value_t = CallerLimits::DEFAULT_SHAPES)]
     pub(crate) caller_shapes: usize,
@@ -165,9 +165,9 @@ pub(crate) struct Serve {
     pub(crate) log: LogForm,
 }
 
-/// Which limits callers may bring.
+/// Which inline limits callers may give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum CallerLimitsArg {
+pub(crate) enum InlineLimits {
     /// None: they are asked by the policies
     Off,
     /// One limit for one subject

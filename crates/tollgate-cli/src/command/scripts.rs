@@ -134,7 +134,7 @@ impl Call {
         let mut keys = Vec::new();
         for (i, (subject, limits)) in parts.iter().enumerate() {
             let number = if parts.len() == 1 { String::new() } else { (i + 1).to_string() };
-            let pattern = Subject::of("key", format!("SUBJECT{number}"))?;
+            let pattern = Subject::new("key", format!("SUBJECT{number}"))?;
             let of = |subject| {
                 let state = names.state(subject, limits);
                 Keys::for_check(&state, limits)

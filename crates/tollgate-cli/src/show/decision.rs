@@ -47,7 +47,7 @@ impl<'a> DecisionJson<'a> {
             retry_after: decision.retry_after().map(Wait),
             reset_after: Wait(decision.reset_after()),
             binding: decision.binding().limit().to_string(),
-            limits: decision.reports().map(|report| ReportJson::of(&report, None)).collect(),
+            limits: decision.reports().map(|report| ReportJson::new(&report, None)).collect(),
             authority: match decision.authority() {
                 Authority::Store => "store",
                 _ => "other",

@@ -99,8 +99,8 @@ fn every_decision_is_in_a_series_once_the_service_has_ended() {
 
     let commands = [vec![first], server.all()].concat();
     let expected = [
-        ("serve::brought:allowed", 2),
-        ("serve::brought:denied", 3),
+        ("serve::inline:allowed", 2),
+        ("serve::inline:denied", 3),
         ("serve:labels:sliding_log/1h:allowed", 6),
         ("serve:labels:sliding_log/1h:denied", 6),
     ];
@@ -123,8 +123,8 @@ fn every_decision_is_in_a_series_once_the_service_has_ended() {
     let limit = "policy labels_ limit sliding_log/1h";
     let of = "serve:labels:sliding_log/1h";
     let expected = [
-        both("serve::brought:allowed", "data hits limit brought outcome allowed"),
-        both("serve::brought:denied", "data denials limit brought outcome denied"),
+        both("serve::inline:allowed", "data hits limit inline outcome allowed"),
+        both("serve::inline:denied", "data denials limit inline outcome denied"),
         both(&format!("{of}:allowed"), &format!("data hits {limit} outcome allowed")),
         both(&format!("{of}:denied"), &format!("data denials {limit} outcome denied")),
     ];

@@ -94,7 +94,7 @@ fn strangers_count_as_themselves(way: &ClientAddress, headers: &HeaderMap) {
 fn keys(headers: &HeaderMap) {
     let mut request = Request::new(());
     *request.headers_mut() = headers.clone();
-    let head = Head::of(&request);
+    let head = Head::new(&request);
     let hashing = Hashing::plain_for_random_keys();
     let bearer = ApiKey::bearer(hashing.clone());
     let own = ApiKey::header("x-api-key", hashing).unwrap();

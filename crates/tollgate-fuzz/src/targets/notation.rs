@@ -54,7 +54,7 @@ pub(crate) fn subject(data: &[u8]) {
     let text = text(data);
     subject_of(Subject::parse(text));
     subject_of(Subject::literal(text));
-    if let Ok(subject) = Subject::of("user", text) {
+    if let Ok(subject) = Subject::new("user", text) {
         let dimensions: Vec<_> = subject.dimensions().collect();
         assert_eq!(dimensions.len(), 1);
         assert_eq!(dimensions[0].0, "user");
@@ -70,7 +70,7 @@ fn subject_of(parsed: Result<Subject, ParseError>) {
             assert_eq!(Subject::parse(form), Ok(subject.clone()));
             let all: Vec<_> = subject.dimensions().collect();
             let pairs = all.iter().map(|(dimension, value)| (*dimension, &**value));
-            assert_eq!(Subject::of_all(pairs), Ok(subject.clone()));
+            assert_eq!(Subject::from_dimensions(pairs), Ok(subject.clone()));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -5,14 +5,19 @@ use std::collections::HashMap;
 use tollgate::strategy::Shape;
 use tollgate::{Limit, LimitSet};
 
-use super::{MAX_WORK, Work, apart};
+use super::{MAX_WORK, Work, are_disjoint};
 use crate::field::Field;
 use crate::model::{Combine, Cost, Policy, Rule, Shard};
 use crate::pattern::Pattern;
-use crate::place::{Place, Places};
 use crate::problem::{Problem, Span};
+use crate::spans::{FileSpans, PolicySpans};
 
-pub(super) fn limits(policy: &Policy, place: &Place, work: &mut Work, problems: &mut Vec<Problem>) {
+pub(super) fn limits(
+    policy: &Policy,
+    place: &PolicySpans,
+    work: &mut Work,
+    problems: &mut Vec<Problem>,
+) {
     for (entry, at) in policy.entries.iter().zip(&place.entries) {
         set(&policy.cost, &entry.limits, &at.limits, problems);
         for (other, at) in entry.overrides.iter().zip(&at.overrides) {
@@ -99,7 +104,7 @@ fn implies(other: &Limit, limit: &Limit) -> bool {
 pub(super) fn policies(
     combine: Combine,
     policies: &[Policy],
-    places: &Places,
+    places: &FileSpans,
     problems: &mut Vec<Problem>,
 ) {
     match combine {
@@ -109,7 +114,7 @@ pub(super) fn policies(
 }
 
 /// Policies behind one that applies whenever they do.
-fn unreached(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     // One that may cover others is found by an exact value it demands, or looked at always.
     let mut by_value: HashMap<(&Field, &str), Vec<usize>> = HashMap::new();
     let mut broad: Vec<usize> = Vec::new();
@@ -163,8 +168,8 @@ fn unreached(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) 
 }
 
 /// Policies of one check that no shard keeps together.
-fn across(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
-    let enforced: Vec<(&Policy, &Place)> = policies
+fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
+    let enforced: Vec<(&Policy, &PolicySpans)> = policies
         .iter()
         .zip(&places.policies)
         .filter(|(policy, _)| !policy.shadow && policy.shard != Shard::Never)
@@ -176,7 +181,7 @@ fn across(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
                 return;
             }
             let same = policy.shard == other.shard && policy.shard != Shard::Unsaid;
-            if same || apart(policy, other) {
+            if same || are_disjoint(policy, other) {
                 continue;
             }
             // One is enough to know of it.

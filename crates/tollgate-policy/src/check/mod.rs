@@ -9,9 +9,9 @@ use crate::model::{
     Combine, Cost, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard,
 };
 use crate::pattern::{Condition, Pattern};
-use crate::place::{EntryPlace, Place, Places};
 use crate::problem::Problem;
 use crate::read::MAX_POLICIES;
+use crate::spans::{EntrySpans, FileSpans, PolicySpans};
 
 mod lint;
 mod subjects;
@@ -38,7 +38,7 @@ impl Work {
 pub(crate) fn check(
     combine: Combine,
     policies: &mut [Policy],
-    places: &mut Places,
+    places: &mut FileSpans,
 ) -> Vec<Problem> {
     let mut problems = Vec::new();
     if policies.is_empty() || policies.len() > MAX_POLICIES {
@@ -62,7 +62,7 @@ pub(crate) fn check(
         shard(policy, place, &mut problems);
         lint::limits(policy, place, &mut work, &mut problems);
     }
-    if places.combine_unsaid {
+    if places.combine_is_unknown {
         return problems;
     }
     if combine == Combine::All {
@@ -72,7 +72,7 @@ pub(crate) fn check(
     problems
 }
 
-fn names(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+fn names(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
         // Of a file it was looked at already, where its characters are.
@@ -93,7 +93,7 @@ fn names(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
 }
 
 /// Overrides for requests that their policy never meets.
-fn overrides(policy: &Policy, place: &Place, work: &mut Work, problems: &mut Vec<Problem>) {
+fn overrides(policy: &Policy, place: &PolicySpans, work: &mut Work, problems: &mut Vec<Problem>) {
     let all = policy.entries.iter().zip(&place.entries);
     for (other, at) in all.flat_map(|(entry, at)| entry.overrides.iter().zip(&at.overrides)) {
         if !work.allows(&policy.when, &other.when) {
@@ -113,7 +113,7 @@ fn overrides(policy: &Policy, place: &Place, work: &mut Work, problems: &mut Vec
 /// The most policies in shadow where all that apply are asked: each is a check of its own.
 const MAX_SHADOWS: usize = 16;
 
-fn shadows(combine: Combine, policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
+fn shadows(combine: Combine, policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     let mut shadows = policies.iter().zip(&places.policies).filter(|(policy, _)| policy.shadow);
     if combine == Combine::All
         && let Some((_, place)) = shadows.nth(MAX_SHADOWS)
@@ -127,7 +127,7 @@ fn shadows(combine: Combine, policies: &[Policy], places: &Places, problems: &mu
 }
 
 /// What a program may have set to anything.
-fn numbers(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     let name = &policy.name;
     let mut error = |at, what: String, remedy: &str| {
         problems.push(Problem::error(at, what, remedy));
@@ -220,7 +220,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
 }
 
 /// Entries with the same subject become one set of limits, which is one state in the store.
-fn join(policy: &mut Policy, place: &mut Place, problems: &mut Vec<Problem>) {
+fn join(policy: &mut Policy, place: &mut PolicySpans, problems: &mut Vec<Problem>) {
     // Of a file it was said where the entries are read. More would be compared with each other.
     if policy.entries.len() > MAX_PARTS {
         let what = format!("`{}` has {} entries", policy.name, policy.entries.len());
@@ -230,10 +230,10 @@ fn join(policy: &mut Policy, place: &mut Place, problems: &mut Vec<Problem>) {
         place.entries.clear();
         return;
     }
-    let mut kept: Vec<(Entry, EntryPlace)> = Vec::new();
+    let mut kept: Vec<(Entry, EntrySpans)> = Vec::new();
     let places = std::mem::take(&mut place.entries);
     for (entry, at) in std::mem::take(&mut policy.entries).into_iter().zip(places) {
-        let same = |kept: &&mut (Entry, EntryPlace)| same_subject(&kept.0.subject, &entry.subject);
+        let same = |kept: &&mut (Entry, EntrySpans)| same_subject(&kept.0.subject, &entry.subject);
         let Some((first, first_at)) = kept.iter_mut().find(same) else {
             kept.push((entry, at));
             continue;
@@ -282,7 +282,7 @@ fn same_subject(one: &[Dimension], other: &[Dimension]) -> bool {
     one.len() == other.len() && one.iter().all(|dimension| other.contains(dimension))
 }
 
-fn shard(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+fn shard(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     let Shard::By(field) = &policy.shard else { return };
     for (entry, at) in policy.entries.iter().zip(&place.entries) {
         if !entry.subject.contains(&Dimension::Field(field.clone())) {
@@ -302,8 +302,8 @@ fn shard(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
 }
 
 /// With all matches in one check there is one cost, and room for so many subjects.
-fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
-    let enforced: Vec<(&Policy, &Place)> =
+fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
+    let enforced: Vec<(&Policy, &PolicySpans)> =
         policies.iter().zip(&places.policies).filter(|(policy, _)| !policy.shadow).collect();
     let every: usize = enforced
         .iter()
@@ -333,7 +333,7 @@ fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
                     "give all of them the same `cost`, or `match = \"first\"`",
                 ));
             }
-            if policy.cost == other.cost || apart(policy, other) {
+            if policy.cost == other.cost || are_disjoint(policy, other) {
                 continue;
             }
             problems.push(Problem::error(
@@ -348,7 +348,7 @@ fn together(policies: &[Policy], places: &Places, problems: &mut Vec<Problem>) {
 }
 
 /// True when no request can have both apply.
-fn apart(one: &Policy, other: &Policy) -> bool {
+fn are_disjoint(one: &Policy, other: &Policy) -> bool {
     one.when.iter().any(|mine| other.when.iter().any(|theirs| mine.excludes(theirs)))
 }
 

@@ -7,15 +7,15 @@ use tollgate::LimitSet;
 use super::{sets, sound_dimensions};
 use crate::field::Field;
 use crate::model::{Absent, Dimension, Entry, Policy};
-use crate::place::{EntryPlace, Place};
 use crate::problem::Problem;
 use crate::read::MAX_ABSENT;
+use crate::spans::{EntrySpans, PolicySpans};
 
 /// In how many ways an entry's subject may be made up: each dimension that can be absent doubles
 /// them.
 const MAX_WAYS: usize = 1_024;
 
-pub(super) fn check(policy: &Policy, place: &Place, problems: &mut Vec<Problem>) {
+pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     let mut all = Vec::new();
     for (entry, at) in policy.entries.iter().zip(&place.entries) {
         if !sound_dimensions(entry) {
@@ -74,7 +74,7 @@ fn named(subject: &[Dimension]) -> String {
 }
 
 /// Every dimension that can be absent says what happens then, and so does what stands in.
-fn absences(entry: &Entry, at: &EntryPlace, problems: &mut Vec<Problem>) {
+fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
     let place = at.absent.or(at.subject);
     let mut reached: BTreeSet<&Field> = BTreeSet::new();
     for start in entry.subject.iter().filter_map(Dimension::field) {
@@ -157,7 +157,7 @@ fn ways(entry: &Entry) -> Option<BTreeSet<BTreeSet<Dimension>>> {
 }
 
 /// Two constants of one name and different values are no subject.
-fn twice_named(ways: &BTreeSet<BTreeSet<Dimension>>, at: &EntryPlace, problems: &mut Vec<Problem>) {
+fn twice_named(ways: &BTreeSet<BTreeSet<Dimension>>, at: &EntrySpans, problems: &mut Vec<Problem>) {
     let clash = ways.iter().find_map(|way| {
         let names: Vec<String> = way.iter().map(Dimension::name).collect();
         names.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone())

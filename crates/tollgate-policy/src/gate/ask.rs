@@ -1,55 +1,54 @@
-//! Asking the store, and telling what it said: to counters, the observer and the log.
+//! Asking the store, and reporting the answer: to counters, the observer and the log.
 
 use core::future::Future;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate::{Ask, Counted, Decision, Error, Store, StoreError};
 
-use super::answer::{Asked, Cause, Said, Shadowed, reports};
-use super::{Authority, Event, Inner, Live, Outcome};
-use crate::resolve::Plan;
+use super::answer::{Shadowed, reports};
+use super::{Answer, Event, Inner, Live};
+use crate::field::Fields;
+use crate::outcome::{Authority, Outcome};
+use crate::resolve::{Early, Plan};
 
 impl<S: Store> Inner<S> {
-    /// What the store says, within the plan's deadline and `most`; none when there is nothing to
-    /// ask.
+    /// The answer to a plan, within its deadline and `most`.
     pub(super) async fn ask<'l>(
         &'l self,
-        live: &'l Live,
+        live: &'l Arc<Live>,
         plan: &'l Plan,
         most: Duration,
-    ) -> Option<Said<'l>> {
-        let ask = plan.question(live)?;
+    ) -> Answer<'l> {
+        let Some(ask) = plan.question(live) else { return plan.answered_early(live) };
         let result = self.limiter.check_within(plan.deadline.min(most), ask).await;
-        Some(Said::of_store(plan, result))
+        Answer::new(live, plan, result)
     }
 
     /// Asks the policies in shadow, after the others have admitted, and records them. All of them
     /// together get the time that the others had: a shadow holds nobody up for longer.
     pub(super) async fn ask_shadows(
         &self,
-        live: &Live,
-        plan: &Plan,
-        said: &Said<'_>,
-        shadows: &[(usize, Asked)],
+        live: &Arc<Live>,
+        answer: &Answer<'_>,
+        deadline: Duration,
+        shadows: &[(usize, Plan)],
         started: Option<Instant>,
     ) -> Vec<Shadowed> {
         let mut all = Vec::new();
-        if said.outcome.admits() && said.authority != Authority::FailureRule {
-            let whole = plan.deadline;
-            let whole = if whole == Duration::MAX { live.usual } else { whole };
+        if answer.outcome.admits() && answer.authority != Authority::FailureRule {
+            let whole = if deadline == Duration::MAX { live.usual } else { deadline };
             let began = Instant::now();
-            for (policy, Asked { plan, early }) in shadows {
+            for (policy, plan) in shadows {
                 let left = whole.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     break;
                 }
-                let asked = self.ask(live, plan, left).await;
-                let failed = asked.as_ref().is_some_and(|said| said.cause.is_some());
-                let early = early.as_deref().unwrap_or(&Said::NOTHING);
-                let outcome = asked.as_ref().unwrap_or(early).outcome;
-                let decision = asked.and_then(|said| said.decision).map(Decision::into_owned);
+                let answer = self.ask(live, plan, left).await.into_owned();
+                let failed = answer.authority == Authority::FailureRule && plan.early.is_none();
+                let (outcome, decision) = (answer.outcome, answer.into_decision());
                 all.push(Shadowed { policy: *policy, outcome, decision });
                 // A store that has just failed is not asked for what has no effect.
                 if failed {
@@ -60,8 +59,8 @@ impl<S: Store> Inner<S> {
         let duration = started.map(|started| started.elapsed());
         for Shadowed { policy, outcome, decision } in &all {
             live.count(*policy, *outcome, Authority::Shadow);
-            let said = (*outcome, Authority::Shadow, false);
-            self.tell(live, Some(*policy), said, decision.as_ref(), None, duration);
+            let what = (*outcome, Authority::Shadow, false);
+            self.report(live, Some(*policy), what, decision.as_ref(), None, duration);
         }
         all
     }
@@ -70,54 +69,47 @@ impl<S: Store> Inner<S> {
     #[inline]
     pub(super) fn ask_shadows_now(
         &self,
-        live: &Live,
-        plan: &Plan,
-        said: &Said<'_>,
-        shadows: &[(usize, Asked)],
+        live: &Arc<Live>,
+        answer: &Answer<'_>,
+        deadline: Duration,
+        shadows: &[(usize, Plan)],
         started: Option<Instant>,
     ) -> Vec<Shadowed> {
         if shadows.is_empty() {
             return Vec::new();
         }
-        at_once(self.ask_shadows(live, plan, said, shadows, started)).unwrap_or_default()
+        at_once(self.ask_shadows(live, answer, deadline, shadows, started)).unwrap_or_default()
     }
 
-    /// Counts what became of the policies that are enforced, and tells the observer, and the log
-    /// when the store is lost or back.
+    /// Counts what became of the policies that are enforced, and reports it to the observer, and to
+    /// the log when the store is lost or back.
     #[inline]
-    pub(super) fn record(
-        &self,
-        live: &Live,
-        enforced: &[usize],
-        plan: &Plan,
-        said: &Said<'_>,
-        started: Option<Instant>,
-    ) {
+    pub(super) fn record(&self, answer: &Answer<'_>, enforced: &[usize], started: Option<Instant>) {
         let duration = started.map(|started| started.elapsed());
-        let authority = said.authority;
+        let (live, authority, error) = (&**answer.live, answer.authority, answer.error());
         if enforced.is_empty() {
-            self.unmatched.add(said.outcome, authority);
-            self.tell(live, None, (said.outcome, authority, true), None, None, duration);
+            self.unmatched.add(answer.outcome, authority);
+            self.report(live, None, (answer.outcome, authority, true), None, None, duration);
         }
-        for &place in enforced {
-            let outcome = said.outcome_of(plan, place, enforced.len());
-            live.count(place, outcome, authority);
-            let decides = said.policy == Some(place);
-            let decision = said.decision.as_ref().filter(|_| decides);
+        for &policy in enforced {
+            let outcome = answer.outcome_of(policy, enforced.len());
+            live.count(policy, outcome, authority);
+            let decides = answer.policy == Some(policy);
+            let decision = answer.decision().filter(|_| decides);
             if decides {
-                self.loss.see(outcome, authority, said.error());
+                self.loss.see(outcome, authority, error);
             }
-            let (what, error) = ((outcome, authority, decides), said.error());
-            self.tell(live, Some(place), what, decision, error, duration);
+            let what = (outcome, authority, decides);
+            self.report(live, Some(policy), what, decision, error, duration);
         }
     }
 
-    /// Tells the observer, when there is one; `decision` is that of the limit that binds.
+    /// Reports to the observer, when there is one; `decision` is that of the limit that binds.
     #[inline]
-    pub(super) fn tell(
+    pub(super) fn report(
         &self,
         live: &Live,
-        place: Option<usize>,
+        policy: Option<usize>,
         (outcome, authority, decides): (Outcome, Authority, bool),
         decision: Option<&Decision<'_>>,
         error: Option<&Error>,
@@ -125,13 +117,10 @@ impl<S: Store> Inner<S> {
     ) {
         let Some((observer, duration)) = self.observer.as_ref().zip(duration) else { return };
         let binding = decision.map(Decision::binding);
-        let limit = binding.as_ref().map(tollgate::Report::limit);
-        let subject = binding.as_ref().map(tollgate::Report::subject);
-        let policy = place.and_then(|place| Some(live.policies.policy(place)?.name.as_str()));
         observer.observe(&Event {
-            policy,
-            limit,
-            subject,
+            policy: policy.and_then(|at| Some(live.policies.policy(at)?.name.as_str())),
+            limit: binding.as_ref().map(tollgate::Report::limit),
+            subject: binding.as_ref().map(tollgate::Report::subject),
             outcome,
             authority,
             error,
@@ -141,52 +130,20 @@ impl<S: Store> Inner<S> {
     }
 }
 
-impl<'l> Said<'l> {
-    /// What the store said to the question of a plan.
-    #[inline(always)]
-    pub(super) fn of_store(plan: &Plan, result: Result<Decision<'l>, Error>) -> Self {
-        let policy = plan.parts.first().map(|part| part.policy);
-        match result {
-            Ok(decision) => {
-                let outcome = Outcome::of(decision.verdict());
-                let policy = match &plan.parts[..] {
-                    [_] => policy,
-                    parts => parts.get(decision.binding().part()).map(|part| part.policy),
-                };
-                let (authority, decision) = (Authority::Store, Some(decision));
-                Self { outcome, authority, policy, decision, cause: None }
-            }
-            Err(error) => Self {
-                outcome: Outcome::failed(plan.on_failure),
-                authority: Authority::FailureRule,
-                policy: plan.denier.or(policy),
-                decision: None,
-                cause: Some(Cause::Error(error)),
-            },
-        }
-    }
-
-    /// Why the store could not answer.
-    pub(super) fn error(&self) -> Option<&Error> {
-        match &self.cause {
-            Some(Cause::Error(error)) => Some(error),
-            Some(Cause::Missing(_)) | None => None,
-        }
-    }
-
+impl Answer<'_> {
     /// What became of one policy's part.
-    fn outcome_of(&self, plan: &Plan, number: usize, policies: usize) -> Outcome {
-        if policies == 1 || self.policy == Some(number) {
+    fn outcome_of(&self, policy: usize, policies: usize) -> Outcome {
+        if policies == 1 || self.policy == Some(policy) {
             return self.outcome;
         }
         match self.outcome {
-            Outcome::Allowed if !plan.parts.iter().any(|part| part.policy == number) => {
+            Outcome::Allowed if !self.parts.iter().any(|part| part.policy == policy) => {
                 Outcome::Unlimited
             }
             Outcome::Denied | Outcome::Never => {
-                let mut reports = reports(self.decision.as_ref(), &plan.parts);
+                let mut reports = reports(self.decision(), &self.parts);
                 let denies =
-                    reports.any(|(part, report)| part.policy == number && !report.admits());
+                    reports.any(|(part, report)| part.policy == policy && !report.admits());
                 if denies { Outcome::Denied } else { Outcome::Withheld }
             }
             Outcome::Banned | Outcome::Missing => Outcome::Withheld,
@@ -196,6 +153,29 @@ impl<'l> Said<'l> {
 }
 
 impl Plan {
+    /// Plans what is to be asked for these policies; or what is answered without asking.
+    #[inline]
+    pub(super) fn fill(&mut self, live: &Live, policies: &[usize], fields: &dyn Fields) {
+        let Some(first) = policies.first() else { return };
+        match live.policies.plan(policies, fields, live.usual, self) {
+            Ok(()) if self.parts.is_empty() => {
+                let (outcome, policy) = (Outcome::Unlimited, Some(*first));
+                self.early = Some(Box::new(Early { outcome, policy, ..Early::NO_POLICY }));
+            }
+            Ok(()) => {}
+            Err(refused) => {
+                self.subjects.clear();
+                self.parts.clear();
+                self.early = Some(Box::new(Early::refused(refused)));
+            }
+        }
+    }
+
+    /// The answer where there is nothing to ask.
+    pub(super) fn answered_early<'l>(&'l self, live: &'l Arc<Live>) -> Answer<'l> {
+        Answer::early(live, self.early.as_deref().unwrap_or(&Early::NO_POLICY))
+    }
+
     /// The question to the store; none when there is nothing to ask.
     pub(super) fn question<'l>(&'l self, live: &'l Live) -> Option<Ask<'l>> {
         let (mut subjects, mut parts) = (self.subjects.iter(), self.parts.iter());

@@ -1,19 +1,23 @@
 //! The fast path: asking without waiting, where every request is asked the same.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
+use super::answer::Kept;
 use super::ask::{at_once, no_answer};
-use super::{AnswerView, Authority, DecisionMark, Gate, Inner, Live, Outcome, Said};
+use super::{Answer, DecisionMark, Gate, Inner, Live};
 use crate::field::Field;
+use crate::outcome::{Authority, Outcome};
 use crate::policies::Only;
 use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
-    /// [`Gate::look`] and [`Gate::judge`] in one, where every request is asked the same: of one
-    /// policy for all of them, with one subject of one field. It is the fast path, with what to
-    /// note on the request ([`Looked::mark`](super::Looked::mark)).
+    /// [`Gate::prepare`] and [`Gate::ask_now`] in one, where every request is asked the same: of
+    /// one policy for all of them, with one subject of one field. It is the fast path, with what to
+    /// note on the request ([`Prepared::mark`](super::Prepared::mark)).
     ///
     /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may make it
     /// without the field's text.
@@ -21,10 +25,10 @@ impl<S: Store> Gate<S> {
     /// None elsewhere, where the store has to be waited for, and where there is no such subject:
     /// nothing was asked, and the general path is to be taken.
     #[inline(always)]
-    pub fn judge_at_once<T>(
+    pub fn check_at_once<T>(
         &self,
         subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
-        view: impl FnOnce(AnswerView<'_>) -> T,
+        view: impl FnOnce(&Answer<'_>) -> T,
     ) -> Option<(DecisionMark, T)> {
         if !self.store().answers_at_once() {
             return None;
@@ -38,28 +42,28 @@ impl<S: Store> Gate<S> {
             // Looked at where it lies: the processor stalls on what was written just now.
             let Ok(Some(decision)) = &checked else {
                 let failed = checked.err();
-                let answer = self.0.judge_only(live, only, subject, failed, started, view);
+                let answer = self.0.ask_only(live, only, subject, failed, started, view);
                 return Some((live.mark, answer));
             };
-            let (outcome, authority) = (Outcome::of(decision.verdict()), Authority::Store);
+            let (outcome, authority) = (Outcome::from(decision.verdict()), Authority::Store);
             live.count(part.policy, outcome, authority);
             self.0.loss.see(outcome, authority, None);
             if let Some(started) = started {
-                let said = (outcome, authority, true);
+                let what = (outcome, authority, true);
                 let duration = Some(started.elapsed());
-                self.0.tell(live, Some(part.policy), said, Some(decision), None, duration);
+                self.0.report(live, Some(part.policy), what, Some(decision), None, duration);
             }
-            let answer = AnswerView {
-                live,
-                parts: core::slice::from_ref(part),
+            let answer = Answer {
+                live: Kept::Lent(live),
+                parts: Cow::Borrowed(core::slice::from_ref(part)),
                 outcome,
                 authority,
                 policy: Some(part.policy),
-                decision: Some(decision),
+                decision: Some(Kept::Lent(decision)),
                 cause: None,
-                shadows: &[],
+                shadows: Vec::new(),
             };
-            Some((live.mark, view(answer)))
+            Some((live.mark, view(&answer)))
         })
     }
 }
@@ -80,9 +84,9 @@ impl Live {
 }
 
 impl<S: Store> Inner<S> {
-    /// What the store says to the question of a plan; none when there is nothing to ask.
+    /// The answer to a plan from a store that answers at once.
     #[inline(always)]
-    pub(super) fn ask_now<'l>(&'l self, live: &'l Live, plan: &'l Plan) -> Option<Said<'l>> {
+    pub(super) fn ask_now<'l>(&'l self, live: &'l Arc<Live>, plan: &'l Plan) -> Answer<'l> {
         let check = |counted| self.limiter.check_at_once(counted, plan.cost);
         let checked = plan.only(live).map_or(Ok(None), check);
         self.ask_unless(checked, live, plan)
@@ -93,32 +97,32 @@ impl<S: Store> Inner<S> {
     fn ask_unless<'l>(
         &'l self,
         checked: Result<Option<Decision<'l>>, Error>,
-        live: &'l Live,
+        live: &'l Arc<Live>,
         plan: &'l Plan,
-    ) -> Option<Said<'l>> {
+    ) -> Answer<'l> {
         let result = match checked {
             Ok(Some(decision)) => Ok(decision),
             Err(error) => Err(error),
             Ok(None) => {
-                let result =
-                    at_once(self.limiter.check_within(plan.deadline, plan.question(live)?));
+                let Some(ask) = plan.question(live) else { return plan.answered_early(live) };
+                let result = at_once(self.limiter.check_within(plan.deadline, ask));
                 result.unwrap_or_else(|| Err(no_answer()))
             }
         };
-        Some(Said::of_store(plan, result))
+        Answer::new(live, plan, result)
     }
 
     /// The answer to the only question where the check could not answer at once, as for a new
     /// subject, or where the store failed.
     #[inline(never)]
-    fn judge_only<T>(
+    fn ask_only<T>(
         &self,
-        live: &Live,
+        live: &Arc<Live>,
         only: &Only,
         subject: Subject,
         failed: Option<Error>,
         started: Option<Instant>,
-        view: impl FnOnce(AnswerView<'_>) -> T,
+        view: impl FnOnce(&Answer<'_>) -> T,
     ) -> T {
         let mut plan = Plan::new();
         plan.subjects.push(subject);
@@ -128,8 +132,8 @@ impl<S: Store> Inner<S> {
             plan.deadline = ready.deadline.unwrap_or(live.usual);
             plan.on_failure = ready.on_failure;
         }
-        let said = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan).unwrap_or_default();
-        self.record(live, &[only.part.policy], &plan, &said, started);
-        view(AnswerView::of(live, &plan.parts, &said, &[]))
+        let answer = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan);
+        self.record(&answer, &[only.part.policy], started);
+        view(&answer)
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tollgate::Error;
 
-use super::outcome::{Authority, Outcome};
+use crate::outcome::{Authority, Outcome};
 
 /// How long it must have answered before it is back: one late answer among many would else be two
 /// lines.
@@ -20,7 +20,7 @@ const CALM: Duration = Duration::from_secs(1);
 /// it did not. A [`Gate`](super::Gate) has one for its store.
 #[derive(Debug)]
 pub struct Loss {
-    of: &'static str,
+    what: &'static str,
     /// Looked at with each answer.
     is_lost: AtomicBool,
     lost: Mutex<Option<Lost>>,
@@ -35,10 +35,10 @@ struct Lost {
 }
 
 impl Loss {
-    /// Of this, as the log calls it: `the store`.
+    /// The loss of `what`, as the log calls it: `the store`.
     #[must_use]
-    pub const fn of(what: &'static str) -> Self {
-        Self { of: what, is_lost: AtomicBool::new(false), lost: Mutex::new(None) }
+    pub const fn new(what: &'static str) -> Self {
+        Self { what, is_lost: AtomicBool::new(false), lost: Mutex::new(None) }
     }
 
     /// It failed, and the failure rule answered.
@@ -51,7 +51,7 @@ impl Loss {
             tracing::warn!(
                 target: "tollgate",
                 "{} does not answer, and failure rules do in its place: {why}",
-                self.of
+                self.what
             );
             Lost { since: now, last: now, allowed: 0, denied: 0 }
         });
@@ -82,7 +82,7 @@ impl Loss {
             allowed,
             denied,
             "{} answers again, after {:?}: failure rules let {allowed} pass and denied {denied}",
-            self.of,
+            self.what,
             Duration::from_secs(since.elapsed().as_secs())
         );
     }

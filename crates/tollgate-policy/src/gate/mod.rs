@@ -1,4 +1,4 @@
-//! The one door: a request comes in, the policies that apply are asked in one check, an answer goes
+//! The gate: a request comes in, the policies that apply are asked in one check, an answer goes
 //! out.
 
 use core::any::Any;
@@ -15,40 +15,42 @@ use tollgate::{
     Store, Strategy,
 };
 
+mod ad_hoc;
 mod answer;
-mod apart;
 mod ask;
 mod decision_mark;
 mod extensions;
 mod fast_path;
 mod loss;
 mod observe;
-mod outcome;
 mod replace;
 mod rulings;
 mod snapshot_cache;
+mod standing;
 
-pub use answer::{Answer, AnswerView, Shadow};
-pub use apart::{Standing, SubjectCounts, Terms};
+pub use ad_hoc::Terms;
+pub use answer::{Answer, Shadow};
 pub use decision_mark::DecisionMark;
 pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
-pub use outcome::{Authority, Outcome, Reread, Revision};
+pub use replace::{Reread, Revision};
+pub use standing::{Standing, SubjectCounts};
 
-use answer::{Answered, Asked, Cause, Said};
 use extensions::Extensions;
 use observe::Registry;
 use rulings::{Following, Rulings};
 use snapshot_cache::SnapshotCache;
 
 use crate::field::{Field, Fields};
+use crate::outcome::{Authority, Outcome};
 use crate::policies::{Matched, Policies};
-use crate::resolve::Plan;
+use crate::resolve::{Cause, Early, Plan};
 
 /// The door that every front asks through. Cheap to clone: clones are the same door.
 ///
 /// One request is one atomic check over all limits of all policies that apply; policies in shadow
-/// are asked apart, and only recorded. [`Gate::replace`] changes the policies while it is asked.
+/// are asked separately, and only recorded. [`Gate::replace`] changes the policies while the gate
+/// is asked.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -80,8 +82,8 @@ struct Inner<S> {
     newest: Mutex<u64>,
     registry: Registry,
     unmatched: Counters,
-    /// Of limits that callers brought.
-    brought: Counters,
+    /// Of inline limits.
+    inline: Counters,
     loss: Loss,
     following: Following,
     observer: Option<Box<dyn Observer>>,
@@ -119,17 +121,17 @@ impl<S> fmt::Debug for Gate<S> {
     }
 }
 
-/// A request that was looked at, and not decided yet: what there is to ask, and nothing of the
-/// request itself. Each time that it is asked for, it is charged.
+/// A request that is prepared and not decided yet: what there is to ask, and nothing of the request
+/// itself. Each time that it is asked for, it is charged.
 #[derive(Debug)]
 #[must_use = "a request that is not asked for is not limited"]
-pub struct Looked {
+pub struct Prepared {
     live: Guard<Arc<Live>>,
     matched: Matched,
     /// What to ask for those that are enforced.
-    asked: Asked,
+    plan: Plan,
     /// What to ask for those in shadow, with their places, when the others have admitted.
-    shadows: Vec<(usize, Asked)>,
+    shadows: Vec<(usize, Plan)>,
     started: Option<Instant>,
 }
 
@@ -174,8 +176,8 @@ impl<S: Store> Gate<S> {
             newest: Mutex::new(1),
             registry,
             unmatched: Counters::default(),
-            brought: Counters::default(),
-            loss: Loss::of("the store"),
+            inline: Counters::default(),
+            loss: Loss::new("the store"),
             following: Following::default(),
             observer,
         })))
@@ -213,7 +215,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// Makes a value of the policies of now, before an answer is asked for it
-    /// ([`AnswerView::extension`]).
+    /// ([`Answer::extension`]).
     pub fn make_extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
         self.0.live.load().extension(make);
     }
@@ -239,33 +241,33 @@ impl<S: Store> Gate<S> {
     /// Asks whether a request may go on, and charges it when it may.
     ///
     /// Always an answer: where the store cannot give one within the deadline, the failure rule of
-    /// the policies does. What the request is made of is looked at before this returns, so that
-    /// the future holds nothing of it. Dropped before its end, it has charged nothing, or all.
+    /// the policies does. The request is read before this returns, so that the future holds nothing
+    /// of it. Dropped before its end, it has charged nothing, or all.
     pub fn check<'g>(
         &'g self,
         fields: &dyn Fields,
-    ) -> impl Future<Output = Answer> + Send + use<'g, S> {
-        self.ask(self.look(fields))
+    ) -> impl Future<Output = Answer<'static>> + Send + use<'g, S> {
+        self.ask(self.prepare(fields))
     }
 
     /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
     /// For fronts that have more to say before the store is asked.
     #[inline]
-    pub fn look(&self, fields: &dyn Fields) -> Looked {
-        let mut looked = self.begin();
-        looked.live.policies.find(fields, &mut looked.matched);
-        looked.prepare(fields);
-        looked
+    pub fn prepare(&self, fields: &dyn Fields) -> Prepared {
+        let mut prepared = self.begin();
+        prepared.live.policies.find(fields, &mut prepared.matched);
+        prepared.fill(fields);
+        prepared
     }
 
     /// A request that meets no policy yet.
     #[inline(always)]
-    fn begin(&self) -> Looked {
-        Looked {
+    fn begin(&self) -> Prepared {
+        Prepared {
             live: self.0.live.load(),
             matched: Matched::default(),
             // Written here, where it stays, and not moved.
-            asked: Asked { plan: Plan::new(), early: None },
+            plan: Plan::new(),
             shadows: Vec::new(),
             started: self.started(),
         }
@@ -278,73 +280,52 @@ impl<S: Store> Gate<S> {
     }
 
     /// The second half of [`Gate::check`]: asks the store.
-    pub async fn ask(&self, looked: Looked) -> Answer {
-        let Looked { live, matched, asked, shadows, started } = looked;
+    pub async fn ask(&self, prepared: Prepared) -> Answer<'static> {
+        let Prepared { live, matched, plan, shadows, started } = prepared;
         // A guard is for a moment: where many are kept, every other one is slow.
         let live = Guard::into_inner(live);
-        let said = self.0.ask(&live, &asked.plan, Duration::MAX).await.map(Said::into_owned);
-        let said = said.or(asked.early.map(|early| *early)).unwrap_or_default();
-        // Before the shadows: who goes away while those are asked has been charged.
-        self.0.record(&live, &matched.enforced, &asked.plan, &said, started);
-        let shadows = self.0.ask_shadows(&live, &asked.plan, &said, &shadows, started).await;
-        Answer(Box::new(Answered { live, parts: asked.plan.parts, said, shadows }))
+        let mut answer = self.0.ask(&live, &plan, Duration::MAX).await;
+        // Before the shadows: a caller that gives up while those are asked has been charged.
+        self.0.record(&answer, &matched.enforced, started);
+        let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
+        answer.shadows = shadows;
+        answer.into_owned()
     }
 
-    /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else the
-    /// request as it was, and nothing was asked.
-    ///
-    /// # Errors
-    /// The store has to be waited for.
-    #[allow(clippy::result_large_err)] // given back as it came, not a word about a failure
-    pub fn ask_now(&self, looked: Looked) -> Result<Answer, Looked> {
-        if !self.store().answers_at_once() {
-            return Err(looked);
-        }
-        let Looked { live, matched, asked, shadows, started } = looked;
-        let said = self.0.ask_now(&live, &asked.plan).map(Said::into_owned);
-        let said = said.or(asked.early.map(|early| *early)).unwrap_or_default();
-        self.0.record(&live, &matched.enforced, &asked.plan, &said, started);
-        let shadows = self.0.ask_shadows_now(&live, &asked.plan, &said, &shadows, started);
-        let (live, parts) = (Guard::into_inner(live), asked.plan.parts);
-        Ok(Answer(Box::new(Answered { live, parts, said, shadows })))
-    }
-
-    /// [`Gate::ask_now`] for who needs the answer for a moment only, in `view`: nothing is cloned
-    /// for it to last, which takes as long as all the rest. None where the store has to be waited
-    /// for, and nothing was asked.
+    /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else none,
+    /// and nothing was asked. The answer borrows: making it last takes as long as all the rest.
     #[inline]
-    pub fn judge<T>(&self, looked: &Looked, view: impl FnOnce(AnswerView<'_>) -> T) -> Option<T> {
+    pub fn ask_now<'a>(&'a self, prepared: &'a Prepared) -> Option<Answer<'a>> {
         if !self.store().answers_at_once() {
             return None;
         }
-        let Looked { live, matched, asked: Asked { plan, early }, shadows, started } = looked;
-        let said = self.0.ask_now(live, plan);
-        let said = said.as_ref().or(early.as_deref()).unwrap_or(&Said::NOTHING);
-        self.0.record(live, &matched.enforced, plan, said, *started);
-        let shadows = self.0.ask_shadows_now(live, plan, said, shadows, *started);
-        Some(view(AnswerView::of(live, &plan.parts, said, &shadows)))
+        let Prepared { live, matched, plan, shadows, started } = prepared;
+        let mut answer = self.0.ask_now(live, plan);
+        self.0.record(&answer, &matched.enforced, *started);
+        answer.shadows = self.0.ask_shadows_now(live, &answer, plan.deadline, shadows, *started);
+        Some(answer)
     }
 
     /// The other second half: refuses a request that has a field which cannot be taken for what it
     /// should be, as a header that was sent twice. Nothing is asked; it is counted as missing.
-    pub fn refuse(&self, looked: Looked, field: Field) -> Answer {
-        let Looked { live, matched: Matched { enforced, .. }, started, .. } = looked;
-        let (live, plan, shadows) = (Guard::into_inner(live), Plan::new(), Vec::new());
-        let said = Said {
+    pub fn refuse(&self, prepared: Prepared, field: Field) -> Answer<'static> {
+        let Prepared { live, matched: Matched { enforced, .. }, started, .. } = prepared;
+        let early = Early {
             outcome: Outcome::Missing,
             policy: enforced.first().copied(),
-            cause: Some(Cause::Missing(field)),
-            ..Said::default()
+            cause: Some(Arc::new(Cause::Missing(field))),
+            ..Early::NO_POLICY
         };
-        self.0.record(&live, &enforced, &plan, &said, started);
-        Answer(Box::new(Answered { live, parts: plan.parts, said, shadows }))
+        let answer = Answer::early(&live, &early);
+        self.0.record(&answer, &enforced, started);
+        answer.into_owned()
     }
 
     /// Gives back what was charged for an answer, in shadow too; none when nothing was.
     ///
     /// # Errors
     /// The store could not answer. What became of a shadow's charge is not told: it has no effect.
-    pub async fn refund(&self, answer: &Answer) -> Result<Option<Refund>, Error> {
+    pub async fn refund(&self, answer: &Answer<'_>) -> Result<Option<Refund>, Error> {
         let refund = match answer.decision().and_then(Decision::receipt) {
             Some(receipt) => Some(self.0.limiter.refund(&receipt).await?),
             None => None,
@@ -363,7 +344,7 @@ impl<S: Store> Gate<S> {
     /// More than 2^40 units; the store could not answer. As [`Gate::refund`] for shadows.
     pub async fn charge_extra(
         &self,
-        answer: &Answer,
+        answer: &Answer<'_>,
         units: u64,
     ) -> Result<Option<Decision<'static>>, Error> {
         if units == 0 {
@@ -383,7 +364,7 @@ impl<S: Store> Gate<S> {
         &self,
         receipt: &Receipt,
         units: u64,
-        answer: &Answer,
+        answer: &Answer<'_>,
     ) -> Result<Decision<'static>, Error> {
         let parts: Vec<(&tollgate::Subject, &LimitSet)> =
             receipt.charges.iter().map(|part| (&part.subject, &part.limits)).collect();
@@ -397,26 +378,26 @@ impl<S: Store> Gate<S> {
     }
 }
 
-impl Looked {
-    /// Makes the questions of the policies that it meets.
+impl Prepared {
+    /// Plans the questions of the policies that it meets.
     #[inline(always)]
-    fn prepare(&mut self, fields: &dyn Fields) {
+    fn fill(&mut self, fields: &dyn Fields) {
         if let Some(rulings) = self.live.rulings.clone() {
-            return self.prepare_ruled(&rulings, fields);
+            return self.fill_ruled(&rulings, fields);
         }
-        let Self { live, matched, asked, .. } = self;
-        asked.prepare(live, &matched.enforced, fields);
-        self.prepare_shadows(|_| true, fields);
+        let Self { live, matched, plan, .. } = self;
+        plan.fill(live, &matched.enforced, fields);
+        self.fill_shadows(|_| true, fields);
     }
 
     /// Planned now, since the fields are there only now; asked when the others admit.
     #[inline(always)]
-    fn prepare_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
+    fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
         let Self { live, matched, shadows, .. } = self;
-        for &place in matched.shadows.iter().filter(|place| is_asked(**place)) {
-            let mut asked = Asked { plan: Plan::new(), early: None };
-            asked.prepare(live, &[place], fields);
-            shadows.push((place, asked));
+        for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
+            let mut plan = Plan::new();
+            plan.fill(live, &[policy], fields);
+            shadows.push((policy, plan));
         }
     }
 
@@ -434,8 +415,8 @@ impl Looked {
     pub fn enforces(&self, field: &Field) -> bool {
         let Live { policies, rulings, .. } = &**self.live;
         policies.is_condition(field)
-            || rulings.as_ref().is_some_and(|rulings| rulings.looks_at(field))
-            || self.matched.enforced.iter().any(|place| policies.looks_at(*place, field))
+            || rulings.as_ref().is_some_and(|rulings| rulings.reads(field))
+            || self.matched.enforced.iter().any(|place| policies.reads(*place, field))
     }
 }
 
@@ -454,7 +435,7 @@ impl Live {
         registry: &Registry,
     ) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
-        let counters = registry.of(names);
+        let counters = registry.counters(names);
         let revision = Revision { number, hash: policies.hash().to_owned() };
         let (extensions, rulings) = (Extensions::default(), None);
         Self { policies, revision, mark, counters, extensions, usual, rulings }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::{Error, Limit};
 
-use super::outcome::{Authority, Outcome};
+use crate::outcome::{Authority, Outcome};
 
 /// One policy's part in one answer.
 #[derive(Clone, Copy, Debug)]
@@ -77,20 +77,20 @@ impl Counters {
 
     /// How often this outcome was, by this authority.
     #[must_use]
-    pub fn of(&self, outcome: Outcome, authority: Authority) -> u64 {
+    pub fn get(&self, outcome: Outcome, authority: Authority) -> u64 {
         self.0.get(cell(outcome, authority)).map_or(0, |cell| cell.load(Ordering::Relaxed))
     }
 
     /// How often this outcome was, by whomever.
     #[must_use]
     pub fn total(&self, outcome: Outcome) -> u64 {
-        Authority::ALL.iter().map(|authority| self.of(outcome, *authority)).sum()
+        Authority::ALL.iter().map(|authority| self.get(outcome, *authority)).sum()
     }
 
     /// All that is not 0.
     pub fn iter(&self) -> impl Iterator<Item = (Outcome, Authority, u64)> {
         let each = Outcome::ALL.iter().flat_map(|o| Authority::ALL.iter().map(move |a| (*o, *a)));
-        each.map(|(outcome, authority)| (outcome, authority, self.of(outcome, authority)))
+        each.map(|(outcome, authority)| (outcome, authority, self.get(outcome, authority)))
             .filter(|(.., number)| *number > 0)
     }
 }
@@ -115,7 +115,7 @@ const MAX_KEPT: usize = 2 * crate::read::MAX_POLICIES;
 
 impl Registry {
     /// The counters of these policies, in their order.
-    pub(crate) fn of<'n>(
+    pub(crate) fn counters<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
     ) -> Vec<Arc<Counters>> {

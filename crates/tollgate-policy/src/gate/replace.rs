@@ -1,11 +1,48 @@
 //! Policies take the place of others while they are asked.
 
+use core::fmt;
 use core::time::Duration;
 
 use tollgate::Store;
 
-use super::{Gate, Live, Reread, Revision};
+use super::{Gate, Live};
 use crate::policies::Policies;
+
+/// Which policies answered: how many times they were replaced, and what the file is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Revision {
+    /// 1 for the first policies of a gate, and one more each time they are replaced.
+    pub number: u64,
+    /// The first 12 digits of the SHA-1 of the file.
+    pub hash: String,
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.number, self.hash)
+    }
+}
+
+/// What came of reading policies again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reread {
+    /// Others count now, of this revision.
+    Taken(Revision),
+    /// The file holds what counts already.
+    Unchanged(Revision),
+}
+
+impl Reread {
+    /// The revision that counts now.
+    #[must_use]
+    pub fn revision(&self) -> &Revision {
+        match self {
+            Self::Taken(revision) | Self::Unchanged(revision) => revision,
+        }
+    }
+}
 
 impl<S: Store> Gate<S> {
     /// Takes other policies from the next request on. Requests that are being answered keep those

@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate::{Error, Notice, Notices, Store};
 
-use super::answer::Said;
 use super::extensions::Extensions;
-use super::outcome::{Authority, Outcome};
-use super::{Gate, Live, Looked};
+use super::{Gate, Live, Prepared};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
+use crate::outcome::{Authority, Outcome};
 use crate::pattern::Condition;
+use crate::resolve::Early;
 use crate::ruling::{Effect, Ruling};
 
 /// How often [`Gate::follow_rulings`] looks: with the time of a question to the store, what one
@@ -71,7 +71,7 @@ impl Rulings {
     }
 
     /// True when one of them has a condition on this field.
-    pub(super) fn looks_at(&self, field: &Field) -> bool {
+    pub(super) fn reads(&self, field: &Field) -> bool {
         self.fields.contains(field)
     }
 
@@ -123,11 +123,11 @@ impl Live {
     }
 }
 
-impl Looked {
+impl Prepared {
     /// Makes the questions of the policies that it meets and that no ruling speaks for.
     #[cold]
-    pub(super) fn prepare_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
-        let Self { live, matched, asked, .. } = self;
+    pub(super) fn fill_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
+        let Self { live, matched, plan, .. } = self;
         let held = rulings.held(fields);
         let places = &matched.enforced;
         let left: SmallVec<[usize; 4]> =
@@ -144,15 +144,15 @@ impl Looked {
         };
         if let Some((outcome, policy)) = early {
             let authority = Authority::Ruling;
-            asked.early = Some(Box::new(Said { outcome, authority, policy, ..Said::default() }));
+            plan.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
             if outcome == Outcome::Banned {
                 return;
             }
         } else {
-            asked.prepare(live, &left, fields);
+            plan.fill(live, &left, fields);
         }
         let live = Arc::clone(live);
-        self.prepare_shadows(|place| !held.is_exempt(&live, place), fields);
+        self.fill_shadows(|place| !held.is_exempt(&live, place), fields);
     }
 }
 

@@ -35,7 +35,7 @@ impl SnapshotCache {
 
     /// What `work` makes of the policies of now, where they have a fast path.
     #[inline]
-    pub(super) fn fast_path<T>(&self, work: impl FnOnce(&Live) -> Option<T>) -> Option<T> {
+    pub(super) fn fast_path<T>(&self, work: impl FnOnce(&Arc<Live>) -> Option<T>) -> Option<T> {
         if !self.has_fast_path.load(Ordering::Relaxed) {
             return None;
         }
@@ -48,7 +48,7 @@ impl SnapshotCache {
     }
 
     #[cold]
-    fn fast_path_within<T>(&self, work: impl FnOnce(&Live) -> Option<T>) -> Option<T> {
+    fn fast_path_within<T>(&self, work: impl FnOnce(&Arc<Live>) -> Option<T>) -> Option<T> {
         work(&self.live.load())
     }
 

@@ -10,9 +10,9 @@ use crate::form;
 use crate::list::NetworkList;
 use crate::model::{Absent, Dimension, Entry, Override, Rule};
 use crate::pattern::{Condition, Pattern};
-use crate::place::{EntryPlace, OverridePlace};
 use crate::problem::Span;
 use crate::source::{Key, Node, Value};
+use crate::spans::{EntrySpans, OverrideSpans};
 
 /// The keys of an entry.
 pub(crate) const ENTRY_KEYS: [&str; 4] = ["subject", "limit", "absent", "overrides"];
@@ -35,9 +35,9 @@ pub(crate) const MAX_CONDITIONS: usize = 64;
 /// The most fields of one `absent`: those of the subject, and what stands in for them.
 pub(crate) const MAX_ABSENT: usize = 64;
 
-pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntryPlace)> {
+pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntrySpans)> {
     let keys = reader.keys(node, "an entry of limits", &ENTRY_KEYS)?;
-    let mut place = EntryPlace::default();
+    let mut place = EntrySpans::default();
     let remedy = "say whose count it is: `subject = \"ip\"`";
     let subject = reader.required(&keys, keys.at, "subject", remedy).and_then(|node| {
         place.subject = Some(node.at);
@@ -216,7 +216,7 @@ fn absent(
 fn overrides(
     reader: &mut Reader<'_>,
     node: &Node,
-    place: &mut EntryPlace,
+    place: &mut EntrySpans,
 ) -> Option<Vec<Override>> {
     let Value::List(nodes) = &node.value else {
         let right = "a list of tables, each with `when` and `limit`: in TOML \
@@ -259,7 +259,7 @@ fn overrides(
             });
         match (conditions, rule) {
             (Some(when), Some(rule)) => {
-                place.overrides.push(OverridePlace { whole: Some(node.at), limits: spans });
+                place.overrides.push(OverrideSpans { whole: Some(node.at), limits: spans });
                 all.push(Override { when, rule });
             }
             _ => sound = false,

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate::{MAX_COST, MAX_PARTS};
+use tollgate::{MAX_COST, MAX_PARTS, Period};
 
-use crate::field::{Field, near};
+use crate::field::{Field, closest};
 use crate::model::{Combine, Cost, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard};
-use crate::place::{Place, Places};
 use crate::problem::{Problem, Span};
 use crate::source::{Format, Node, Value, tree};
+use crate::spans::{FileSpans, PolicySpans};
 
 mod entry;
 pub(crate) mod keys;
@@ -36,7 +36,7 @@ pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 pub(crate) struct Read {
     pub(crate) combine: Combine,
     pub(crate) policies: Vec<Policy>,
-    pub(crate) places: Places,
+    pub(crate) places: FileSpans,
     pub(crate) problems: Vec<Problem>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn read<'l>(text: &'l str, format: Format, lists: &'l mut Lists<'l>) 
     let mut read = Read {
         combine: Combine::First,
         policies: Vec::new(),
-        places: Places::default(),
+        places: FileSpans::default(),
         problems: Vec::new(),
     };
     if let Some(tree) = tree(text, format, &mut reader.problems) {
@@ -109,7 +109,7 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
         );
     }
     read.combine = combine.unwrap_or(Combine::First);
-    read.places.combine_unsaid = combine.is_none() && nodes.len() > 1;
+    read.places.combine_is_unknown = combine.is_none() && nodes.len() > 1;
     for node in nodes {
         if let Some((policy, place)) = policy(reader, node) {
             read.policies.push(policy);
@@ -118,9 +118,9 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
     }
 }
 
-fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
+fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, PolicySpans)> {
     let keys = reader.keys(node, "a policy", &POLICY_KEYS)?;
-    let mut place = Place { whole: Some(keys.at), ..Place::default() };
+    let mut place = PolicySpans { whole: Some(keys.at), ..PolicySpans::default() };
     let name = reader.required(&keys, keys.at, "name", "every policy has one, as `name = \"api\"`");
     let name = name.and_then(|node| {
         place.name = Some(node.at);
@@ -174,7 +174,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
         }
         match Field::parse(text) {
             Ok(field) => Some(Shard::By(field)),
-            Err(_) if near(text, ["never"]).is_some() => {
+            Err(_) if closest(text, ["never"]).is_some() => {
                 let remedy = "did you mean `never`? It is a field, or `never`";
                 reader.error(node.at, format!("`{text}` is no shard"), remedy);
                 None
@@ -202,7 +202,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, Place)> {
 fn entries(
     reader: &mut Reader<'_>,
     keys: &Keys<'_>,
-    place: &mut Place,
+    place: &mut PolicySpans,
 ) -> Option<Vec<crate::model::Entry>> {
     let remedy =
         "say whose counts are kept: `limits = [{ subject = \"ip\", limit = \"100/m via gcra\" }]`";
@@ -256,14 +256,8 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
 /// Reads how long the store may take, as `20ms`: from [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
 #[must_use]
 pub fn parse_deadline(text: &str) -> Option<Duration> {
-    // The notation of limits has the one way in which durations are written here.
-    let period = format!("1/{text} via uniform").parse::<tollgate::Limit>();
-    let clean = text.starts_with(|first: char| first.is_ascii_digit())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric());
-    period.ok().filter(|_| clean).and_then(|limit| {
-        let duration = Duration::from_micros(limit.quota().period.as_micros());
-        (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
-    })
+    let duration = text.parse::<Period>().ok()?.as_duration();
+    (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
 }
 
 fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {

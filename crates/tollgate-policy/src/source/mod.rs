@@ -27,7 +27,7 @@ pub enum Format {
 impl Format {
     /// The format of a file by its name's extension: `.toml`, `.yaml`, `.yml`.
     #[must_use]
-    pub fn of_path(path: &std::path::Path) -> Option<Self> {
+    pub fn from_path(path: &std::path::Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "toml" => Some(Self::Toml),
             "yaml" | "yml" => Some(Self::Yaml),

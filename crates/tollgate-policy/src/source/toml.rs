@@ -40,7 +40,10 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     if guesswork {
         return None;
     }
-    Some(Node { at: Span::from(table.span()).within(text), value: of_table(table.get_ref(), text) })
+    Some(Node {
+        at: Span::from(table.span()).within(text),
+        value: read_table(table.get_ref(), text),
+    })
 }
 
 /// The rest of the parser's message, or what is always true.
@@ -49,10 +52,10 @@ fn remedy(message: &str) -> String {
     if rest.is_empty() { "write it as TOML: https://toml.io".to_owned() } else { rest.join(", ") }
 }
 
-fn of_table(table: &DeTable<'_>, text: &str) -> Value {
+fn read_table(table: &DeTable<'_>, text: &str) -> Value {
     let pairs = table.iter().map(|(key, value)| {
         let at = Span::from(key.span()).within(text);
-        (Key { text: key.get_ref().to_string(), at }, of_value(value, text))
+        (Key { text: key.get_ref().to_string(), at }, read_node(value, text))
     });
     let mut pairs: Vec<(Key, Node)> = pairs.collect();
     // As they stand in the file: of two that mean the same, the second is the one too many.
@@ -60,7 +63,7 @@ fn of_table(table: &DeTable<'_>, text: &str) -> Value {
     Value::Table(pairs)
 }
 
-fn of_value(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
+fn read_node(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
     let at = Span::from(value.span()).within(text);
     let value = match value.get_ref() {
         DeValue::String(string) => Value::Text(string.to_string()),
@@ -71,8 +74,8 @@ fn of_value(value: &Spanned<DeValue<'_>>, text: &str) -> Node {
         DeValue::Float(_) => Value::Other("a fraction"),
         DeValue::Boolean(yes) => Value::Bool(*yes),
         DeValue::Datetime(_) => Value::Other("a date"),
-        DeValue::Array(list) => Value::List(list.iter().map(|v| of_value(v, text)).collect()),
-        DeValue::Table(table) => of_table(table, text),
+        DeValue::Array(list) => Value::List(list.iter().map(|v| read_node(v, text)).collect()),
+        DeValue::Table(table) => read_table(table, text),
     };
     Node { at, value }
 }

@@ -22,7 +22,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
         Err(error) => {
             let error = error.without_snippet();
             let at = error.location().map_or(Span::new(0, 0), |location| span(&location, text));
-            let (what, remedy) = told(&error.to_string());
+            let (what, remedy) = explain(&error.to_string());
             problems.push(Problem::error(Some(at), what, remedy));
             None
         }
@@ -30,7 +30,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
 }
 
 /// What the parser says, without its own place, and what helps where it is known.
-fn told(message: &str) -> (String, &'static str) {
+fn explain(message: &str) -> (String, &'static str) {
     let first = message.lines().next().unwrap_or("this is no YAML");
     let what = first.rfind(" at line ").and_then(|at| first.get(..at)).unwrap_or(first);
     let what = what.trim_end_matches('.');

@@ -285,13 +285,13 @@ pub(super) fn subjects_are_told_apart_byte_by_byte<M: StoreMaker>(maker: &M) {
     let long = "x".repeat(60_000);
     let mut subjects: Vec<Subject> = Vec::new();
     for value in ["a", "A", "a ", " a", "a%", "a%20", "a,b", "a:b", "\0", "{a}", "é", "e\u{301}"] {
-        subjects.push(Subject::of("user", value).unwrap());
+        subjects.push(Subject::new("user", value).unwrap());
     }
-    subjects.push(Subject::of("users", "a").unwrap());
-    subjects.push(Subject::of("user", format!("{long}1")).unwrap());
-    subjects.push(Subject::of("user", format!("{long}2")).unwrap());
-    subjects.push(Subject::of("user", "exactly16bytes!").unwrap());
-    subjects.push(Subject::of("user", "exactly16bytes!!").unwrap());
+    subjects.push(Subject::new("users", "a").unwrap());
+    subjects.push(Subject::new("user", format!("{long}1")).unwrap());
+    subjects.push(Subject::new("user", format!("{long}2")).unwrap());
+    subjects.push(Subject::new("user", "exactly16bytes!").unwrap());
+    subjects.push(Subject::new("user", "exactly16bytes!!").unwrap());
     subjects.push(Subject::parse("user:a,route:b").unwrap());
     subjects.push(Subject::parse("user:b,route:a").unwrap());
     for subject in &subjects {

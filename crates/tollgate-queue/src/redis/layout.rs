@@ -63,7 +63,7 @@ pub(super) const OFFER_KEYS: usize = 6;
 
 /// The subject whose count a queue's rate is, and whose tag its keys have.
 pub(super) fn subject(queue: &str) -> Result<Subject, Error> {
-    Subject::of("queue", queue).map_err(|error| Error::invalid(error.to_string()))
+    Subject::new("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
 /// The first so many keys of a queue.

@@ -88,7 +88,7 @@ impl QueueTx<'_, '_> {
 
     /// How many of `there` the limits let through, in this transaction.
     pub(super) fn grant(&self, limits: &LimitSet, there: usize) -> Result<Grant, Error> {
-        let subject = Subject::of("queue", self.name);
+        let subject = Subject::new("queue", self.name);
         let subject = subject.map_err(|error| Error::invalid(error.to_string()))?;
         Grant::from_rate(there, |cost| {
             let parts = [Counted::new(&subject, limits)].into();

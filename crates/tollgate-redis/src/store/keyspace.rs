@@ -23,7 +23,8 @@ impl RedisStore {
         Ok(count)
     }
 
-    /// Removes all keys of a run ([`Builder::run`], [`Builder::run_now`]).
+    /// Removes all keys of a run ([`Builder::run`](crate::Builder::run),
+    /// [`Builder::run_now`](crate::Builder::run_now)).
     ///
     /// # Errors
     /// When this is no store of a run; or the server cannot be reached or refuses to scan.

@@ -137,12 +137,12 @@ impl RedisStore {
     /// so, take two round trips more, and go one by one until then.
     ///
     /// # Errors
-    /// As [`Store::check`]; nothing is charged.
+    /// As [`Store::check`](tollgate::Store::check); nothing is charged.
     pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
         // Any subjects will do: a script is the same for all. Two questions show whether the
         // server lets different keys go in one call.
         let subjects: Result<Vec<Subject>, _> =
-            (0..2 * limits.len()).map(|n| Subject::of("key", n.to_string())).collect();
+            (0..2 * limits.len()).map(|n| Subject::new("key", n.to_string())).collect();
         let subjects = subjects.map_err(|error| StoreError::permanent(error.to_string()))?;
         let parts = subjects.iter().zip(limits.iter().chain(limits));
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();

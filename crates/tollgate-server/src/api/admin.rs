@@ -8,20 +8,21 @@ use std::sync::Arc;
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tollgate::{LimitSet, ParseError, Subject};
+use tollgate::{LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, SubjectCounts};
 
 use super::bearer::Guard;
-use super::check::{ask, json, no_policy, nobody, of_ask};
+use super::check::json;
 use super::problem::Problem;
 use super::query::Query;
-use super::question::{Limits, Text, read_one, said};
-use super::whose::{Whose, subject_of};
-use super::{Api, Reply, body_of, is_look, not_found, rulings, strict, text};
-use crate::listen::{Answering, Explain, Whole};
+use super::question::{LimitsJson, Text, no_subject, not_null, parts, read_one};
+use super::subject::{SubjectJson, subject_of};
+use super::{Api, Reply, body_of, is_read, not_found, rulings, strict, text};
+use crate::http::{Answering, Explain, Whole};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
+use crate::service::{Refusal, ask, no_policy};
 
 /// What there is, for people.
 const ADMIN_INDEX: &str = include_str!("admin_index.txt");
@@ -38,20 +39,20 @@ pub(crate) struct Admin {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
-    subject: Option<Whose<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    subject: Option<SubjectJson<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
     written_subject: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
-    limit: Option<Limits<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    limit: Option<LimitsJson<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
     on: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     shard: Option<Text<'a>>,
     /// Of an adjustment.
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     by: Option<i64>,
 }
 
@@ -94,7 +95,7 @@ impl Answering for Admin {
     }
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        let endpoint = Endpoint::of(request.uri().path());
+        let endpoint = Endpoint::from_path(request.uri().path());
         let response = self.answered(request, peer).await;
         self.api.metrics.requests().add(endpoint, response.status());
         response
@@ -118,13 +119,13 @@ impl Admin {
         let Some(act) = act else {
             return match &*path {
                 "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
-                "/" if is_look(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
+                "/" if is_read(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
                 "/" => Ok(Problem::method("GET")),
                 "/v1/admin/series" if request.method() == Method::GET => {
-                    self.series(Query::of(request.uri()))
+                    self.series(Query::new(request.uri()))
                 }
                 "/v1/admin/rulings" if request.method() == Method::GET => {
-                    rulings::list(&self.api.checks.gate).await
+                    rulings::list(&self.api.service.gate).await
                 }
                 "/v1/admin/series" | "/v1/admin/rulings" => Ok(Problem::method("GET")),
                 _ => Err(not_found(&path)),
@@ -141,7 +142,7 @@ impl Admin {
             "exempt" => self.rule(Effect::Exempt, &body, &mut of).await,
             "lift" => {
                 let about = read_one(&body)?;
-                rulings::lift(&self.api.checks.gate, about, &mut of.about).await
+                rulings::lift(&self.api.service.gate, about, &mut of.about).await
             }
             _ => self.correct(act, &body, &mut of).await,
         };
@@ -168,7 +169,7 @@ impl Admin {
     }
 
     async fn rule(&self, effect: Effect, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
-        rulings::rule(&self.api.checks.gate, effect, read_one(body)?, &mut of.about).await
+        rulings::rule(&self.api.service.gate, effect, read_one(body)?, &mut of.about).await
     }
 
     /// Looks at a count or changes it.
@@ -186,13 +187,13 @@ impl Admin {
         let mut shard = shard.map(|Text(shard)| shard.into_owned());
         let parts = match (&policy, limit, on) {
             (Some(Text(policy)), None, None) => {
-                let subject = subject.ok_or_else(nobody)?;
+                let subject = subject.ok_or_else(no_subject)?;
                 let counts = self.counts_of(policy, &subject, act)?;
                 shard = shard.or(counts.shard);
                 counts.limits.into_iter().map(|limits| (subject.clone(), limits)).collect()
             }
             (policy, limit, on) => {
-                let mut parts = self.api.checks.parts(subject, limit, on)?;
+                let mut parts = parts(&self.api.service, subject, limit, on)?;
                 if let Some(Text(policy)) = policy {
                     for (_, limits) in &mut parts {
                         let within = limits.clone().in_policy(policy);
@@ -208,21 +209,20 @@ impl Admin {
         subjects.dedup();
         of.subjects = subjects.join(" ");
         of.by = by;
-        let gate = &self.api.checks.gate;
-        let shard = || shard.as_deref().map(|shard| Text(shard.into()));
-        let refused = |error: tollgate::Error| of_ask(&error);
+        let gate = &self.api.service.gate;
+        let shard = shard.as_deref();
+        let refused = Refusal::from;
         match act {
             "inspect" => {
-                let held =
-                    gate.inspect(ask(&parts, shard())?).await.map_err(refused)?.map(|held| {
-                        HeldJson {
-                            written_under: held.written_under,
-                            words: held.words,
-                            logs: held.logs,
-                            fresh_at_us: held.fresh_at.as_micros(),
-                            shared: held.shared,
-                        }
-                    });
+                let held = gate.inspect(ask(&parts, shard)?).await.map_err(refused)?.map(|held| {
+                    HeldJson {
+                        written_under: held.written_under,
+                        words: held.words,
+                        logs: held.logs,
+                        fresh_at_us: held.fresh_at.as_micros(),
+                        shared: held.shared,
+                    }
+                });
                 Ok(json(&Held { held }))
             }
             "reset" => {
@@ -230,13 +230,13 @@ impl Admin {
                 let each = if of_policy { 1 } else { parts.len().max(1) };
                 let mut was_there = false;
                 for parts in parts.chunks(each) {
-                    was_there |= gate.reset(ask(parts, shard())?).await.map_err(refused)?;
+                    was_there |= gate.reset(ask(parts, shard)?).await.map_err(refused)?;
                 }
                 Ok(json(&serde_json::json!({ "was_there": was_there })))
             }
             _ => {
                 let changed =
-                    gate.adjust(ask(&parts, shard())?, by.unwrap_or(0)).await.map_err(refused)?;
+                    gate.adjust(ask(&parts, shard)?, by.unwrap_or(0)).await.map_err(refused)?;
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
         }
@@ -249,7 +249,7 @@ impl Admin {
         subject: &Subject,
         act: &str,
     ) -> Result<SubjectCounts, Problem> {
-        let policies = self.api.checks.gate.policies();
+        let policies = self.api.service.gate.policies();
         let counts = policies.counts_of(policy, subject);
         let counts = counts.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
         let counts = counts.ok_or_else(|| no_policy(policy))?;
@@ -300,13 +300,6 @@ impl Admin {
 
 /// So many whole seconds: `90s`, `10m`, `24h`, `30d`.
 fn seconds(text: &str) -> Option<u64> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let unit = match unit {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(unit).filter(|seconds| *seconds > 0)
+    let duration = text.parse::<Period>().ok()?.as_duration();
+    (duration.subsec_micros() == 0).then_some(duration.as_secs())
 }

@@ -21,7 +21,7 @@ use tower_service::Service;
 
 use super::problem::Problem;
 use super::query::Query;
-use crate::listen::Whole;
+use crate::http::Whole;
 
 /// Which headers of a proxy tell the request that it asks about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,7 +114,7 @@ impl Auth {
         options: AuthOptions,
         paths: PathReading,
         hashing: Hashing,
-        told: impl Fn(&Misconfiguration) + Send + Sync + 'static,
+        on_misconfiguration: impl Fn(&Misconfiguration) + Send + Sync + 'static,
     ) -> Result<Self, ParseError> {
         let client = ClientAddress::behind(options.trust.clone(), options.client_header.clone());
         let mut builder = TollgateLayer::builder(gate)
@@ -122,7 +122,7 @@ impl Auth {
             .paths(paths)
             .peer(|extensions| extensions.get::<SocketAddr>().map(SocketAddr::ip))
             .for_proxies()
-            .on_misconfiguration(told);
+            .on_misconfiguration(on_misconfiguration);
         if let Some(name) = &options.user_header {
             builder = builder.user(Identity::header(name)?);
         }
@@ -144,15 +144,16 @@ impl Auth {
     ) -> Result<Response<Full<Bytes>>, Problem> {
         let deny_status = match request.uri().query() {
             None => None,
-            Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
+            Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,
         };
         let (head, _) = request.into_parts();
         let mut judged = Request::new(());
         *judged.method_mut() = head.method;
         *judged.uri_mut() = head.uri;
         *judged.headers_mut() = head.headers;
-        let told = if self.options.trust.contains(peer) { self.told(&mut judged) } else { Ok(()) };
-        let mut response = match told {
+        let substituted =
+            if self.options.trust.contains(peer) { self.substitute(&mut judged) } else { Ok(()) };
+        let mut response = match substituted {
             Ok(()) => {
                 judged.extensions_mut().insert(SocketAddr::new(peer, 0));
                 let Ok(response) = self.limited.clone().call(judged).await;
@@ -169,7 +170,7 @@ impl Auth {
     }
 
     /// Puts in place of a request the one that its proxy asks about.
-    fn told(&self, request: &mut Request<()>) -> Result<(), Problem> {
+    fn substitute(&self, request: &mut Request<()>) -> Result<(), Problem> {
         const ORIGINAL: [HeaderName; 2] = [
             HeaderName::from_static("x-original-uri"),
             HeaderName::from_static("x-original-method"),

@@ -68,8 +68,8 @@ impl Guard {
     pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
-        let Ok(subject) = Subject::of("ip", client.as_str()) else {
-            return self.look(headers).map(|(_, reply)| reply);
+        let Ok(subject) = Subject::new("ip", client.as_str()) else {
+            return self.verify(headers).map(|(_, reply)| reply);
         };
         let before = self.refusals.peek_now(&subject);
         if let Some(wait) = before.ok().and_then(|it| it.retry_after()).filter(|it| !it.is_zero()) {
@@ -78,7 +78,7 @@ impl Guard {
             reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_seconds(wait)));
             return Some(reply);
         }
-        let (why, reply) = self.look(headers)?;
+        let (why, reply) = self.verify(headers)?;
         let left = self.refusals.check_now(&subject).map_or(0, |after| after.remaining());
         tracing::warn!(
             target: "tollgate",
@@ -89,7 +89,7 @@ impl Guard {
         Some(reply)
     }
 
-    fn look(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
+    fn verify(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
         let who = self.who;
         let forbidden = |detail: String| Problem::new(StatusCode::FORBIDDEN, detail).response();
         if is_of_a_page(headers) {
@@ -99,7 +99,7 @@ impl Guard {
             ));
         }
         match &self.token {
-            Some(token) if !brings(token, headers) => {
+            Some(token) if !has_token(token, headers) => {
                 Some(("the token is missing or another", missing(self.variable)))
             }
             None if !self.is_named(headers) => {
@@ -174,7 +174,7 @@ impl Origins {
 }
 
 /// Whether a request brings this token: compared by keyed hashes, so that time tells nothing.
-fn brings(token: &str, headers: &HeaderMap) -> bool {
+fn has_token(token: &str, headers: &HeaderMap) -> bool {
     let mut said = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (said.next(), said.next()) else { return false };
     let Some((scheme, said)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {

@@ -3,18 +3,15 @@
 mod admin;
 mod auth;
 mod bearer;
-mod caller_limits;
 mod check;
-mod hands;
-mod limits;
-mod look;
+mod policies;
 mod problem;
 mod query;
 mod question;
 mod queues;
-mod receipts;
 mod rulings;
-mod whose;
+mod subject;
+mod workers;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -27,11 +24,11 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
 
-use crate::listen::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
+use crate::http::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
+use crate::service::{Act, Service};
 use crate::traces::Traces;
-use check::{Checks, Do};
 use problem::Problem;
 use query::Query;
 
@@ -39,12 +36,8 @@ pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
 pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
-pub use caller_limits::CallerLimits;
-pub(crate) use check::Checks as Questions;
-pub(crate) use hands::Workers;
-pub(crate) use limits::BroughtLimits;
 pub(crate) use queues::parts as queue_parts;
-pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
+pub(crate) use workers::Workers;
 
 /// A response of the service.
 pub(crate) type Reply = Response<Full<Bytes>>;
@@ -58,7 +51,7 @@ const OPENAPI: &str = include_str!("openapi.yaml");
 /// The front that clients and proxies ask.
 #[derive(Debug)]
 pub(crate) struct Api {
-    pub(crate) checks: Checks,
+    pub(crate) service: Service,
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
     pub(crate) page: Page,
@@ -86,7 +79,7 @@ impl Answering for Api {
     }
 
     async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
-        let endpoint = Endpoint::of(request.uri().path());
+        let endpoint = Endpoint::from_path(request.uri().path());
         let span = self.metrics.traces().and_then(|traces| traces.begin(endpoint, &request));
         let route = self.route(request, peer);
         let answered = match &span {
@@ -111,8 +104,8 @@ impl Api {
             self.origins.check(request.headers(), peer)?;
         }
         let question = match path {
-            "/v1/check" => Some(Do::Check),
-            "/v1/peek" => Some(Do::Peek),
+            "/v1/check" => Some(Act::Check),
+            "/v1/peek" => Some(Act::Peek),
             _ => None,
         };
         if let Some(act) = question {
@@ -121,10 +114,10 @@ impl Api {
             }
             let deny_status = match request.uri().query() {
                 None => None,
-                Some(_) => Query::of(request.uri()).only(&["deny_status"])?.deny_status()?,
+                Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,
             };
             let body = body_of(request)?;
-            return self.checks.respond(&body, act, deny_status).await;
+            return check::respond(&self.service, &body, act, deny_status).await;
         }
         if path == "/v1/auth" {
             return self.auth.respond(request, peer).await;
@@ -134,12 +127,12 @@ impl Api {
                 return Ok(Problem::method("POST"));
             }
             let body = body_of(request)?;
-            return self.checks.refund(&body).await;
+            return check::refund(&self.service, &body).await;
         }
         if path.starts_with(queues::PREFIX) {
             return queues::respond(&self.queues, &self.workers, request, peer).await;
         }
-        if !is_look(&request) {
+        if !is_read(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
             let watched = ["/healthz", "/readyz", "/metrics"];
             if known.contains(&path) || watched.contains(&path) {
@@ -148,11 +141,11 @@ impl Api {
         }
         match path {
             "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
-            "/v1/policies" => self.checks.list(Query::of(request.uri())),
-            "/v1/explain" => self.checks.explain(Query::of(request.uri())).await,
+            "/v1/policies" => policies::list(&self.service, Query::new(request.uri())),
+            "/v1/explain" => policies::explain(&self.service, Query::new(request.uri())).await,
             "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
-            "/readyz" => self.ready(Query::of(request.uri())).await,
+            "/readyz" => self.ready(Query::new(request.uri())).await,
             "/metrics" => Ok(self.page.respond(request.headers())),
             _ => Err(not_found(path)),
         }
@@ -167,14 +160,14 @@ impl Api {
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is ending"));
         }
         if with_store {
-            self.checks.probe_store().await?;
+            self.service.probe_store().await?;
         }
         Ok(text("text/plain; charset=utf-8", "ready\n"))
     }
 }
 
 /// Whether a request only looks.
-fn is_look<B>(request: &Request<B>) -> bool {
+fn is_read<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 

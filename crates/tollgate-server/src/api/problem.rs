@@ -6,7 +6,8 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::listen::{MAX_HEAD_BYTES, Misframed};
+use crate::http::{MAX_HEAD_BYTES, Misframed};
+use crate::service::{Kind, Refusal};
 
 /// What is wrong with a request, where, and what would be right.
 #[derive(Clone, Debug, Serialize)]
@@ -70,6 +71,19 @@ impl Problem {
         let mut response = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail).response();
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
         response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { kind, detail, field } = refusal;
+        let status = match kind {
+            Kind::Invalid => StatusCode::BAD_REQUEST,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self { field: field.map(str::to_owned), ..Self::new(status, detail) }
     }
 }
 

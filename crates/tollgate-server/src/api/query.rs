@@ -14,7 +14,7 @@ const DENY_STATUSES: [StatusCode; 3] =
 pub(crate) struct Query<'q>(Vec<(Cow<'q, str>, Cow<'q, str>)>);
 
 impl<'q> Query<'q> {
-    pub(crate) fn of(uri: &'q Uri) -> Self {
+    pub(crate) fn new(uri: &'q Uri) -> Self {
         let query = uri.query().unwrap_or_default();
         Self(form_urlencoded::parse(query.as_bytes()).collect())
     }

@@ -2,15 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::net::IpAddr;
 
-use http::HeaderMap;
+use core::time::Duration;
+
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use tollgate_policy::{Field, Fields};
-use tollgate_tower::identity::{ClientAddress, Missing, PathReading, host_name};
+use serde_json::value::RawValue;
+use tollgate::Subject;
+use tollgate_policy::{OnFailure, Terms};
 
 use super::problem::Problem;
-use super::whose::Whose;
+use super::subject::{SubjectJson, subject_of};
+use crate::service::{By, Description, Parts, Question, Service};
 
 /// The most questions in one batch.
 pub(crate) const MAX_BATCH: usize = 256;
@@ -18,65 +20,167 @@ pub(crate) const MAX_BATCH: usize = 256;
 /// The longest subject, limit or value of a field, in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
 
-/// The most fields of a request that is described.
-const MAX_FIELDS: usize = 64;
-
 /// One question, or several.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
-    One(Box<Question<'a>>),
-    Many(Vec<&'a serde_json::value::RawValue>),
+    One(Box<QuestionJson<'a>>),
+    Many(Vec<&'a RawValue>),
 }
 
 /// What is asked.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Question<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+pub(crate) struct QuestionJson<'a> {
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) policy: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) fields: Option<Described<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) subject: Option<Whose<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) fields: Option<Description<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) subject: Option<SubjectJson<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) written_subject: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) limit: Option<Limits<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) limit: Option<LimitsJson<'a>>,
     /// Each is an [`On`].
-    #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) on: Option<Vec<&'a serde_json::value::RawValue>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) on: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) shard: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) on_failure: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) deadline: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) idempotency_key: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     pub(crate) cost: Option<u64>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
 }
 
 /// What stands there is meant: `null` is not the same as nothing, and is refused. A template that
 /// was filled with nothing must not ask for something else.
-pub(crate) fn said<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+impl<'a> QuestionJson<'a> {
+    /// The question that it asks of a service.
+    pub(crate) fn into_question(self, service: &Service) -> Result<Question<'a>, Problem> {
+        let Self { policy, fields, limit, on, shard, on_failure, deadline, cost, receipt, .. } =
+            self;
+        let subject = subject_of(self.subject, self.written_subject)?;
+        let inline = subject.is_some() || limit.is_some() || on.is_some();
+        let by = match (inline, policy.is_some() || fields.is_some()) {
+            (true, true) => {
+                return Err(Problem::bad(
+                    "this asks both by policies (`policy`, `fields`) and under limits of its own \
+                     (`subject`, `limit`, `on`): ask by the one or by the other",
+                ));
+            }
+            (false, false) => {
+                return Err(Problem::bad(
+                    "this asks nothing: say `subject` and `limit`, or `fields` for your policies",
+                ));
+            }
+            (false, true) => {
+                let own = [
+                    shard.map(|_| "shard"),
+                    on_failure.map(|_| "on_failure"),
+                    deadline.map(|_| "deadline"),
+                ];
+                if let Some(field) = own.into_iter().flatten().next() {
+                    let detail = format!("policies say their own `{field}`: leave it out");
+                    return Err(Problem::bad(detail).at(field));
+                }
+                let fields = fields.unwrap_or_default().read(service.paths);
+                let fields = fields.map_err(|why| Problem::bad(why).at("fields"))?;
+                By::Policies { policy: policy.map(|Text(name)| name), fields }
+            }
+            (true, false) => {
+                let deadline = match deadline {
+                    Some(Text(text)) => deadline_of(&text)?,
+                    None => service.gate.usual_deadline(),
+                };
+                let terms = Terms::new(failure_rule(on_failure.as_ref())?).deadline(deadline);
+                let parts = parts(service, subject, limit, on)?;
+                By::Limits { parts, shard: shard.map(|Text(shard)| shard), terms }
+            }
+        };
+        let idempotency_key = self.idempotency_key.map(|Text(key)| key);
+        Ok(Question { by, cost, idempotency_key, receipt: receipt.unwrap_or(false) })
+    }
+}
+
+/// The subjects with their limits, from either way to write them.
+pub(crate) fn parts(
+    service: &Service,
+    subject: Option<Subject>,
+    limit: Option<LimitsJson<'_>>,
+    on: Option<Vec<&RawValue>>,
+) -> Result<Parts, Problem> {
+    match (subject, limit, on) {
+        (Some(subject), Some(LimitsJson(text)), None) => {
+            Ok(vec![(subject, service.limits(&text)?)])
+        }
+        (None, None, Some(list)) => {
+            let each = list.iter().enumerate().map(|(place, item)| {
+                let part = || {
+                    let On { subject, written_subject, limit: LimitsJson(text) } =
+                        read_one(item.get().as_bytes())?;
+                    let subject = subject_of(subject, written_subject)?.ok_or_else(no_subject)?;
+                    Ok((subject, service.limits(&text)?))
+                };
+                part().map_err(|problem: Problem| problem.within(&format!("on[{place}]")))
+            });
+            each.collect()
+        }
+        (None, Some(_), None) => Err(no_subject()),
+        (Some(_), None, None) => {
+            Err(Problem::bad("under which limit? `limit` is missing, as \"10/s\"").at("limit"))
+        }
+        _ => Err(Problem::bad(
+            "`on` lists all subjects: put `subject` and `limit` into it, or leave it out",
+        )
+        .at("on")),
+    }
+}
+
+pub(crate) fn no_subject() -> Problem {
+    Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject")
+}
+
+fn deadline_of(text: &str) -> Result<Duration, Problem> {
+    tollgate_policy::parse_deadline(text).ok_or_else(|| {
+        let detail =
+            format!("`{text}` is no deadline: write a duration from 1ms to 1m, as \"20ms\"");
+        Problem::bad(detail).at("deadline")
+    })
+}
+
+fn failure_rule(word: Option<&Text<'_>>) -> Result<OnFailure, Problem> {
+    match word.map(|Text(word)| &**word) {
+        None | Some("deny") => Ok(OnFailure::Deny),
+        Some("allow") => Ok(OnFailure::Allow),
+        Some(other) => {
+            Err(Problem::bad(format!("`{other}` is no failure rule: say \"deny\" or \"allow\""))
+                .at("on_failure"))
+        }
+    }
 }
 
 /// A subject under limits of its own.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct On<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
-    pub(crate) subject: Option<Whose<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) subject: Option<SubjectJson<'a>>,
+    #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) written_subject: Option<Text<'a>>,
     #[serde(borrow)]
-    pub(crate) limit: Limits<'a>,
+    pub(crate) limit: LimitsJson<'a>,
 }
 
 /// A text of a bounded length.
@@ -85,77 +189,7 @@ pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
 /// One text, or a list of them, joined as the notation joins limits.
 #[derive(Debug)]
-pub(crate) struct Limits<'a>(pub(crate) Cow<'a, str>);
-
-/// A request in the words of a policy file, as it was told.
-#[derive(Debug, Default)]
-pub(crate) struct Described<'a> {
-    fields: Vec<(Field, Cow<'a, str>)>,
-    /// The whole address of the client.
-    address: Option<IpAddr>,
-}
-
-/// The same with its path read: what policies look at.
-#[derive(Debug, Default)]
-pub(crate) struct Told<'a>(Described<'a>);
-
-impl Fields for Told<'_> {
-    #[inline]
-    fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
-        let found = self.0.fields.iter().find(|(known, _)| known == field)?;
-        Some(Cow::Borrowed(&found.1))
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        self.0.address
-    }
-}
-
-impl<'a> Described<'a> {
-    /// Adds a field, in the form in which every front gives it, so that the count is the same; but
-    /// for the path, which [`Described::read`] brings into it.
-    pub(crate) fn add(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
-        let field = Field::parse(name).map_err(|e| format!("{}: {}", e.what(), e.remedy()))?;
-        if self.fields.iter().any(|(known, _)| *known == field) {
-            return Err(format!("`{field}` is told twice: which of them is it?"));
-        }
-        if self.fields.len() >= MAX_FIELDS {
-            return Err(format!("a request has at most {MAX_FIELDS} fields here"));
-        }
-        let value = match &field {
-            // As everywhere, an empty value is none.
-            Field::Ip if value.is_empty() => value,
-            Field::Ip => {
-                let ip: IpAddr = value.parse().map_err(|_| {
-                    "`ip` is no address: write it without a port, as `192.0.2.7`".to_owned()
-                })?;
-                let client = ClientAddress::peer().client(ip, &HeaderMap::new());
-                self.address = Some(client.address());
-                Cow::Owned(client.value().as_str().to_owned())
-            }
-            Field::Path if value.contains(['?', '#']) => {
-                return Err(
-                    "`path` is more than a path: leave out what follows `?` and `#`".to_owned()
-                );
-            }
-            Field::Host => Cow::Owned(host_name(&value).to_ascii_lowercase()),
-            _ => value,
-        };
-        self.fields.push((field, value));
-        Ok(())
-    }
-
-    /// The request with its path as `paths` reads it, or what it does not read.
-    pub(crate) fn read(mut self, paths: PathReading) -> Result<Told<'a>, String> {
-        if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
-            let form = paths.read(path).map_err(|why| Missing::of_path(why).to_string())?;
-            if let Cow::Owned(form) = form {
-                *path = Cow::Owned(form);
-            }
-        }
-        Ok(Told(self))
-    }
-}
+pub(crate) struct LimitsJson<'a>(pub(crate) Cow<'a, str>);
 
 /// Reads a body: one question, or `{"checks": [...]}`.
 pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
@@ -163,12 +197,12 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
     #[serde(deny_unknown_fields)]
     struct Batch<'a> {
         #[serde(borrow)]
-        checks: Vec<&'a serde_json::value::RawValue>,
+        checks: Vec<&'a RawValue>,
     }
     if is_list(body) {
         return Err(no_object());
     }
-    let one = match serde_json::from_slice::<Question<'_>>(body) {
+    let one = match serde_json::from_slice::<QuestionJson<'_>>(body) {
         Ok(question) => return Ok(Body::One(Box::new(question))),
         Err(error) => error,
     };
@@ -182,7 +216,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
             Err(Problem::bad(detail).at("checks"))
         }
         Ok(Batch { checks }) => Ok(Body::Many(checks)),
-        Err(_) => Err(explain::<Question<'_>>(body, &one)),
+        Err(_) => Err(explain::<QuestionJson<'_>>(body, &one)),
     }
 }
 
@@ -265,27 +299,33 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Limits<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct One;
         impl<'de> Visitor<'de> for One {
-            type Value = Limits<'de>;
+            type Value = LimitsJson<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a limit as a text, or a list of them")
             }
 
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Limits<'de>, E> {
+            fn visit_borrowed_str<E: de::Error>(
+                self,
+                text: &'de str,
+            ) -> Result<LimitsJson<'de>, E> {
                 bounded(text)?;
-                Ok(Limits(Cow::Borrowed(text)))
+                Ok(LimitsJson(Cow::Borrowed(text)))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limits<'de>, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<LimitsJson<'de>, E> {
                 bounded(text)?;
-                Ok(Limits(Cow::Owned(text.to_owned())))
+                Ok(LimitsJson(Cow::Owned(text.to_owned())))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Limits<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(
+                self,
+                mut list: A,
+            ) -> Result<LimitsJson<'de>, A::Error> {
                 let mut joined = String::new();
                 while let Some(Text(text)) = list.next_element()? {
                     if text.trim().is_empty() {
@@ -297,7 +337,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Limits<'a> {
                     joined.push_str(&text);
                     bounded(&joined)?;
                 }
-                Ok(Limits(Cow::Owned(joined)))
+                Ok(LimitsJson(Cow::Owned(joined)))
             }
         }
         deserializer.deserialize_any(One)
@@ -339,18 +379,21 @@ impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Described<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for Description<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct All;
         impl<'de> Visitor<'de> for All {
-            type Value = Described<'de>;
+            type Value = Description<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("the fields of a request, as {\"ip\": \"192.0.2.7\"}")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Described<'de>, A::Error> {
-                let mut described = Described { fields: Vec::with_capacity(4), address: None };
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Description<'de>, A::Error> {
+                let mut described = Description::default();
                 while let Some(Text(name)) = map.next_key()? {
                     let Value(value) = map.next_value()?;
                     described.add(&name, value).map_err(de::Error::custom)?;

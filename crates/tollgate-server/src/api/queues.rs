@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
-use tollgate::Limit;
+use tollgate::Period;
 use tollgate_queue::{Error, Job, OfferOutcome};
 
 use super::check::json;
-use super::hands::{Act, Workers};
 use super::problem::Problem;
 use super::query::Query;
+use super::workers::{Act, Workers};
 use super::{Reply, body_of, not_found};
-use crate::listen::Whole;
-use crate::queues::{Door, Queues};
+use crate::http::Whole;
+use crate::queues::{Queues, ServedQueue};
 
 /// What every path of a queue begins with.
 pub(super) const PREFIX: &str = "/v1/queues/";
@@ -51,7 +51,7 @@ pub(super) async fn respond(
     let name = name.replace("%3A", ":").replace("%3a", ":");
     let act = match act {
         None => None,
-        Some(act) => Some(Act::of(act).ok_or_else(|| not_found(request.uri().path()))?),
+        Some(act) => Some(Act::from_word(act).ok_or_else(|| not_found(request.uri().path()))?),
     };
     if act.is_some()
         && let Some(refused) = workers.refuse(request.headers(), peer)
@@ -81,8 +81,8 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is no queue `{shown}` here; {hint}"))
 }
 
-async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
-    let query = Query::of(request.uri()).only(&["once", "deadline", "client"])?;
+async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Problem> {
+    let query = Query::new(request.uri()).only(&["once", "deadline", "client"])?;
     let [once, client] = ["once", "client"].map(|name| query.get(name).map(str::to_owned));
     let deadline = match query.get("deadline") {
         None => None,
@@ -119,11 +119,9 @@ async fn offer(door: &Door, request: Request<Whole>) -> Result<Reply, Problem> {
 
 /// The notation of limits reads durations: borrow its reader.
 pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
-    let is_plain = text.starts_with(|first: char| first.is_ascii_digit())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    let limit = format!("1/{text} via fixed_window").parse::<Limit>().ok().filter(|_| is_plain);
-    let limit = limit.ok_or_else(|| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
-    Ok(limit.quota().period.as_duration())
+    let period = text.parse::<Period>();
+    let period = period.map_err(|_| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
+    Ok(period.as_duration())
 }
 
 fn has_type(headers: &HeaderMap, kind: &str) -> bool {

@@ -9,22 +9,23 @@ use tollgate_policy::{Condition, Effect, Gate, Pattern, Ruling};
 use tollgate_stores::AnyStore;
 
 use super::Reply;
-use super::check::{json, no_policy, of_ask};
+use super::check::json;
 use super::problem::Problem;
-use super::question::{Text, said};
+use super::question::{Text, not_null};
 use super::queues::duration;
+use crate::service::{Refusal, no_policy};
 
 /// About which requests, and for how long.
 #[derive(Read)]
 #[serde(deny_unknown_fields)]
 pub(super) struct About<'a> {
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     when: Option<When>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
-    #[serde(borrow, default, rename = "for", deserialize_with = "said")]
+    #[serde(borrow, default, rename = "for", deserialize_with = "not_null")]
     lasts: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     reason: Option<Text<'a>>,
 }
 
@@ -34,14 +35,14 @@ struct When(Vec<Condition>);
 /// What one field may be.
 #[derive(Read)]
 #[serde(untagged, expecting = "a text, or a list of texts")]
-enum Words {
+enum OneOrMany {
     One(String),
     Many(Vec<String>),
 }
 
-/// One ruling, as it is told.
+/// One ruling, as it is ruling_json.
 #[derive(Serialize)]
-struct Told {
+struct RulingJson {
     effect: &'static str,
     when: serde_json::Map<String, serde_json::Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,19 +54,25 @@ struct Told {
 
 /// The rulings that hold, by what lies in the store now.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
-    gate.read_rulings().await.map_err(|error| of_ask(&error))?;
-    let rulings: Vec<Told> = gate.rulings().into_iter().map(told).collect();
+    gate.read_rulings().await.map_err(Refusal::from)?;
+    let rulings: Vec<RulingJson> = gate.rulings().into_iter().map(ruling_json).collect();
     Ok(json(&serde_json::json!({ "rulings": rulings })))
 }
 
-fn told((ruling, left): (Ruling, Duration)) -> Told {
+fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
     let when = ruling.when.iter().map(|condition| {
         let any_of: Vec<String> = condition.any_of.iter().map(Pattern::to_string).collect();
         (condition.field.to_string(), any_of.into())
     });
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
     let effect = ruling.effect.name();
-    Told { effect, when: when.collect(), policy: ruling.policy, reason: ruling.reason, left_ms }
+    RulingJson {
+        effect,
+        when: when.collect(),
+        policy: ruling.policy,
+        reason: ruling.reason,
+        left_ms,
+    }
 }
 
 /// Bans or exempts. `of` is what the log tells of it.
@@ -86,12 +93,12 @@ pub(super) async fn rule(
     if let Some(Text(policy)) = &about.policy
         && gate.policies().policies().iter().all(|known| known.name != **policy)
     {
-        return Err(no_policy(policy));
+        return Err(no_policy(policy).into());
     }
     let ruling = about.ruling(effect)?;
     *of = ruling.to_string();
-    gate.rule(&ruling, lasts).await.map_err(|error| of_ask(&error))?;
-    Ok(json(&serde_json::json!({ "ruled": told((ruling, lasts)) })))
+    gate.rule(&ruling, lasts).await.map_err(Refusal::from)?;
+    Ok(json(&serde_json::json!({ "ruled": ruling_json((ruling, lasts)) })))
 }
 
 /// Takes back what was ruled about these requests.
@@ -107,7 +114,7 @@ pub(super) async fn lift(
     }
     let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
-    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(|error| of_ask(&error))?;
+    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
     // What was meant, where it was not this: the same requests, of another policy or of all.
     let same = gate.rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
     let others: Vec<Option<String>> = same.map(|(ruling, _)| ruling.policy).collect();
@@ -146,8 +153,8 @@ impl<'de> Deserialize<'de> for When {
                 let mut all = Vec::new();
                 while let Some(Text(field)) = map.next_key()? {
                     let any_of = match map.next_value()? {
-                        Words::One(text) => vec![text],
-                        Words::Many(texts) => texts,
+                        OneOrMany::One(text) => vec![text],
+                        OneOrMany::Many(texts) => texts,
                     };
                     let condition = Condition::parse(&field, any_of.iter().map(String::as_str));
                     all.push(condition.map_err(de::Error::custom)?);

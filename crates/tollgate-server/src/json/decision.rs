@@ -19,7 +19,7 @@ fn shown<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::
 pub struct ReportJson<'a> {
     /// Whose count, in the written form of a subject.
     pub subject: &'a str,
-    /// The policy that the limit is of; none for limits that a caller brought.
+    /// The policy that the limit is of; none for limits that a caller gave inline.
     pub policy: Option<&'a str>,
     /// The limit's identity.
     pub identity: &'a str,
@@ -42,7 +42,7 @@ pub struct ReportJson<'a> {
 impl<'a> ReportJson<'a> {
     /// The part of one limit, of this policy.
     #[must_use]
-    pub fn of(report: &Report<'a>, policy: Option<&'a str>) -> Self {
+    pub fn new(report: &Report<'a>, policy: Option<&'a str>) -> Self {
         Self {
             subject: report.subject(),
             policy,
@@ -115,7 +115,7 @@ pub struct ShadowJson<'a> {
 impl<'a> AnswerJson<'a> {
     /// An answer, without a receipt.
     #[must_use]
-    pub fn of(answer: &'a Answer) -> Self {
+    pub fn new(answer: &'a Answer<'_>) -> Self {
         let decision = answer.decision();
         let binding = decision.map(Decision::binding);
         Self {
@@ -130,7 +130,7 @@ impl<'a> AnswerJson<'a> {
             retry_after: answer.retry_after().map(Wait),
             reset_after: binding.map(|binding| Wait(binding.reset_after())),
             limits: reports(answer),
-            shadows: answer.shadows().map(|shadow| ShadowJson::of(&shadow)).collect(),
+            shadows: answer.shadows().map(|shadow| ShadowJson::new(&shadow)).collect(),
             shared: decision.is_some_and(Decision::is_shared),
             missing: answer.missing().map(Field::to_string),
             error: answer.error().map(ToString::to_string),
@@ -140,7 +140,7 @@ impl<'a> AnswerJson<'a> {
 }
 
 impl<'a> ShadowJson<'a> {
-    fn of(shadow: &Shadow<'a>) -> Self {
+    fn new(shadow: &Shadow<'a>) -> Self {
         Self {
             policy: shadow.policy().map(|policy| policy.name.as_str()),
             outcome: shadow.outcome().name(),
@@ -149,15 +149,15 @@ impl<'a> ShadowJson<'a> {
     }
 }
 
-/// The limits of policies with their names; those that a caller brought without.
-fn reports(answer: &Answer) -> Vec<ReportJson<'_>> {
+/// The limits of policies with their names; those that a caller gave inline without.
+fn reports<'a>(answer: &'a Answer<'_>) -> Vec<ReportJson<'a>> {
     let of_policies = answer.reports();
     let mut found: Vec<_> = of_policies
-        .map(|(policy, report)| ReportJson::of(&report, Some(policy.name.as_str())))
+        .map(|(policy, report)| ReportJson::new(&report, Some(policy.name.as_str())))
         .collect();
     if found.is_empty() {
-        let brought = answer.decision().into_iter().flat_map(Decision::reports);
-        found.extend(brought.map(|report| ReportJson::of(&report, None)));
+        let inline = answer.decision().into_iter().flat_map(Decision::reports);
+        found.extend(inline.map(|report| ReportJson::new(&report, None)));
     }
     found
 }

@@ -22,7 +22,7 @@ pub struct Wait(pub Duration);
 impl Serialize for Wait {
     /// Rounded up to a whole microsecond; no float is involved.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let seconds = Seconds::of(self.0);
+        let seconds = Seconds::new(self.0);
         let mut parts = serializer.serialize_struct("Wait", 2)?;
         match seconds.us {
             0 => parts.serialize_field("seconds", &seconds.whole)?,
@@ -46,7 +46,7 @@ impl Serialize for Wait {
 #[must_use]
 pub fn duration(duration: Duration) -> String {
     let mut text = Text::default();
-    Seconds::of(duration).push_units(&mut text);
+    Seconds::new(duration).push_units(&mut text);
     text.as_str().to_owned()
 }
 
@@ -63,7 +63,7 @@ struct Seconds {
 }
 
 impl Seconds {
-    fn of(duration: Duration) -> Self {
+    fn new(duration: Duration) -> Self {
         let (whole, us) = (duration.as_secs(), duration.subsec_nanos().div_ceil(1_000));
         match us {
             1_000_000 => Self { whole: whole.saturating_add(1), us: 0 },

@@ -1,21 +1,17 @@
-//! Where requests come in: addresses, connections and their deadlines. Nothing here knows what is
-//! asked.
+//! Where connections come in: addresses, the accept loop, deadlines and bounds. Nothing here knows
+//! which protocol is spoken.
 
+mod accept;
 mod address;
-mod body;
+mod bounds;
 mod budget;
-mod connection;
-mod framing;
-mod paced;
+mod pace;
 mod registry;
 
+pub(crate) use accept::{Connection, Listener, Protocol};
 pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
-pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
-pub(crate) use connection::{Answering, Door, MAX_HEAD_BYTES};
-pub(crate) use framing::Misframed;
+pub use bounds::{Bounds, Closed};
+pub(crate) use budget::{Budget, Share};
+pub(crate) use pace::{Pace, Phase};
 pub(crate) use registry::Registry;
-pub use registry::{Bounds, Closed};
-
-pub(crate) use connection::serve;
-pub(crate) use paced::Explain;

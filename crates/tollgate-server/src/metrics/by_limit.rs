@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tollgate_policy::{Authority, Counters, Outcome};
 
-use super::{BROUGHT, OTHER};
+use super::{INLINE, OTHER};
 
 /// How many pairs of a policy and a limit have counters of their own. A file has 20,000 policies at
 /// most, each with overrides; what comes later is counted together.
@@ -25,7 +25,7 @@ struct Table {
 
 impl Table {
     #[inline]
-    fn of(&self, policy: &str, limit: &str) -> Option<&Arc<Counters>> {
+    fn get(&self, policy: &str, limit: &str) -> Option<&Arc<Counters>> {
         self.policies.get(policy)?.get(limit)
     }
 }
@@ -40,13 +40,13 @@ pub(super) struct ByLimit {
     adding: Mutex<()>,
     /// The pairs beyond the bound.
     other: Counters,
-    /// Limits that callers brought: all of them together, since callers can think of any number.
-    brought: Counters,
+    /// Inline limits: all of them together, since callers can think of any number.
+    inline: Counters,
 }
 
 impl ByLimit {
-    /// One more decision in which this limit binds; without a policy it is one that a caller
-    /// brought.
+    /// One more decision in which this limit binds; without a policy it is an inline
+    /// limit.
     #[inline]
     pub(super) fn add(
         &self,
@@ -55,9 +55,9 @@ impl ByLimit {
         outcome: Outcome,
         authority: Authority,
     ) {
-        let Some(policy) = policy else { return self.brought.add(outcome, authority) };
+        let Some(policy) = policy else { return self.inline.add(outcome, authority) };
         let table = self.table.load();
-        match table.of(policy, limit) {
+        match table.get(policy, limit) {
             Some(counters) => counters.add(outcome, authority),
             None if table.pairs >= MAX_PAIRS => self.other.add(outcome, authority),
             None => match self.begin(policy, limit) {
@@ -73,7 +73,7 @@ impl ByLimit {
         let _adding = self.adding.lock();
         let mut table = Table::clone(&self.table.load());
         // Other threads may have been here first.
-        if let Some(counters) = table.of(policy, limit) {
+        if let Some(counters) = table.get(policy, limit) {
             return Some(Arc::clone(counters));
         }
         if table.pairs >= MAX_PAIRS {
@@ -106,7 +106,7 @@ impl ByLimit {
             tell(policy, limit, counters)?;
         }
         tell(OTHER, OTHER, &self.other)?;
-        tell("", BROUGHT, &self.brought)
+        tell("", INLINE, &self.inline)
     }
 }
 
@@ -114,12 +114,12 @@ impl ByLimit {
 mod tests {
     use super::*;
 
-    const SAID: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
+    const DENIED: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
 
-    fn told(counts: &ByLimit) -> Vec<(String, String, u64)> {
+    fn listed(counts: &ByLimit) -> Vec<(String, String, u64)> {
         let mut told = Vec::new();
         let _ = counts.each(|policy, limit, counters| {
-            told.push((policy.to_owned(), limit.to_owned(), counters.of(SAID.0, SAID.1)));
+            told.push((policy.to_owned(), limit.to_owned(), counters.get(DENIED.0, DENIED.1)));
             Ok::<(), ()>(())
         });
         told
@@ -131,15 +131,15 @@ mod tests {
         for round in 0..2 {
             for number in 0..MAX_PAIRS + 500 {
                 let (policy, limit) = (format!("p{}", number / 3), format!("l{}", number % 3));
-                counts.add(Some(&policy), &limit, SAID.0, SAID.1);
-                counts.add(None, &format!("{round}-{number}"), SAID.0, SAID.1);
+                counts.add(Some(&policy), &limit, DENIED.0, DENIED.1);
+                counts.add(None, &format!("{round}-{number}"), DENIED.0, DENIED.1);
             }
         }
-        let told = told(&counts);
+        let told = listed(&counts);
         assert_eq!(told.len(), MAX_PAIRS + 2);
-        let [.., other, brought] = &told[..] else { panic!("{told:?}") };
+        let [.., other, inline] = &told[..] else { panic!("{told:?}") };
         assert_eq!(*other, (OTHER.to_owned(), OTHER.to_owned(), 1_000));
-        assert_eq!(*brought, (String::new(), BROUGHT.to_owned(), 3_000));
+        assert_eq!(*inline, (String::new(), INLINE.to_owned(), 3_000));
         assert!(told[..MAX_PAIRS].iter().all(|(.., number)| *number == 2));
         assert!(told[..MAX_PAIRS].is_sorted());
     }
@@ -151,11 +151,11 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for number in 0..2_000 {
-                        counts.add(Some("p"), &format!("l{}", number % 100), SAID.0, SAID.1);
+                        counts.add(Some("p"), &format!("l{}", number % 100), DENIED.0, DENIED.1);
                     }
                 });
             }
         });
-        assert_eq!(told(&counts).iter().map(|(.., number)| number).sum::<u64>(), 8_000);
+        assert_eq!(listed(&counts).iter().map(|(.., number)| number).sum::<u64>(), 8_000);
     }
 }

@@ -101,7 +101,7 @@ impl Endpoint {
     }
 
     /// What a path asks for.
-    pub(crate) fn of(path: &str) -> Self {
+    pub(crate) fn from_path(path: &str) -> Self {
         // A queue's name is no label: there are those that nobody has.
         match queue_parts(path) {
             None => {}
@@ -155,7 +155,7 @@ mod tests {
         let requests = Requests::default();
         for (place, endpoint) in Endpoint::ALL.into_iter().enumerate() {
             assert_eq!(endpoint as usize, place);
-            assert_eq!(Endpoint::of(endpoint.path()), endpoint);
+            assert_eq!(Endpoint::from_path(endpoint.path()), endpoint);
             requests.add(endpoint, StatusCode::OK);
         }
         for path in [
@@ -167,7 +167,7 @@ mod tests {
             "/v1/admin/user:42",
             "/v1/queues/a/b",
         ] {
-            assert_eq!(Endpoint::of(path), Endpoint::Other, "{path}");
+            assert_eq!(Endpoint::from_path(path), Endpoint::Other, "{path}");
         }
         assert_eq!(requests.iter().count(), Endpoint::ALL.len());
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());

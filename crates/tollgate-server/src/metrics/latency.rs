@@ -50,7 +50,7 @@ impl Default for Latency {
 
 /// What was counted until now.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct Counted {
     /// The end of each bucket in seconds, and how many fell into it alone.
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) count: u64,
@@ -71,13 +71,13 @@ impl Latency {
 
     /// What was counted until now. The count is that of the buckets, so that the two agree also
     /// while others add.
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn counted(&self) -> Counted {
         let ends = ENDS_NS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64());
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));
         let buckets: Vec<(f64, u64)> = ends.chain([f64::INFINITY]).zip(counts).collect();
         let count = buckets.iter().map(|(_, count)| count).sum();
         let sum_seconds = Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)).as_secs_f64();
-        Seen { buckets, count, sum_seconds }
+        Counted { buckets, count, sum_seconds }
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
         for nanos in nanos {
             latency.add(Duration::from_nanos(nanos));
         }
-        let seen = latency.seen();
+        let seen = latency.counted();
         let filled: Vec<(f64, u64)> =
             seen.buckets.iter().copied().filter(|(_, count)| *count > 0).collect();
         let inf = f64::INFINITY;

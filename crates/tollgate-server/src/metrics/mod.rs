@@ -30,8 +30,8 @@ pub(crate) use page::Page;
 /// none either.
 pub(crate) const OTHER: &str = "other";
 
-/// What stands for every limit that a caller brought.
-const BROUGHT: &str = "brought";
+/// What stands for every inline limit.
+const INLINE: &str = "inline";
 
 /// The counters of a service. Cheap to clone: clones are the same counters.
 #[derive(Clone, Debug, Default)]
@@ -177,7 +177,7 @@ impl Reloads {
         self.broken.store(result == Reloaded::Broken, Ordering::Relaxed);
     }
 
-    fn of(&self, result: Reloaded) -> u64 {
+    fn get(&self, result: Reloaded) -> u64 {
         self.counts.get(result as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }

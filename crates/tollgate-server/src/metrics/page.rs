@@ -21,9 +21,9 @@ use tollgate_stores::AnyStore;
 
 use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
-use crate::api::BroughtLimits;
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
+use crate::service::InlineLimits;
 use crate::timeseries::{Lost, Tally};
 
 /// How many policies have series of their own; the others are one. A file has 20,000 at most.
@@ -37,7 +37,7 @@ impl Page {
     pub(crate) fn new(
         metrics: Metrics,
         gate: Gate<AnyStore>,
-        limits: Arc<BroughtLimits>,
+        limits: Arc<InlineLimits>,
         connections: [Arc<Connections>; 2],
         timeseries: Option<Arc<Tally>>,
         queues: Queues,
@@ -80,8 +80,8 @@ impl Page {
 struct Numbers {
     metrics: Metrics,
     gate: Gate<AnyStore>,
-    /// Those that callers brought.
-    limits: Arc<BroughtLimits>,
+    /// Inline limits, cached.
+    limits: Arc<InlineLimits>,
     /// Those of clients, and those of administrators.
     connections: [Arc<Connections>; 2],
     /// Where counts are written to time series.
@@ -116,7 +116,7 @@ impl Family<'_> {
     ) -> fmt::Result {
         for outcome in Outcome::ALL {
             for authority in Authority::ALL {
-                let count = counters.of(outcome, authority);
+                let count = counters.get(outcome, authority);
                 if count > 0 || always.contains(&(outcome, authority)) {
                     let said = [("outcome", outcome.name()), ("authority", authority.name())];
                     let labels = (labels, said);
@@ -133,7 +133,7 @@ impl Family<'_> {
     }
 
     fn histogram(&mut self, labels: [Label<'_>; 1], latency: &Latency) -> fmt::Result {
-        let seen = latency.seen();
+        let seen = latency.counted();
         let mut family = self.0.encode_family(&labels)?;
         family.encode_histogram::<NoLabelSet>(seen.sum_seconds, seen.count, &seen.buckets, None)
     }
@@ -230,9 +230,9 @@ impl Numbers {
         let always = [(Outcome::NoPolicy, Authority::Policy)];
         unmatched.counters([], self.gate.counters_of_unmatched(), &always)?;
 
-        let help = "Decisions under limits that callers brought.";
-        let mut brought = counter(encoder, "tollgate_brought_decisions", help)?;
-        brought.counters([], self.gate.counters_of_limits(), &USUAL)?;
+        let help = "Decisions under inline limits.";
+        let mut inline = counter(encoder, "tollgate_inline_decisions", help)?;
+        inline.counters([], self.gate.counters_of_inline_limits(), &USUAL)?;
 
         let help = "Decisions of the store by the limit that binds.";
         let mut limits = counter(encoder, "tollgate_limit_decisions", help)?;
@@ -263,7 +263,7 @@ impl Numbers {
         let mut family = counter(encoder, "tollgate_reloads", help)?;
         let reloads = self.metrics.reloads();
         for result in Reloaded::ALL {
-            family.count([("result", result.name())], reloads.of(result))?;
+            family.count([("result", result.name())], reloads.get(result))?;
         }
         let help = "1 unless the newest reading of the policies failed, so that old ones count on.";
         let sound = !reloads.broken.load(core::sync::atomic::Ordering::Relaxed);
@@ -274,7 +274,7 @@ impl Numbers {
         let store = self.gate.store();
         let help = "Where counts live.";
         info(encoder, ("tollgate_store", help), ("kind", store.kind()))?;
-        let help = "What limits that callers brought take, as they were read.";
+        let help = "What the cache of inline limits takes.";
         let (name, bytes) = ("tollgate_limits_cache", Some(&Unit::Bytes));
         gauge(encoder, (name, help), bytes, self.limits.bytes())?;
         match store {
@@ -322,7 +322,7 @@ impl Numbers {
             }
         }
         // What lies in a queue is the same whichever service is asked: for `max`, not for `sum`.
-        // A queue that cannot be looked at has no value, rather than an old one.
+        // A queue that cannot be prepared at has no value, rather than an old one.
         type Of = fn(&Stats) -> u64;
         let gauges: [(&str, &str, Of); 3] = [
             ("waiting", "Jobs that wait, as of the last second.", |it| it.waiting),

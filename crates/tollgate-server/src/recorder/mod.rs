@@ -56,7 +56,7 @@ pub(crate) struct Recorded {
 
 #[derive(Debug, Serialize)]
 struct OneRecorded {
-    /// None for limits that callers brought.
+    /// None for inline limits.
     policy: Option<String>,
     limit: String,
     outcome: &'static str,

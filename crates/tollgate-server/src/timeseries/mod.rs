@@ -6,7 +6,7 @@
 
 mod outbox;
 mod tally;
-mod told;
+mod transitions;
 mod writer;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use tollgate_policy::Outcome;
 use tollgate_redis::timeseries::{Sample, Series, TimeSeriesError, label};
 
 use super::tally::{Lost, Tally};
-use super::told::{News, Told};
+use super::transitions::{Health, Transitions};
 
 /// The end of the queue that the recorder has. Once it is dropped, the writer ends with what waits.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Outbox {
     /// As many as the recorder has.
     series: BTreeMap<Name, Arc<Series>>,
     tally: Arc<Tally>,
-    told: Told,
+    transitions: Transitions,
 }
 
 /// Policy, limit, outcome.
@@ -49,7 +49,14 @@ impl Outbox {
         retention: Duration,
         tally: Arc<Tally>,
     ) -> Self {
-        Self { queue, _alive: alive, retention, series: BTreeMap::new(), tally, told: Told::well() }
+        Self {
+            queue,
+            _alive: alive,
+            retention,
+            series: BTreeMap::new(),
+            tally,
+            transitions: Transitions::healthy(),
+        }
     }
 
     /// So many in this second.
@@ -65,24 +72,24 @@ impl Outbox {
             self.tally.add_queued();
             return self.tally.add_lost(Lost::Refused, 1);
         };
-        let news = match self.queue.try_send(Count { series, at_s, value }) {
+        let health = match self.queue.try_send(Count { series, at_s, value }) {
             Ok(()) => {
                 self.tally.add_queued();
-                News::Good
+                Health::Good
             }
             Err(_) => {
                 self.tally.add_lost(Lost::Full, 1);
-                News::Bad
+                Health::Bad
             }
         };
-        if self.told.is_new(news, Instant::now()) {
+        if self.transitions.is_new(health, Instant::now()) {
             let most = self.queue.max_capacity();
-            match news {
-                News::Bad => tracing::warn!(
+            match health {
+                Health::Bad => tracing::warn!(
                     target: "tollgate",
                     "{most} counts wait for the time series on Redis: further ones are lost"
                 ),
-                News::Good => tracing::info!(
+                Health::Good => tracing::info!(
                     target: "tollgate",
                     "there is room again for counts that wait for the time series on Redis"
                 ),
@@ -115,7 +122,7 @@ fn series_of(
 ) -> Result<Series, TimeSeriesError> {
     let data = if outcome.admits() { "hits" } else { "denials" };
     let mut labels = vec![("data", data.to_owned())];
-    // Limits that callers bring have none, and a label is not empty.
+    // Inline limits have none, and a label is not empty.
     if !policy.is_empty() {
         labels.push(("policy", label(policy)));
     }
@@ -140,8 +147,8 @@ mod tests {
             "serve:login:gcra/1m:allowed data=hits policy=login limit=gcra/1m outcome=allowed"
         );
         assert_eq!(
-            told("", "brought", Outcome::Withheld),
-            "serve::brought:withheld data=denials limit=brought outcome=withheld"
+            told("", "inline", Outcome::Withheld),
+            "serve::inline:withheld data=denials limit=inline outcome=withheld"
         );
         let longest = "x".repeat(64);
         for outcome in Outcome::ALL {

@@ -10,7 +10,7 @@ use tollgate_redis::timeseries::{Recorded, Sample, TimeSeries, TimeSeriesError};
 
 use super::outbox::Count;
 use super::tally::{Lost, Tally};
-use super::told::{News, Told};
+use super::transitions::{Health, Transitions};
 
 /// The most counts of one round: as many as one write takes, and as can be in doubt at once.
 const MAX_BATCH: usize = 1_000;
@@ -77,7 +77,7 @@ pub(super) struct Writer<S> {
     /// What was taken from the queue and not settled.
     batch: Vec<Count>,
     tally: Arc<Tally>,
-    told: Told,
+    transitions: Transitions,
 }
 
 impl<S: Server> Writer<S> {
@@ -87,7 +87,7 @@ impl<S: Server> Writer<S> {
         ended: oneshot::Receiver<()>,
         tally: Arc<Tally>,
     ) -> Self {
-        Self { server, queue, ended, batch: Vec::new(), tally, told: Told::default() }
+        Self { server, queue, ended, batch: Vec::new(), tally, transitions: Transitions::default() }
     }
 
     /// Writes until the recorder is gone, and what waits then once more.
@@ -140,11 +140,11 @@ impl<S: Server> Writer<S> {
         let recorded = match self.server.record(&samples).await {
             Ok(recorded) => recorded,
             Err(error) => {
-                self.tell(Some(&error));
+                self.log(Some(&error));
                 return false;
             }
         };
-        self.tell(recorded.error.as_ref());
+        self.log(recorded.error.as_ref());
         self.tally.add_taken(recorded.taken);
         self.tally.add_lost(Lost::Refused, recorded.refused);
         self.tally.add_lost(Lost::Unknown, recorded.unknown);
@@ -154,9 +154,9 @@ impl<S: Server> Writer<S> {
         all_answered(&recorded)
     }
 
-    fn tell(&mut self, error: Option<&TimeSeriesError>) {
-        let news = if error.is_some() { News::Bad } else { News::Good };
-        if !self.told.is_new(news, Instant::now()) {
+    fn log(&mut self, error: Option<&TimeSeriesError>) {
+        let health = if error.is_some() { Health::Bad } else { Health::Good };
+        if !self.transitions.is_new(health, Instant::now()) {
             return;
         }
         let name = self.server.name();

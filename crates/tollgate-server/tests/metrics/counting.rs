@@ -94,9 +94,9 @@ pub(crate) async fn ask_everything(service: &Service) {
             assert_eq!(service.check(&of(path, ip)).await, *outcome, "{path}");
         }
     }
-    let brought = "{\"subject\": \"user:42\", \"limit\": \"1/h\"}";
+    let inline = "{\"subject\": \"user:42\", \"limit\": \"1/h\"}";
     for outcome in ["allowed", "denied", "denied"] {
-        assert_eq!(service.check(brought).await, outcome);
+        assert_eq!(service.check(inline).await, outcome);
     }
     let dear = "{\"subject\": \"user:42\", \"limit\": \"3/h\", \"cost\": 5}";
     assert_eq!(service.check(dear).await, "never");
@@ -105,7 +105,7 @@ pub(crate) async fn ask_everything(service: &Service) {
                      x-forwarded-host: shop.example\r\nx-forwarded-method: GET";
     assert_eq!(service.get("/v1/auth", forwarded).await.status, 200);
     // Looking counts nowhere.
-    assert_eq!(service.post("/v1/peek", brought).await.status, 200);
+    assert_eq!(service.post("/v1/peek", inline).await.status, 200);
     assert_eq!(service.post("/v1/peek", &of("/login", "192.0.2.7")).await.status, 200);
     assert_eq!(service.get("/v1/explain?ip=192.0.2.7&path=/login", "").await.status, 200);
     assert_eq!(service.get("/readyz", "").await.status, 200);
@@ -134,7 +134,7 @@ async fn every_outcome_is_counted_as_it_was_asked_for() {
     let service = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     // Before anything was asked there is a page too, and zeros where something will be.
     let page = service.page().await;
-    assert_eq!(page.sum("tollgate_brought_decisions_total", &[]), Some(0.0));
+    assert_eq!(page.sum("tollgate_inline_decisions_total", &[]), Some(0.0));
     assert_eq!(page.sum("tollgate_memory_subjects", &[]), Some(0.0));
     ask_everything(&service).await;
     let page = service.page().await;
@@ -161,10 +161,10 @@ async fn every_outcome_is_counted_as_it_was_asked_for() {
     assert_eq!(page.sum("tollgate_decisions_total", part!("trial", "denied", "store")), None);
     let none = &[("outcome", "no_policy"), ("authority", "policy")][..];
     counted(&page, "tollgate_unmatched_decisions_total", &[(none, 2.0)]);
-    let brought = "tollgate_brought_decisions_total";
+    let inline = "tollgate_inline_decisions_total";
     counted(
         &page,
-        brought,
+        inline,
         &[
             (&[("outcome", "allowed"), ("authority", "store")], 1.0),
             (&[("outcome", "denied")], 2.0),
@@ -182,9 +182,9 @@ async fn every_outcome_is_counted_as_it_was_asked_for() {
             (&[("policy", "real"), ("limit", "gcra/1h"), ("authority", "store")], 3.0),
             (&[("policy", "trial"), ("outcome", "allowed"), ("authority", "shadow")], 1.0),
             (&[("policy", "trial"), ("outcome", "denied"), ("authority", "shadow")], 2.0),
-            (&[("policy", ""), ("limit", "brought"), ("outcome", "allowed")], 1.0),
-            (&[("policy", ""), ("limit", "brought"), ("outcome", "denied")], 2.0),
-            (&[("policy", ""), ("limit", "brought"), ("outcome", "never")], 1.0),
+            (&[("policy", ""), ("limit", "inline"), ("outcome", "allowed")], 1.0),
+            (&[("policy", ""), ("limit", "inline"), ("outcome", "denied")], 2.0),
+            (&[("policy", ""), ("limit", "inline"), ("outcome", "never")], 1.0),
         ],
     );
     // One for each answer of the store, though three of them were over two policies.
@@ -282,8 +282,8 @@ async fn a_store_that_fails_is_seen() {
     for _ in 0..10 {
         assert_eq!(service.check(&of("/allow", "192.0.2.7")).await, "failed_open");
         assert_eq!(service.check(&of("/deny", "192.0.2.7")).await, "failed_closed");
-        let brought = "{\"subject\": \"user:42\", \"limit\": \"1/h\", \"on_failure\": \"allow\"}";
-        assert_eq!(service.check(brought).await, "failed_open");
+        let inline = "{\"subject\": \"user:42\", \"limit\": \"1/h\", \"on_failure\": \"allow\"}";
+        assert_eq!(service.check(inline).await, "failed_open");
     }
     let page = service.page().await;
     counted(
@@ -295,8 +295,8 @@ async fn a_store_that_fails_is_seen() {
             (part!("deny", "failed_closed", "failure_rule"), 10.0),
         ],
     );
-    let brought = &[("outcome", "failed_open"), ("authority", "failure_rule")][..];
-    counted(&page, "tollgate_brought_decisions_total", &[(brought, 10.0)]);
+    let inline = &[("outcome", "failed_open"), ("authority", "failure_rule")][..];
+    counted(&page, "tollgate_inline_decisions_total", &[(inline, 10.0)]);
     assert_eq!(page.sum("tollgate_redis_breaker_state", &[]), Some(1.0), "{}", page.text);
     let durations = "tollgate_decision_duration_seconds_count";
     assert_eq!(page.sum(durations, &[("authority", "failure_rule")]), Some(30.0));
@@ -319,13 +319,13 @@ async fn limits_and_policies_without_number_make_no_series_without_number() {
     // One of each status before: of `/metrics` too.
     service.page().await;
     let before = service.page().await.series.len();
-    let brought: Vec<String> = (1..=10_000)
+    let inline: Vec<String> = (1..=10_000)
         .map(|n| format!("{{\"subject\": \"user:42\", \"limit\": \"9/{n}m via gcra\"}}"))
         .collect();
-    service.batch(&brought).await;
+    service.batch(&inline).await;
     let page = service.page().await;
     assert_eq!(page.series.len(), before);
-    let of_limits = [("policy", ""), ("limit", "brought")];
+    let of_limits = [("policy", ""), ("limit", "inline")];
     assert_eq!(page.sum("tollgate_limit_decisions_total", &of_limits), Some(10_001.0));
 
     let asked: Vec<String> = (0..1_200)

@@ -80,7 +80,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     };
     let service = Service::of(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
-    // What is in a queue is there when it was looked at first.
+    // What is in a queue is there when it was prepared at first.
     let begin = Instant::now();
     let page = loop {
         let page = service.page().await;

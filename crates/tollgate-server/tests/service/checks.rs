@@ -11,7 +11,7 @@ use tollgate_server::{AnyStore, CallerLimits};
 use crate::{FILE, Service, gate_of};
 
 #[tokio::test]
-async fn limits_that_a_caller_brings_are_counted_exactly() {
+async fn inline_limits_are_counted_exactly() {
     let service = Service::start().await;
     let mut client = service.client().await;
     let question = r#"{"subject": "user:42", "limit": "3/1h via sliding_log"}"#;
@@ -525,9 +525,9 @@ async fn paths_and_methods_that_are_not_there_are_told() {
     }
 }
 
-/// Whoever runs the service says which limits callers may bring.
+/// Whoever runs the service says which inline limits callers may give.
 #[tokio::test]
-async fn callers_bring_what_they_may() {
+async fn callers_give_the_limits_that_they_may() {
     let single = r#"{"subject": "user:1", "limit": "5/1h"}"#;
     let several = r#"{"subject": "user:1", "limit": "5/1h, 9/1d"}"#;
     let of_two =
@@ -557,7 +557,7 @@ async fn callers_bring_what_they_may() {
 
 /// On Redis each shape costs a script, and other numbers cost nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_bring_no_shapes_without_number() {
+async fn callers_give_no_shapes_without_number() {
     let server = redis_or_skip!();
     let url = format!("{}?deadline=30s&scripts=10", server.url());
     let store = AnyStore::Redis(RedisStore::connect(&url).await.unwrap());

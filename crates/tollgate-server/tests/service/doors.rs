@@ -183,7 +183,7 @@ async fn a_certificate_is_read_again() {
     assert!(service.trusting(&new).await.is_ok());
     assert!(service.trusting(&old).await.is_err());
     assert_eq!(kept.check(WHOSE).await["remaining"], 1, "connections that are open go on");
-    // Nobody has to say so: the files are looked at.
+    // Nobody has to say so: the files are prepared at.
     let tls = certificate(folder.path(), "used");
     let newest = CertificateDer::from_pem_file(&tls.certificate).unwrap();
     let seen = async {

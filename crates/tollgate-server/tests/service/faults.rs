@@ -120,12 +120,12 @@ async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
     // Whoever answered is counted as that.
     let counters = service.gate.counters();
     let of = |name: &str| &counters.iter().find(|(known, _)| known == name).unwrap().1;
-    assert!(of("allow").of(Outcome::FailedOpen, Authority::FailureRule) > 0);
-    assert!(of("deny").of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+    assert!(of("allow").get(Outcome::FailedOpen, Authority::FailureRule) > 0);
+    assert!(of("deny").get(Outcome::FailedClosed, Authority::FailureRule) > 0);
     assert_eq!(of("allow").total(Outcome::FailedClosed), 0);
     assert_eq!(of("deny").total(Outcome::FailedOpen), 0);
-    let brought = service.gate.counters_of_limits();
-    assert!(brought.of(Outcome::FailedClosed, Authority::FailureRule) > 0);
+    let inline = service.gate.counters_of_inline_limits();
+    assert!(inline.get(Outcome::FailedClosed, Authority::FailureRule) > 0);
 }
 
 /// A policy that gives the store less time than the way to it takes fails by itself: the other one,
@@ -239,14 +239,14 @@ async fn a_look_at_the_store_is_counted_nowhere() {
     for _ in 0..3 {
         assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
     }
-    assert_eq!(service.gate.counters_of_limits().total(Outcome::Allowed), 0);
+    assert_eq!(service.gate.counters_of_inline_limits().total(Outcome::Allowed), 0);
     for wrong in ["store=yes", "store", "stroe=1", "store=1&store=1"] {
         let reply = client.get(&format!("/readyz?{wrong}")).await;
         assert_eq!(reply.status.as_u16(), 400, "{wrong}: {}", reply.text);
     }
 }
 
-/// What the URL says holds for limits that callers bring, and a question may say otherwise.
+/// What the URL says holds for inline limits, and a question may say otherwise.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
     let server = redis_or_skip!();
@@ -336,7 +336,7 @@ async fn a_question_with_an_idempotency_key_is_charged_once() {
     for (body, says) in [
         (question("", "9/h"), "1 to 256"),
         (question(&"k".repeat(257), "9/h"), "1 to 256"),
-        (r#"{"policy": "deny", "idempotency_key": "a"}"#.to_owned(), "under limits that you bring"),
+        (r#"{"policy": "deny", "idempotency_key": "a"}"#.to_owned(), "under inline limits"),
     ] {
         let reply = client.post("/v1/check", &body).await;
         assert_eq!(reply.status.as_u16(), 400, "{body}: {}", reply.text);

@@ -63,7 +63,7 @@ async fn an_administrator_bans_and_exempts() {
     ruled(&mut admin, "ban", &json!({"when": {"ip": "127.0.0.1"}, "for": "1h"})).await;
     let refused = client.get("/v1/auth").await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN, "{}", refused.text);
-    // Limits that callers bring are about no request.
+    // Inline limits are about no request.
     let own = client.check(r#"{"subject": "ip:127.0.0.1", "limit": "9/h"}"#).await;
     assert_eq!(own["outcome"], "allowed");
     // An IPv6 client counts by its network, and is banned by its address.

@@ -35,13 +35,13 @@ impl Wire {
     /// use http::HeaderMap;
     /// use tollgate_tower::answer::Wire;
     /// let mut headers = HeaderMap::new();
-    /// assert_eq!(Wire::of(&headers), Wire::Http);
+    /// assert_eq!(Wire::from_headers(&headers), Wire::Http);
     /// headers.insert("content-type", "application/grpc+proto".parse()?);
-    /// assert_eq!(Wire::of(&headers), Wire::Grpc);
+    /// assert_eq!(Wire::from_headers(&headers), Wire::Grpc);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         const BASE: &[u8] = b"application/grpc";
         let Some(value) = headers.get(CONTENT_TYPE) else { return Self::Http };
         let Some((base, rest)) = value.as_bytes().split_at_checked(BASE.len()) else {

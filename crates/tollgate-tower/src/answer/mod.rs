@@ -241,7 +241,7 @@ impl Answers {
         report: &Report<'_>,
         decision: &Decision<'_>,
     ) {
-        let numbers = Numbers::of(decision, item, report);
+        let numbers = Numbers::new(decision, item, report);
         if self.profile.draft() {
             marks.policy = header_template::policy(templates, item);
             marks.rate_limit = item.rate_limit(numbers);

@@ -21,11 +21,11 @@ pub(super) struct Numbers {
 
 impl Numbers {
     #[inline]
-    pub(super) fn of(decision: &Decision<'_>, item: &Item, report: &Report<'_>) -> Self {
+    pub(super) fn new(decision: &Decision<'_>, item: &Item, report: &Report<'_>) -> Self {
         let (rate, remaining) = (item.rate, report.remaining());
         let at_us = decision.at().as_micros();
         if let Verdict::NotYet(wait) = decision.verdict() {
-            return Self::of_refusal(wait, item, remaining, at_us);
+            return Self::from_refusal(wait, item, remaining, at_us);
         }
         let reset_us = micros(report.reset_after());
         // A bucket that is nearly full is full in no time: `r/t` would be any rate.
@@ -34,7 +34,7 @@ impl Numbers {
     }
 
     #[cold]
-    fn of_refusal(wait: Duration, item: &Item, remaining: u64, at_us: u64) -> Self {
+    fn from_refusal(wait: Duration, item: &Item, remaining: u64, at_us: u64) -> Self {
         // `t` is `Retry-After`; so `r` is cut to what comes back until then.
         let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
         let most = item.rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));

@@ -100,13 +100,13 @@ impl ClientAddress {
     /// The other end of the connection: nothing that a client writes can change it.
     #[must_use]
     pub fn peer() -> Self {
-        Self::of(Way::Peer)
+        Self::new(Way::Peer)
     }
 
     /// Behind `proxies`: the first address from the right of the header that is none of them.
     #[must_use]
     pub fn behind(proxies: Networks, header: AddressHeader) -> Self {
-        Self::of(Way::Networks(proxies, header))
+        Self::new(Way::Networks(proxies, header))
     }
 
     /// Behind `hops` proxies: the address that stands so many places from the right of the header.
@@ -129,10 +129,10 @@ impl ClientAddress {
                 "name the proxies by their networks, with `ClientAddress::behind`",
             ));
         };
-        Ok(Self::of(Way::Hops { hops, peers, name, syntax }))
+        Ok(Self::new(Way::Hops { hops, peers, name, syntax }))
     }
 
-    fn of(way: Way) -> Self {
+    fn new(way: Way) -> Self {
         Self { way, prefix: Ipv6Prefix::default(), nat64: false }
     }
 
@@ -155,7 +155,7 @@ impl ClientAddress {
         let client = self.client_unread(peer, headers);
         let unread = || headers.contains_key(X_FORWARDED_FOR) || headers.contains_key(FORWARDED);
         if self.way == Way::Peer && unread() {
-            return Client { remark: Some(Remark::HeaderFromStranger), ..client };
+            return Client { remark: Some(Remark::HeaderFromUntrustedPeer), ..client };
         }
         client
     }
@@ -168,7 +168,7 @@ impl ClientAddress {
         let (address, remark) = match &self.way {
             Way::Peer => (peer, None),
             Way::Networks(proxies, header) if !proxies.contains(peer) => {
-                (peer, stranger(headers, &header.name))
+                (peer, untrusted_header(headers, &header.name))
             }
             Way::Networks(_, AddressHeader { name, list: None }) => {
                 self.single(peer, headers, name)
@@ -178,7 +178,7 @@ impl ClientAddress {
                 self.walk(peer, entries, |address, _| !proxies.contains(address))
             }
             Way::Hops { peers: Peers::Networks(peers), name, .. } if !peers.contains(peer) => {
-                (peer, stranger(headers, name))
+                (peer, untrusted_header(headers, name))
             }
             Way::Hops { hops, name, syntax, .. } => {
                 let entries = hops::from_right(headers, name, *syntax);
@@ -245,8 +245,8 @@ impl Default for ClientAddress {
     }
 }
 
-fn stranger(headers: &HeaderMap, name: &HeaderName) -> Option<Remark> {
-    headers.contains_key(name).then_some(Remark::HeaderFromStranger)
+fn untrusted_header(headers: &HeaderMap, name: &HeaderName) -> Option<Remark> {
+    headers.contains_key(name).then_some(Remark::HeaderFromUntrustedPeer)
 }
 
 /// What was odd about the way to an address: worth one line in a log, since the set-up is likely
@@ -255,7 +255,7 @@ fn stranger(headers: &HeaderMap, name: &HeaderName) -> Option<Remark> {
 #[non_exhaustive]
 pub enum Remark {
     /// There is a header, but the peer is not trusted: the peer counts.
-    HeaderFromStranger,
+    HeaderFromUntrustedPeer,
     /// The peer is trusted and sent no header: the peer counts.
     NoHeader,
     /// An entry is no address: the last one before it counts.
@@ -271,7 +271,7 @@ pub enum Remark {
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::HeaderFromStranger => {
+            Self::HeaderFromUntrustedPeer => {
                 "a request names its client in a header, but its peer is no trusted proxy: the \
                  peer's address counts. Is a proxy missing from the trusted networks?"
             }

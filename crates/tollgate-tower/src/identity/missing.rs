@@ -48,7 +48,7 @@ pub enum Why {
 
 /// What is missed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum What<'i> {
+pub(crate) enum Required<'i> {
     Identity(&'i Identity),
     /// A header, by its name.
     Header(&'i str),
@@ -62,7 +62,7 @@ pub(crate) enum What<'i> {
 /// An identity that a request does not have, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing<'i> {
-    pub(crate) what: What<'i>,
+    pub(crate) what: Required<'i>,
     pub(crate) why: Why,
 }
 
@@ -72,14 +72,14 @@ impl Missing<'static> {
     /// ```
     /// use tollgate_tower::identity::{Missing, PathReading};
     /// let why = PathReading::default().read("/a/../b").unwrap_err();
-    /// let said = Missing::of_path(why).to_string();
+    /// let said = Missing::path(why).to_string();
     /// assert!(said.starts_with("the path has a segment `.` or `..`"), "{said}");
     /// ```
     ///
     /// [`PathReading::read`]: super::PathReading::read
     #[must_use]
-    pub fn of_path(why: Why) -> Self {
-        Self { what: What::Path, why }
+    pub fn path(why: Why) -> Self {
+        Self { what: Required::Path, why }
     }
 }
 
@@ -114,12 +114,12 @@ impl PartialEq for Missing<'_> {
     /// Two are equal when they say the same of the same identity.
     fn eq(&self, other: &Self) -> bool {
         let same = match (self.what, other.what) {
-            (What::Identity(mine), What::Identity(theirs)) => core::ptr::eq(mine, theirs),
-            (What::Header(mine), What::Header(theirs))
-            | (What::Field(mine), What::Field(theirs)) => mine == theirs,
-            (What::Host, What::Host) | (What::Path, What::Path) | (What::Method, What::Method) => {
-                true
-            }
+            (Required::Identity(mine), Required::Identity(theirs)) => core::ptr::eq(mine, theirs),
+            (Required::Header(mine), Required::Header(theirs))
+            | (Required::Field(mine), Required::Field(theirs)) => mine == theirs,
+            (Required::Host, Required::Host)
+            | (Required::Path, Required::Path)
+            | (Required::Method, Required::Method) => true,
             _ => false,
         };
         same && self.why == other.why
@@ -170,14 +170,14 @@ impl fmt::Display for Missing<'_> {
 
 impl std::error::Error for Missing<'_> {}
 
-impl What<'_> {
+impl Required<'_> {
     /// True when it is a bearer key, which a 401 can ask for.
     fn is_bearer(self) -> bool {
         matches!(self, Self::Identity(identity) if identity.is_bearer())
     }
 }
 
-impl fmt::Display for What<'_> {
+impl fmt::Display for Required<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Identity(identity) => identity.fmt(f),

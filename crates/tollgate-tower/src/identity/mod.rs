@@ -25,7 +25,7 @@ pub use address::Ipv6Prefix;
 pub use client::{AddressHeader, Client, ClientAddress, MAX_HOPS, Peers, Remark};
 pub use host::host_name;
 pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};
-pub(crate) use missing::What;
+pub(crate) use missing::Required;
 pub use missing::{Missing, Why};
 pub use network::{MAX_NETWORKS, Networks};
 pub use path::{Case, EscapedSlashes, PathParameters, PathReading};
@@ -51,7 +51,7 @@ pub struct Head<'r> {
 impl<'r> Head<'r> {
     /// The head of a request, without a peer and without a route.
     #[must_use]
-    pub fn of<Body>(request: &'r Request<Body>) -> Self {
+    pub fn new<Body>(request: &'r Request<Body>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),
@@ -138,10 +138,11 @@ impl fmt::Debug for Head<'_> {
 ///
 /// let user = Identity::header("x-user")?;
 /// let request = Request::get("/").header("x-user", "42").body(())?;
-/// assert_eq!(user.value(&Head::of(&request)).map(|v| v.as_str().to_owned()), Ok("42".to_owned()));
+/// let value = user.value(&Head::new(&request)).map(|value| value.as_str().to_owned());
+/// assert_eq!(value, Ok("42".to_owned()));
 ///
 /// let nobody = Request::get("/").body(())?;
-/// let missing = user.value(&Head::of(&nobody)).unwrap_err();
+/// let missing = user.value(&Head::new(&nobody)).unwrap_err();
 /// assert_eq!(missing.to_string(), "the header `x-user` is missing");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -244,7 +245,7 @@ impl Identity {
             }
             .map(Value::owned),
         };
-        found.map_err(|why| Missing { what: What::Identity(self), why })
+        found.map_err(|why| Missing { what: Required::Identity(self), why })
     }
 
     /// True for what a function says.

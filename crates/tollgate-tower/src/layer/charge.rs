@@ -97,7 +97,7 @@ impl Charging {
         &self,
         then: Then,
         gate: &Gate<S>,
-        answer: &Answer,
+        answer: &Answer<'_>,
     ) -> Option<tollgate::Decision<'static>> {
         match then {
             Then::Nothing => None,

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use http::header::HOST;
 use http::{Extensions, Request};
 use tollgate::{Subject, SubjectPrefix};
-use tollgate_policy::{Field, Fields, Looked};
+use tollgate_policy::{Field, Fields, Prepared};
 
 use super::extensions;
 use super::misconfigurations::{Misconfiguration, Misconfigurations};
 use crate::identity::{
-    ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, PathReading, Value, What, Why,
+    ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, PathReading, Required, Value, Why,
     header_text, host_name,
 };
 
@@ -49,7 +49,7 @@ impl Front {
     }
 
     /// True when this front can tell the field of some request.
-    pub(super) fn tells(&self, field: &Field) -> bool {
+    pub(super) fn supplies(&self, field: &Field) -> bool {
         match field {
             Field::User => self.user.is_some(),
             Field::ApiKey => self.api_key.is_some(),
@@ -83,17 +83,17 @@ impl Front {
 
     /// What `work` makes of the fields of a request. `closely` says whether to look for mistakes
     /// that cost time to find.
-    pub(super) fn tell<B, T>(
+    pub(super) fn with_fields<B, T>(
         &self,
         request: &Request<B>,
-        mistakes: &Misconfigurations,
+        misconfigurations: &Misconfigurations,
         closely: bool,
         work: impl FnOnce(&RequestFields<'_>) -> T,
     ) -> T {
         let extensions = request.extensions();
         // It must lie beside the request while its fields are looked at.
         let route = if self.has_identities() { self.route(extensions) } else { None };
-        work(&RequestFields::new(request, self, mistakes, closely, route.as_deref()))
+        work(&RequestFields::new(request, self, misconfigurations, closely, route.as_deref()))
     }
 
     /// The subject of a client's IPv4 address, where nothing has to be looked at to find it: what
@@ -125,15 +125,19 @@ impl Front {
     /// Why a request is refused for a field.
     pub(super) fn missing<'m>(&'m self, field: &'m Field, why: Why) -> Missing<'m> {
         let what = match field {
-            Field::Ip => What::Identity(&self.client_identity),
-            Field::Host => What::Host,
-            Field::Path => What::Path,
-            Field::Method => What::Method,
-            Field::Header(name) => What::Header(name),
-            Field::Custom(name) => self.identity(field).map_or(What::Field(name), What::Identity),
-            Field::User => self.identity(field).map_or(What::Field("user"), What::Identity),
-            Field::ApiKey => self.identity(field).map_or(What::Field("api_key"), What::Identity),
-            _ => What::Field(""),
+            Field::Ip => Required::Identity(&self.client_identity),
+            Field::Host => Required::Host,
+            Field::Path => Required::Path,
+            Field::Method => Required::Method,
+            Field::Header(name) => Required::Header(name),
+            Field::Custom(name) => {
+                self.identity(field).map_or(Required::Field(name), Required::Identity)
+            }
+            Field::User => self.identity(field).map_or(Required::Field("user"), Required::Identity),
+            Field::ApiKey => {
+                self.identity(field).map_or(Required::Field("api_key"), Required::Identity)
+            }
+            _ => Required::Field(""),
         };
         Missing { what, why }
     }
@@ -143,7 +147,7 @@ impl Front {
 pub(super) struct RequestFields<'r> {
     head: Head<'r>,
     front: &'r Front,
-    mistakes: &'r Misconfigurations,
+    misconfigurations: &'r Misconfigurations,
     /// Whether to look for mistakes that cost time to find.
     closely: bool,
     client: OnceCell<Option<(Value<'static>, IpAddr)>>,
@@ -159,11 +163,11 @@ impl<'r> RequestFields<'r> {
     fn new<B>(
         request: &'r Request<B>,
         front: &'r Front,
-        mistakes: &'r Misconfigurations,
+        misconfigurations: &'r Misconfigurations,
         closely: bool,
         route: Option<&'r str>,
     ) -> Self {
-        let mut head = Head::of(request);
+        let mut head = Head::new(request);
         if front.has_identities() {
             // For identities that are made of them.
             if let Some(peer) = front.peer(request.extensions()) {
@@ -179,7 +183,7 @@ impl<'r> RequestFields<'r> {
         Self {
             head,
             front,
-            mistakes,
+            misconfigurations,
             closely,
             client: OnceCell::new(),
             api_key: OnceCell::new(),
@@ -192,8 +196,8 @@ impl<'r> RequestFields<'r> {
     /// A field that was looked at and malformed, unless only policies in shadow look at it: those
     /// change nothing.
     #[inline]
-    pub(super) fn fault(&self, looked: &Looked) -> Option<(Field, Why)> {
-        self.faults.borrow().iter().find(|(field, _)| looked.enforces(field)).cloned()
+    pub(super) fn fault(&self, prepared: &Prepared) -> Option<(Field, Why)> {
+        self.faults.borrow().iter().find(|(field, _)| prepared.enforces(field)).cloned()
     }
 
     /// Why a field that is missed is: it is not there, or it is no number where one was wanted.
@@ -228,7 +232,7 @@ impl<'r> RequestFields<'r> {
     fn ip(&self) -> Option<(Value<'static>, IpAddr)> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
-            self.mistakes.report(Misconfiguration::NoPeer);
+            self.misconfigurations.report(Misconfiguration::NoPeer);
             return None;
         };
         let headers = self.head.headers();
@@ -237,16 +241,16 @@ impl<'r> RequestFields<'r> {
             false => self.front.client.client_unread(peer, headers),
         };
         if let Some(remark) = client.remark() {
-            self.mistakes.report(Misconfiguration::Address(remark));
+            self.misconfigurations.report(Misconfiguration::Address(remark));
         }
         Some((client.value(), client.address()))
     }
 
-    fn of(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
+    fn value(&self, field: &Field, identity: Option<&'r Identity>) -> Option<Value<'r>> {
         let identity = identity?;
         let value = self.keep(field, identity.value(&self.head).map_err(|missing| missing.why()));
         if identity.is_own() && value.as_ref().is_some_and(|value| is_whole_ipv6(value.as_str())) {
-            self.mistakes.report(Misconfiguration::WholeIpv6);
+            self.misconfigurations.report(Misconfiguration::WholeIpv6);
         }
         value
     }
@@ -257,7 +261,7 @@ impl<'r> RequestFields<'r> {
         field: &Field,
         found: &'s OnceCell<Option<Value<'r>>>,
     ) -> Option<Cow<'s, str>> {
-        let value = found.get_or_init(|| self.of(field, self.front.identity(field)));
+        let value = found.get_or_init(|| self.value(field, self.front.identity(field)));
         Some(Cow::Borrowed(value.as_ref()?.as_str()))
     }
 
@@ -323,7 +327,7 @@ impl Fields for RequestFields<'_> {
             }
             Field::ApiKey => self.once(field, &self.api_key),
             Field::User => self.once(field, &self.user),
-            other => self.of(other, self.front.identity(other)).map(Value::into_cow),
+            other => self.value(other, self.front.identity(other)).map(Value::into_cow),
         }
     }
 

@@ -98,7 +98,7 @@ pub(super) struct Admitted<S> {
 struct More<S> {
     shared: Arc<Shared<S>>,
     /// What to give back, or what to charge more, where responses are charged by.
-    answer: Option<Answer>,
+    answer: Option<Answer<'static>>,
     timer: Option<Timer>,
 }
 
@@ -115,7 +115,7 @@ impl<S: Store + 'static> Admitted<S> {
     pub(super) fn later(
         &mut self,
         shared: &Arc<Shared<S>>,
-        answer: Option<Answer>,
+        answer: Option<Answer<'static>>,
         timer: Option<Timer>,
     ) {
         if answer.is_some() || timer.is_some() {
@@ -181,7 +181,11 @@ impl<S: Store + 'static> Admitted<S> {
 
 impl<S: Store + 'static> More<S> {
     #[inline(never)]
-    fn new(shared: &Arc<Shared<S>>, answer: Option<Answer>, mut timer: Option<Timer>) -> Box<Self> {
+    fn new(
+        shared: &Arc<Shared<S>>,
+        answer: Option<Answer<'static>>,
+        mut timer: Option<Timer>,
+    ) -> Box<Self> {
         if let Some(timer) = &mut timer {
             timer.decided();
         }
@@ -197,7 +201,7 @@ impl<S: Store + 'static> More<S> {
         let (answer, Shared { charging, gate, .. }) = (self.answer.as_ref()?, &*self.shared);
         let decision = charging.carry_out(then, gate, answer).await?;
         let mut marks = Marks::default();
-        self.shared.mark(&mut marks, answer.view(), Some(&decision));
+        self.shared.mark(&mut marks, answer, Some(&decision));
         Some(marks)
     }
 }

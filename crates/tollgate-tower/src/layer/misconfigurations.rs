@@ -8,7 +8,7 @@ use tollgate_policy::Field;
 
 use crate::identity::Remark;
 
-/// A mistake in a set-up. `docs/mistakes.md` explains each.
+/// A misconfiguration in a set-up. `docs/mistakes.md` explains each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Misconfiguration {
@@ -21,7 +21,7 @@ pub enum Misconfiguration {
     /// An identity of your own gave a whole IPv6 address.
     WholeIpv6,
     /// Policies look at fields that this layer does not tell.
-    NotTold(Vec<Field>),
+    FieldNotSupplied(Vec<Field>),
     /// Many layers were dropped after one or two requests.
     MadeForEachRequest,
 }
@@ -35,10 +35,10 @@ impl Misconfiguration {
             Self::LayeredTwice => 0,
             Self::NoPeer => 1,
             Self::WholeIpv6 => 2,
-            Self::NotTold(_) => 3,
+            Self::FieldNotSupplied(_) => 3,
             Self::MadeForEachRequest => 4,
             Self::Address(remark) => match remark {
-                Remark::HeaderFromStranger => 5,
+                Remark::HeaderFromUntrustedPeer => 5,
                 Remark::NoHeader => 6,
                 Remark::Unreadable => 7,
                 Remark::OnlyProxies => 8,
@@ -73,7 +73,7 @@ impl fmt::Display for Misconfiguration {
                 "an identity of your own is a whole IPv6 address, of which one customer has 2^64: \
                  use `Identity::client`, which counts the /64",
             ),
-            Self::NotTold(fields) => {
+            Self::FieldNotSupplied(fields) => {
                 f.write_str("policies look at ")?;
                 for (i, field) in fields.iter().enumerate() {
                     write!(f, "{}`{field}`", if i > 0 { ", " } else { "" })?;
@@ -89,41 +89,41 @@ impl fmt::Display for Misconfiguration {
     }
 }
 
-pub(super) type Told = Arc<dyn Fn(&Misconfiguration) + Send + Sync>;
+pub(super) type OnMisconfiguration = Arc<dyn Fn(&Misconfiguration) + Send + Sync>;
 
-/// Reports each mistake once.
+/// Reports each misconfiguration once.
 pub(super) struct Misconfigurations {
     reported: [AtomicBool; Misconfiguration::KINDS],
-    told: Option<Told>,
+    told: Option<OnMisconfiguration>,
 }
 
 impl Misconfigurations {
-    pub(super) fn new(told: Option<Told>) -> Self {
+    pub(super) fn new(told: Option<OnMisconfiguration>) -> Self {
         Self { reported: [const { AtomicBool::new(false) }; Misconfiguration::KINDS], told }
     }
 
-    /// Reports a mistake, unless one of its kind was reported before.
+    /// Reports a misconfiguration, unless one of its kind was reported before.
     #[inline]
-    pub(super) fn report(&self, mistake: Misconfiguration) {
+    pub(super) fn report(&self, misconfiguration: Misconfiguration) {
         // Read first: what happens with every request must not write to shared memory.
-        if let Some(reported) = self.reported.get(mistake.kind())
+        if let Some(reported) = self.reported.get(misconfiguration.kind())
             && !reported.load(Ordering::Relaxed)
             && !reported.swap(true, Ordering::Relaxed)
         {
-            self.tell(&mistake);
+            self.notify(&misconfiguration);
         }
     }
 
-    /// Reports a mistake again, for those that a reload can bring anew.
-    pub(super) fn report_anew(&self, mistake: &Misconfiguration) {
-        self.tell(mistake);
+    /// Reports a misconfiguration again, for those that a reload can bring anew.
+    pub(super) fn report_anew(&self, misconfiguration: &Misconfiguration) {
+        self.notify(misconfiguration);
     }
 
     #[cold]
-    fn tell(&self, mistake: &Misconfiguration) {
+    fn notify(&self, misconfiguration: &Misconfiguration) {
         match &self.told {
-            Some(told) => told(mistake),
-            None => tracing::warn!(target: "tollgate", "{mistake}"),
+            Some(told) => told(misconfiguration),
+            None => tracing::warn!(target: "tollgate", "{misconfiguration}"),
         }
     }
 }

@@ -39,7 +39,7 @@ pub use share::Share;
 
 use charge::Charging;
 use front::Front;
-use misconfigurations::{Misconfigurations, Told};
+use misconfigurations::{Misconfigurations, OnMisconfiguration};
 use refused::OnRefused;
 use share::Times;
 use templates::Templates;
@@ -90,7 +90,7 @@ pub(crate) struct Shared<S> {
     for_proxies: bool,
     charging: Charging,
     on_refused: Option<OnRefused>,
-    mistakes: Misconfigurations,
+    misconfigurations: Misconfigurations,
     times: Times,
     /// The newest revision that was seen.
     newest: AtomicU64,
@@ -212,7 +212,7 @@ impl<S, I> Layer<I> for TollgateLayer<S> {
 impl<S> Drop for Shared<S> {
     fn drop(&mut self) {
         if misconfigurations::one_is_gone(self.times.requests()) {
-            self.mistakes.report(Misconfiguration::MadeForEachRequest);
+            self.misconfigurations.report(Misconfiguration::MadeForEachRequest);
         }
     }
 }
@@ -229,7 +229,7 @@ pub struct Builder<S> {
     for_proxies: bool,
     charging: Charging,
     on_refused: Option<OnRefused>,
-    told: Option<Told>,
+    told: Option<OnMisconfiguration>,
 }
 
 impl<S: Store + 'static> Builder<S> {
@@ -362,7 +362,7 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Told of each mistake in the set-up, in place of a warning of `tracing`.
+    /// OnMisconfiguration of each mistake in the set-up, in place of a warning of `tracing`.
     pub fn on_misconfiguration(
         mut self,
         told: impl Fn(&Misconfiguration) + Send + Sync + 'static,
@@ -388,15 +388,15 @@ impl<S: Store + 'static> Builder<S> {
             for_proxies: self.for_proxies,
             charging: self.charging,
             on_refused: self.on_refused,
-            mistakes: Misconfigurations::new(self.told),
+            misconfigurations: Misconfigurations::new(self.told),
             times: Times::default(),
             newest: AtomicU64::new(revision.number),
         };
         shared.gate.make_extension(Templates::new);
-        let not_told = shared.not_told(&policies);
-        if shared.for_proxies && !not_told.is_empty() {
-            shared.mistakes.report_anew(&Misconfiguration::NotTold(not_told));
-        } else if let Some(field) = not_told.first() {
+        let not_supplied = shared.not_supplied(&policies);
+        if shared.for_proxies && !not_supplied.is_empty() {
+            shared.misconfigurations.report_anew(&Misconfiguration::FieldNotSupplied(not_supplied));
+        } else if let Some(field) = not_supplied.first() {
             return Err(ParseError::whole(
                 &field.to_string(),
                 format!("policies look at `{field}`, and this layer does not tell it"),

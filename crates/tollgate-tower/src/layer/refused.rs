@@ -22,7 +22,7 @@ pub struct RequestHead<'r> {
 }
 
 impl<'r> RequestHead<'r> {
-    pub(super) fn of<B>(request: &'r Request<B>) -> Self {
+    pub(super) fn new<B>(request: &'r Request<B>) -> Self {
         Self {
             method: request.method(),
             uri: request.uri(),

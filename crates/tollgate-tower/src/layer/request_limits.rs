@@ -81,7 +81,7 @@ struct Shared<S> {
 ///     async move {
 ///         let Some(tenant) = tenant else { return Ok(None) };
 ///         let limits = plan_of(&tenant).await?.parse()?;
-///         let subject = Subject::of("tenant", &tenant)?;
+///         let subject = Subject::new("tenant", &tenant)?;
 ///         Ok(Some(RequestLimits::new(subject, limits)))
 ///     }
 /// })?;
@@ -119,8 +119,8 @@ impl<S: Store> RequestLimitsLayer<S> {
             of: Box::new(move |head| Box::pin(of(head))),
             on_failure,
             answers: Answers::new(Profile::default()),
-            store: Loss::of("the store"),
-            function: Loss::of("the function that gives limits"),
+            store: Loss::new("the store"),
+            function: Loss::new("the function that gives limits"),
         })))
     }
 }
@@ -185,8 +185,8 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let found = (self.shared.of)(RequestHead::of(&request));
-        let wire = Wire::of(request.headers());
+        let found = (self.shared.of)(RequestHead::new(&request));
+        let wire = Wire::from_headers(request.headers());
         // The clone takes the place of the service that was found ready.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);

@@ -10,7 +10,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use tollgate::{Decision, Store, SubjectPrefix};
 use tollgate_policy::{
-    AnswerView, Authority, Cost, DecisionMark, Field, Looked, Outcome, Policies, subject_of,
+    Answer, Authority, Cost, DecisionMark, Field, Outcome, Policies, Prepared, subject_of,
 };
 use tower_service::Service;
 
@@ -76,7 +76,7 @@ where
         match self.shared.decide(&mut request, &mut admitted) {
             Next::Pass => ResponseFuture::running(self.inner.call(request), admitted),
             Next::Refuse(refusal) => ResponseFuture::refused(refusal),
-            Next::Wait(looked, timer) => self.wait(*looked, request, timer),
+            Next::Wait(prepared, timer) => self.wait(*prepared, request, timer),
         }
     }
 }
@@ -90,7 +90,7 @@ enum Next {
     Pass,
     Refuse(Refusal),
     /// The store has to be waited for.
-    Wait(Box<Looked>, Option<Timer>),
+    Wait(Box<Prepared>, Option<Timer>),
 }
 
 impl<I, S> Tollgate<I, S> {
@@ -99,7 +99,7 @@ impl<I, S> Tollgate<I, S> {
     #[inline(never)]
     fn wait<B, RB>(
         &mut self,
-        looked: Looked,
+        prepared: Prepared,
         mut request: Request<B>,
         timer: Option<Timer>,
     ) -> ResponseFuture<I::Future, S, RB, I::Error>
@@ -116,10 +116,10 @@ impl<I, S> Tollgate<I, S> {
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
-            let mark = looked.mark();
-            let answer = shared.gate.ask(looked).await;
+            let mark = prepared.mark();
+            let answer = shared.gate.ask(prepared).await;
             let mut admitted = Admitted::default();
-            if let Some(refusal) = shared.verdict(&request, answer.view(), &mut admitted.marks) {
+            if let Some(refusal) = shared.verdict(&request, &answer, &mut admitted.marks) {
                 return Ok(refusal.map(RB::from));
             }
             mark::put(request.extensions_mut(), mark);
@@ -150,7 +150,7 @@ impl<S: Store + 'static> Shared<S> {
             let subject = |field: &Field, prefix: &SubjectPrefix| {
                 self.front.subject_of_ipv4(request.extensions(), field, prefix)
             };
-            self.gate.judge_at_once(subject, |answer| self.verdict(request, answer, marks))
+            self.gate.check_at_once(subject, |answer| self.verdict(request, answer, marks))
         } else {
             None
         };
@@ -165,7 +165,7 @@ impl<S: Store + 'static> Shared<S> {
                 Next::Pass
             }
             Err((_, Some(refusal))) => Next::Refuse(refusal),
-            Ok(looked) => self.ask(looked, request, admitted, timer),
+            Ok(prepared) => self.ask(prepared, request, admitted, timer),
         }
     }
 
@@ -178,31 +178,31 @@ impl<S: Store + 'static> Shared<S> {
         closely: bool,
         at_once: bool,
         marks: &mut Marks,
-    ) -> Result<Looked, (DecisionMark, Option<Refusal>)> {
-        self.front.tell(request, &self.mistakes, closely, |fields| {
+    ) -> Result<Prepared, (DecisionMark, Option<Refusal>)> {
+        self.front.with_fields(request, &self.misconfigurations, closely, |fields| {
             let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(fields, field, prefix);
-            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
-            match at_once.then(|| self.gate.judge_at_once(subject, verdict)).flatten() {
+            let verdict = |answer: &Answer<'_>| self.verdict(request, answer, marks);
+            match at_once.then(|| self.gate.check_at_once(subject, verdict)).flatten() {
                 Some(judged) => Err(judged),
-                None => self.look(request, fields),
+                None => self.prepare(request, fields),
             }
         })
     }
 
     /// What there is to ask for a request, by any policies; or the refusal of one that has a field
     /// which cannot be taken for what it should be.
-    fn look<B>(
+    fn prepare<B>(
         &self,
         request: &Request<B>,
         fields: &RequestFields<'_>,
-    ) -> Result<Looked, (DecisionMark, Option<Refusal>)> {
-        let looked = self.gate.look(fields);
-        match fields.fault(&looked) {
+    ) -> Result<Prepared, (DecisionMark, Option<Refusal>)> {
+        let prepared = self.gate.prepare(fields);
+        match fields.fault(&prepared) {
             Some((field, why)) => {
-                let mark = looked.mark();
-                Err((mark, Some(self.malformed(request, looked, &field, why))))
+                let mark = prepared.mark();
+                Err((mark, Some(self.malformed(request, prepared, &field, why))))
             }
-            None => Ok(looked),
+            None => Ok(prepared),
         }
     }
 
@@ -210,26 +210,18 @@ impl<S: Store + 'static> Shared<S> {
     #[inline(never)]
     fn ask<B>(
         self: &Arc<Self>,
-        looked: Looked,
+        prepared: Prepared,
         request: &mut Request<B>,
         admitted: &mut Admitted<S>,
         timer: Option<Timer>,
     ) -> Next {
-        let mark = looked.mark();
-        let marks = &mut admitted.marks;
-        let (refusal, answer) = if self.charging.is_none() {
-            let verdict = |answer: AnswerView<'_>| self.verdict(request, answer, marks);
-            match self.gate.judge(&looked, verdict) {
-                Some(refusal) => (refusal, None),
-                None => return Next::Wait(Box::new(looked), timer),
-            }
-        } else {
-            // The answer says what to give back, or what to charge more.
-            match self.gate.ask_now(looked) {
-                Ok(answer) => (self.verdict(request, answer.view(), marks), Some(answer)),
-                Err(looked) => return Next::Wait(Box::new(looked), timer),
-            }
+        let mark = prepared.mark();
+        let Some(answer) = self.gate.ask_now(&prepared) else {
+            return Next::Wait(Box::new(prepared), timer);
         };
+        let refusal = self.verdict(request, &answer, &mut admitted.marks);
+        // Where responses are charged by, the answer says what to refund, or what to charge more.
+        let answer = (!self.charging.is_none()).then(|| answer.into_owned());
         if let Some(refusal) = refusal {
             return Next::Refuse(refusal);
         }
@@ -239,8 +231,8 @@ impl<S: Store + 'static> Shared<S> {
     }
 
     /// The fields that policies look at and this front does not tell.
-    pub(super) fn not_told(&self, policies: &Policies) -> Vec<Field> {
-        policies.fields().iter().filter(|field| !self.front.tells(field)).cloned().collect()
+    pub(super) fn not_supplied(&self, policies: &Policies) -> Vec<Field> {
+        policies.fields().iter().filter(|field| !self.front.supplies(field)).cloned().collect()
     }
 
     /// True when the same policies over the same store have decided this request, as it says.
@@ -248,7 +240,7 @@ impl<S: Store + 'static> Shared<S> {
     fn has_decided(&self, extensions: &Extensions) -> bool {
         let decided = mark::is_alike(extensions, self.gate.mark());
         if decided {
-            self.mistakes.report(Misconfiguration::LayeredTwice);
+            self.misconfigurations.report(Misconfiguration::LayeredTwice);
         }
         decided
     }
@@ -258,15 +250,15 @@ impl<S: Store + 'static> Shared<S> {
     fn malformed<B>(
         &self,
         request: &Request<B>,
-        looked: Looked,
+        prepared: Prepared,
         field: &Field,
         why: Why,
     ) -> Refusal {
-        let answer = self.gate.refuse(looked, field.clone());
+        let answer = self.gate.refuse(prepared, field.clone());
         let missing = self.front.missing(field, why);
         let wire = self.wire(request);
         let refusal = self.answers.missing(wire, &missing);
-        self.say(request, wire, answer.view(), refusal)
+        self.finish(request, wire, &answer, refusal)
     }
 
     /// The refusal; or none, with what to write into the response in `marks`.
@@ -274,7 +266,7 @@ impl<S: Store + 'static> Shared<S> {
     fn verdict<B>(
         &self,
         request: &Request<B>,
-        answer: AnswerView<'_>,
+        answer: &Answer<'_>,
         marks: &mut Marks,
     ) -> Option<Refusal> {
         if answer.revision().number > self.newest.load(Ordering::Relaxed) {
@@ -289,23 +281,23 @@ impl<S: Store + 'static> Shared<S> {
 
     /// Policies that are seen for the first time: what nobody tells them.
     #[cold]
-    fn take_revision(&self, answer: AnswerView<'_>) {
+    fn take_revision(&self, answer: &Answer<'_>) {
         let number = answer.revision().number;
         if self.newest.fetch_max(number, Ordering::Relaxed) < number {
-            let fields = self.not_told(answer.policies());
+            let fields = self.not_supplied(answer.policies());
             if !fields.is_empty() {
-                self.mistakes.report_anew(&Misconfiguration::NotTold(fields));
+                self.misconfigurations.report_anew(&Misconfiguration::FieldNotSupplied(fields));
             }
         }
     }
 
     #[cold]
-    fn refusal<B>(&self, request: &Request<B>, answer: AnswerView<'_>) -> Refusal {
+    fn refusal<B>(&self, request: &Request<B>, answer: &Answer<'_>) -> Refusal {
         let wire = self.wire(request);
         let policy = answer.policy().map(|policy| policy.name.as_str());
         let refusal = match (answer.outcome(), answer.decision(), answer.missing()) {
             (Outcome::Denied | Outcome::Never, Some(decision), _) => {
-                let refused = self.answers.refused(wire, &templates::of(answer), decision);
+                let refused = self.answers.refused(wire, &templates::all(answer), decision);
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
@@ -323,20 +315,20 @@ impl<S: Store + 'static> Shared<S> {
             (Outcome::Banned, ..) => self.answers.banned(wire, policy),
             (Outcome::Missing, _, Some(field)) => {
                 let why = |fields: &RequestFields<'_>| fields.why_missing(field);
-                let why = self.front.tell(request, &self.mistakes, false, why);
+                let why = self.front.with_fields(request, &self.misconfigurations, false, why);
                 self.answers.missing(wire, &self.front.missing(field, why))
             }
             _ => self.unavailable(wire, policy.as_slice()),
         };
-        self.say(request, wire, answer, refusal)
+        self.finish(request, wire, answer, refusal)
     }
 
     /// A refusal as the program wants it said.
-    fn say<B>(
+    fn finish<B>(
         &self,
         request: &Request<B>,
         wire: Wire,
-        answer: AnswerView<'_>,
+        answer: &Answer<'_>,
         mut refusal: Response<Bytes>,
     ) -> Refusal {
         self.show_revision(refusal.headers_mut(), answer);
@@ -344,7 +336,7 @@ impl<S: Store + 'static> Shared<S> {
             && wire == Wire::Http
         {
             let refused = Refused {
-                request: RequestHead::of(request),
+                request: RequestHead::new(request),
                 outcome: answer.outcome(),
                 policy: answer.policy().map(|policy| policy.name.as_str()),
                 decision: answer.decision(),
@@ -356,7 +348,7 @@ impl<S: Store + 'static> Shared<S> {
 
     /// How a refusal is said.
     fn wire<B>(&self, request: &Request<B>) -> Wire {
-        if self.for_proxies { Wire::Http } else { Wire::of(request.headers()) }
+        if self.for_proxies { Wire::Http } else { Wire::from_headers(request.headers()) }
     }
 
     fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {
@@ -368,13 +360,13 @@ impl<S: Store + 'static> Shared<S> {
     pub(super) fn mark(
         &self,
         marks: &mut Marks,
-        answer: AnswerView<'_>,
+        answer: &Answer<'_>,
         decision: Option<&Decision<'_>>,
     ) {
         if let Some(decision) = decision {
-            match templates::of_one(answer) {
+            match templates::only(answer) {
                 Some(template) => self.answers.fill(marks, &[template], decision),
-                None => self.answers.fill(marks, &templates::of(answer), decision),
+                None => self.answers.fill(marks, &templates::all(answer), decision),
             }
         }
         if self.show_revision {
@@ -382,7 +374,7 @@ impl<S: Store + 'static> Shared<S> {
         }
     }
 
-    fn show_revision(&self, headers: &mut HeaderMap, answer: AnswerView<'_>) {
+    fn show_revision(&self, headers: &mut HeaderMap, answer: &Answer<'_>) {
         if self.show_revision
             && let Some(value) = revision(answer)
         {
@@ -391,6 +383,6 @@ impl<S: Store + 'static> Shared<S> {
     }
 }
 
-fn revision(answer: AnswerView<'_>) -> Option<HeaderValue> {
+fn revision(answer: &Answer<'_>) -> Option<HeaderValue> {
     HeaderValue::try_from(answer.revision().to_string()).ok()
 }

@@ -1,7 +1,7 @@
 //! How the limits of all policies are shown, made once for each revision.
 
 use smallvec::SmallVec;
-use tollgate_policy::{AnswerView, Dimension, Entry, Part, Policies, Policy, Rule};
+use tollgate_policy::{Answer, Dimension, Entry, Part, Policies, Policy, Rule};
 
 use crate::answer::HeaderTemplate;
 
@@ -17,11 +17,11 @@ struct EntryTemplates {
 }
 
 /// The templates of an answer's parts, in order; none when one of them cannot be shown.
-pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&HeaderTemplate; 2]> {
+pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[&'a HeaderTemplate; 2]> {
     let all = answer.extension(Templates::new);
     let mut templates = SmallVec::new();
     for part in answer.parts() {
-        let Some(template) = all.of(part) else { return SmallVec::new() };
+        let Some(template) = all.get(part) else { return SmallVec::new() };
         templates.push(template);
     }
     templates
@@ -29,14 +29,14 @@ pub(super) fn of(answer: AnswerView<'_>) -> SmallVec<[&HeaderTemplate; 2]> {
 
 /// The template of an answer that has one part, as most have.
 #[inline]
-pub(super) fn of_one(answer: AnswerView<'_>) -> Option<&HeaderTemplate> {
+pub(super) fn only<'a>(answer: &'a Answer<'_>) -> Option<&'a HeaderTemplate> {
     let [part] = answer.parts() else { return None };
-    answer.extension(Templates::new).of(part)
+    answer.extension(Templates::new).get(part)
 }
 
 impl EntryTemplates {
     #[inline]
-    fn of(&self, rule: Option<usize>) -> Option<&HeaderTemplate> {
+    fn get(&self, rule: Option<usize>) -> Option<&HeaderTemplate> {
         match rule {
             None => self.own.as_ref(),
             Some(rule) => self.rules.get(rule)?.as_ref(),
@@ -46,8 +46,8 @@ impl EntryTemplates {
 
 impl Templates {
     #[inline]
-    fn of(&self, part: &Part) -> Option<&HeaderTemplate> {
-        self.0.get(part.policy)?.get(part.entry)?.of(part.rule)
+    fn get(&self, part: &Part) -> Option<&HeaderTemplate> {
+        self.0.get(part.policy)?.get(part.entry)?.get(part.rule)
     }
 
     #[cold]
@@ -114,7 +114,7 @@ mod tests {
             );
             let policies = Policies::parse(&text, Format::Toml).unwrap();
             let all = Templates::new(&policies);
-            let templates = all.0[0].iter().map(|entry| entry.of(None).unwrap().policy());
+            let templates = all.0[0].iter().map(|entry| entry.get(None).unwrap().policy());
             let templates: Vec<&str> = templates.collect();
             let name =
                 if subject.len() < 20 { format!("header.{subject}") } else { "1".to_owned() };

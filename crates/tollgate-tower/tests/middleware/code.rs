@@ -54,7 +54,7 @@ fn by_tenant(on_failure: OnFailure) -> Router {
                 "small" => "1/h via gcra",
                 _ => return Err("the database is away".into()),
             };
-            let subject = Subject::of("tenant", &tenant)?;
+            let subject = Subject::new("tenant", &tenant)?;
             Ok(Some(RequestLimits::new(subject, limits.parse()?).cost(1)))
         }
     });

@@ -122,7 +122,7 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
         assert_eq!(status(&app, "192.0.2.1", headers).await, 200);
     }
     let counters = layer.gate().counters();
-    let of = |outcome| counters[0].1.of(outcome, Authority::Shadow);
+    let of = |outcome| counters[0].1.get(outcome, Authority::Shadow);
     assert_eq!((of(Outcome::Missing), of(Outcome::Allowed), of(Outcome::Denied)), (2, 1, 1));
 
     // Also where another policy enforces the field, but not on this request.
@@ -149,7 +149,7 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
     assert_eq!(send(&app, other).await.status, 400);
     // What is refused for this is counted, too.
     let real = layer.gate().counters().into_iter().find(|(name, _)| name == "real").unwrap().1;
-    assert_eq!(real.of(Outcome::Missing, Authority::Policy), 1);
+    assert_eq!(real.get(Outcome::Missing, Authority::Policy), 1);
 }
 
 /// Routers and services differ in how they read `..`, and in which host they go by: no policy is
@@ -529,7 +529,7 @@ async fn a_dropped_request_is_charged_once_and_leaves_nothing_behind() {
     assert_eq!(denied.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(calls.load(Ordering::Relaxed), 3);
     let all = layer.gate().counters();
-    assert_eq!(all[0].1.of(Outcome::Allowed, Authority::Store), 3);
+    assert_eq!(all[0].1.get(Outcome::Allowed, Authority::Store), 3);
 }
 
 async fn slow() {

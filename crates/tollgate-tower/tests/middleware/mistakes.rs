@@ -120,7 +120,7 @@ async fn a_header_from_a_stranger_is_reported() {
         assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", &spoofed)]).await, 200);
     }
     assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", "203.0.113.9")]).await, 429);
-    assert_eq!(taken(&reported), [Misconfiguration::Address(Remark::HeaderFromStranger)]);
+    assert_eq!(taken(&reported), [Misconfiguration::Address(Remark::HeaderFromUntrustedPeer)]);
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ async fn fields_that_nobody_tells_are_an_error_at_the_start_and_reported_after_a
             assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
         }
         // With each reload anew, and not with each request.
-        assert_eq!(taken(&reported), [Misconfiguration::NotTold(vec![Field::User])]);
+        assert_eq!(taken(&reported), [Misconfiguration::FieldNotSupplied(vec![Field::User])]);
     }
 }
 

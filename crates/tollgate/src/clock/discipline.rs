@@ -21,7 +21,7 @@ pub(super) const SPAN_NS: u64 = 1_000_000;
 const TIGHT: u64 = 512;
 
 /// How often it tries, and then takes the tightest.
-const LOOKS: usize = 4;
+const ATTEMPTS: usize = 4;
 
 /// Bits of a rate below one nanosecond for each tick.
 const FRACTION: u32 = 32;
@@ -98,7 +98,7 @@ impl<C: Counter> Disciplined<C> {
         fence(Ordering::Acquire);
         // Read within one turn, the counter is not beyond the start of the line that follows.
         let whole = turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn;
-        if whole && ticks <= self.span { line.after(ticks) } else { self.look() }
+        if whole && ticks <= self.span { line.after(ticks) } else { self.synchronize() }
     }
 
     #[inline]
@@ -112,7 +112,7 @@ impl<C: Counter> Disciplined<C> {
 
     /// Looks at the reference and draws the next line, unless somebody has just done so.
     #[cold]
-    fn look(&self) -> u64 {
+    fn synchronize(&self) -> u64 {
         let _drawing = self.drawing.lock();
         let line = self.line();
         let since = self.counter.ticks().wrapping_sub(line.ticks);
@@ -152,7 +152,7 @@ fn pair(counter: &impl Counter, tight: u64) -> (u64, u64) {
         (after.wrapping_sub(before), after, ns)
     };
     let mut best = look();
-    for _ in 1..LOOKS {
+    for _ in 1..ATTEMPTS {
         if best.0 <= tight {
             break;
         }

@@ -47,7 +47,7 @@ impl KeyHash {
     }
 
     #[inline]
-    pub(super) fn of(&self, subject: &[u8], limits: &LimitSet) -> u64 {
+    pub(super) fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
         let set = limits.identity_hash();
         match self {
             Self::Fold { seeds: [seed, _], shared } => {
@@ -70,7 +70,7 @@ impl KeyHash {
     /// The hash that a snapshot was saved with, if a store that is (or is not) to hash by SipHash
     /// may have it, and this build still makes the same of it: foldhash does not promise that
     /// from version to version.
-    pub(super) fn of_text(text: HashText, sip: bool) -> Option<Self> {
+    pub(super) fn from_text(text: HashText, sip: bool) -> Option<Self> {
         let hash = Self::seeded(sip, text.seeds);
         (hash.text() == text).then_some(hash)
     }
@@ -79,7 +79,7 @@ impl KeyHash {
         let Ok(limits) = "probe: 1/s via gcra".parse::<LimitSet>() else { return 0 };
         let subjects = ["1", "user:42", "sixteen_bytes_ok", "a-subject-of-more-than-16-bytes"];
         subjects.iter().fold(0, |probe: u64, subject| {
-            let hash = self.of(subject.as_bytes(), &limits);
+            let hash = self.hash(subject.as_bytes(), &limits);
             probe.rotate_left(7) ^ hash ^ super::MemoryStore::shard_of(hash) as u64
         })
     }
@@ -109,11 +109,11 @@ mod tests {
             let (hash, other) = (KeyHash::random(sip), KeyHash::random(sip));
             assert_ne!(hash.text(), other.text());
             let text = hash.text();
-            let again = KeyHash::of_text(text, sip).unwrap();
+            let again = KeyHash::from_text(text, sip).unwrap();
             let limits = "10/s".parse().unwrap();
-            assert_eq!(again.of(b"user:42", &limits), hash.of(b"user:42", &limits));
-            assert!(KeyHash::of_text(text, !sip).is_none());
-            assert!(KeyHash::of_text(HashText { probe: !text.probe, ..text }, sip).is_none());
+            assert_eq!(again.hash(b"user:42", &limits), hash.hash(b"user:42", &limits));
+            assert!(KeyHash::from_text(text, !sip).is_none());
+            assert!(KeyHash::from_text(HashText { probe: !text.probe, ..text }, sip).is_none());
         }
     }
 }

@@ -192,7 +192,7 @@ impl MemoryStore {
 
     #[inline]
     fn hash(&self, subject: &[u8], limits: &LimitSet) -> u64 {
-        self.0.hash.of(subject, limits)
+        self.0.hash.hash(subject, limits)
     }
 
     /// The shard of a hash: bits that the shard's table does not use itself.

@@ -6,7 +6,7 @@ use slab::Slab;
 
 /// A place of a slab: as its own, which nobody else can name.
 #[allow(dead_code, reason = "only its size is asked for")]
-enum Place<T> {
+enum Cell<T> {
     Vacant(usize),
     Occupied(T),
 }
@@ -24,17 +24,17 @@ pub(super) fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
 
 /// The bytes that a slab takes.
 pub(super) fn bytes<T>(slab: &Slab<T>) -> usize {
-    slab.capacity() * size_of::<Place<T>>()
+    slab.capacity() * size_of::<Cell<T>>()
 }
 
 /// The bytes of the places that nothing lies in.
 pub(super) fn spare<T>(slab: &Slab<T>) -> usize {
-    (slab.capacity() - slab.len()) * size_of::<Place<T>>()
+    (slab.capacity() - slab.len()) * size_of::<Cell<T>>()
 }
 
 /// The bytes by which a slab grows for one more entry.
 pub(super) fn growth_of<T>(slab: &Slab<T>) -> usize {
-    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<Place<T>>() }
+    if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<Cell<T>>() }
 }
 
 /// The bytes of a hash table with room for so many entries of a size, at most.

@@ -38,7 +38,7 @@ pub(super) fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n s
 }
 
 /// All strategies, after the one whose name is nearly this.
-pub(super) fn names_near(word: &str) -> String {
+pub(super) fn similar_names(word: &str) -> String {
     let names = Strategy::ALL.iter().map(|strategy| strategy.name());
     let hint = did_you_mean(word, names.clone());
     let intro = if hint.is_empty() { "the" } else { "The" };
@@ -61,7 +61,7 @@ impl core::str::FromStr for Strategy {
         Self::named(name).ok_or_else(|| {
             // No `via` stands before a name that stands for itself.
             let remedy = foreign::strategy(name)
-                .map_or_else(|| names_near(name), |remedy| remedy.replace("`via ", "`"));
+                .map_or_else(|| similar_names(name), |remedy| remedy.replace("`via ", "`"));
             let what = format!("unknown strategy `{}`", name.escape_default());
             ParseError::whole(name, what, remedy)
         })

@@ -10,7 +10,7 @@ use super::*;
 use crate::timeseries::Outbox;
 
 /// What it says to one question.
-type Said = fn(usize) -> Result<Recorded, TimeSeriesError>;
+type Reply = fn(usize) -> Result<Recorded, TimeSeriesError>;
 
 /// A server that says what the script says, and then takes everything.
 #[derive(Clone, Default)]
@@ -18,7 +18,7 @@ struct Scripted(Arc<Mutex<Script>>);
 
 #[derive(Default)]
 struct Script {
-    said: VecDeque<Said>,
+    said: VecDeque<Reply>,
     /// The values of each question, but for those without samples.
     heard: Vec<Vec<u64>>,
 }
@@ -66,7 +66,7 @@ struct Setup {
 }
 
 impl Setup {
-    fn new(room: usize, said: impl IntoIterator<Item = Said>) -> Self {
+    fn new(room: usize, said: impl IntoIterator<Item = Reply>) -> Self {
         let server = Scripted::default();
         server.0.lock().said.extend(said);
         let (sender, queue) = mpsc::channel(room);
@@ -112,7 +112,7 @@ impl Running {
     }
 }
 
-fn told(tally: &Tally) -> (u64, [u64; 3]) {
+fn counted(tally: &Tally) -> (u64, [u64; 3]) {
     (tally.taken(), Lost::ALL.map(|why| tally.lost(why)))
 }
 
@@ -123,7 +123,7 @@ async fn what_was_not_sent_is_sent_again_and_what_may_be_in_is_not() {
     let mut setup = Setup::new(
         100,
         [
-            (|all| some(all, [2, 1, 1])) as Said,
+            (|all| some(all, [2, 1, 1])) as Reply,
             |_| Err(gone()),
             |_| Err(gone()),
             |all| some(all, [1, 0, 0]),
@@ -133,7 +133,7 @@ async fn what_was_not_sent_is_sent_again_and_what_may_be_in_is_not() {
     let (running, outbox) = setup.run().await;
     let heard = [vec![1, 2, 3, 4, 5, 6], vec![5, 6], vec![5, 6], vec![5, 6], vec![6]];
     assert_eq!(running.heard(), heard);
-    assert_eq!(told(&running.tally), (4, [0, 1, 1]));
+    assert_eq!(counted(&running.tally), (4, [0, 1, 1]));
     drop(outbox);
     running.task.await.unwrap();
 }
@@ -143,18 +143,18 @@ async fn what_does_not_fit_is_lost_and_counted() {
     let mut setup = Setup::new(4, []);
     setup.put(1..=7);
     assert_eq!(setup.tally.waiting(), 4);
-    assert_eq!(told(&setup.tally), (0, [3, 0, 0]));
+    assert_eq!(counted(&setup.tally), (0, [3, 0, 0]));
     let (running, mut outbox) = setup.run().await;
     assert_eq!(running.heard(), [[1, 2, 3, 4]]);
     outbox.put(("p", "l"), Outcome::Denied, 1, 8);
     running.settled().await;
     assert_eq!(running.heard(), [vec![1, 2, 3, 4], vec![8]]);
-    assert_eq!(told(&running.tally), (5, [3, 0, 0]));
+    assert_eq!(counted(&running.tally), (5, [3, 0, 0]));
     // Nobody is there to take it.
     running.task.abort();
     assert!(running.task.await.is_err());
     outbox.put(("p", "l"), Outcome::Denied, 1, 9);
-    assert_eq!(told(&running.tally), (5, [4, 0, 0]));
+    assert_eq!(counted(&running.tally), (5, [4, 0, 0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,7 +169,7 @@ async fn many_go_in_rounds_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_writes_what_waits_and_does_not_sit_out_a_pause() {
-    let fail: Said = |_| Err(gone());
+    let fail: Reply = |_| Err(gone());
     // The last try works, or it does not.
     for (said, left) in [(vec![fail; 3], 0), (vec![fail; 4], 2)] {
         let mut setup = Setup::new(100, said);
@@ -192,7 +192,7 @@ async fn the_end_writes_what_waits_and_does_not_sit_out_a_pause() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_is_asked_less_and_less() {
-    let fail: Said = |_| Err(gone());
+    let fail: Reply = |_| Err(gone());
     let mut setup = Setup::new(100, [fail; 20]);
     setup.put([1]);
     let began = tokio::time::Instant::now();

@@ -116,7 +116,7 @@ impl MemoryStoreBuilder {
         if ancestors.last().map_or(0, |last: &Ancestor| last.charges) < file.charges {
             ancestors.push(Ancestor { identity: file.identity, charges: file.charges });
         }
-        let hash = KeyHash::of_text(file.hash, self.sip).filter(|_| file.shards == SHARDS as u64);
+        let hash = KeyHash::from_text(file.hash, self.sip).filter(|_| file.shards == SHARDS as u64);
         let same_hash = hash.is_some();
         if !same_hash {
             // What is remembered of refunds belongs to shards as well. Without it no receipt from

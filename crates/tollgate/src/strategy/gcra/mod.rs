@@ -3,7 +3,7 @@
 //! The state is the theoretical arrival time (TAT): when everything that was charged has come
 //! back. Two words: whole microseconds, and the fraction's numerator.
 
-use crate::limit::{Quota, Refusal, Word};
+use crate::limit::{Quota, Refusal, Element};
 use crate::strategy::period::{Emission, Exact};
 use crate::strategy::{
     Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
@@ -53,7 +53,7 @@ impl Step {
         // Every product the Lua twin forms stays below 2^53 under these two bounds.
         if burst.checked_mul(emission.denominator()).is_none_or(|product| product >= 1 << 53) {
             return Err(Refusal::new(
-                Word::Units,
+                Element::Units,
                 format!("{units} per this duration cannot be counted exactly"),
                 format!(
                     "the time of one unit is a fraction with the denominator {}, and burst times \
@@ -66,7 +66,7 @@ impl Step {
         let micros = u128::from(burst) * u128::from(period_us) / u128::from(units);
         if micros > 1 << 51 {
             return Err(Refusal::new(
-                Word::Burst,
+                Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),
             ));

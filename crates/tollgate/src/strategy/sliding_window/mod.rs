@@ -3,7 +3,7 @@
 //! Words: the index of the newest bucket with a cost, then `b + 1` counts; bucket `i` is kept at
 //! `i mod (b + 1)`. All zero is fresh.
 
-use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Word};
+use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Element};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
     Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
@@ -51,7 +51,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
         Some(precision) => precision.as_micros(),
         None => default_precision_us(period_us).ok_or_else(|| {
             Refusal::new(
-                Word::Period,
+                Element::Period,
                 format!("{} cannot be cut into 10 equal sub-buckets", quota.period),
                 "give a precision that divides it, as in `precision 1us`".to_owned(),
             )
@@ -59,7 +59,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     };
     if !period_us.is_multiple_of(precision_us) {
         return Err(Refusal::new(
-            Word::Precision,
+            Element::Precision,
             format!("the precision does not divide {}", quota.period),
             format!("choose one that does, as in `precision {}`", divisor(quota, precision_us)),
         ));
@@ -67,7 +67,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     let buckets = period_us / precision_us;
     if buckets > MAX_BUCKETS {
         return Err(Refusal::new(
-            Word::Precision,
+            Element::Precision,
             format!("this precision makes {buckets} sub-buckets"),
             format!("at most {MAX_BUCKETS}: `via sliding_log` is exact without any"),
         ));

@@ -3,7 +3,7 @@
 //! Two words: the multiple of `D` at which the state was last brought up to date, and how many
 //! tokens were missing then.
 
-use crate::limit::{Refusal, Word};
+use crate::limit::{Refusal, Element};
 use crate::strategy::{Cell, Charge, Charged, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US};
 use crate::time::{SKEW_US, Time};
 
@@ -41,7 +41,7 @@ impl Interval {
         // The longest wait, burst/units intervals, must stay exact in a double beside a time.
         if u128::from(burst.div_ceil(units)) * u128::from(period_us) > 1 << 51 {
             return Err(Refusal::new(
-                Word::Burst,
+                Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),
             ));

@@ -1,4 +1,4 @@
-//! What is looked at: the policies, what they would answer, receipts that come back.
+//! `/v1/policies` and `/v1/explain`: the policies, and what they would answer.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tollgate_policy::{Combine, Dimension, Policy, Rule, Standing};
 
 use super::Reply;
-use super::check::{Checks, json, no_policy, of_ask};
+use super::check::json;
 use super::problem::Problem;
 use super::query::Query;
-use super::question::{Described, Told, read_one};
 use crate::json::{AnswerJson, Wait};
+use crate::service::{DescribedFields, Description, Service, no_policy};
 
 /// How many policies a page has, where the question does not say.
 const PAGE: usize = 100;
@@ -124,7 +124,7 @@ struct StandingJson<'a> {
 }
 
 impl<'a> StandingJson<'a> {
-    fn of(standing: &Standing<'a>, fields: &Told<'_>) -> Self {
+    fn new(standing: &Standing<'a>, fields: &DescribedFields<'_>) -> Self {
         use tollgate_policy::Fields as _;
         let why = match (standing.applies, standing.fails) {
             (true, _) => "every condition holds".to_owned(),
@@ -144,83 +144,50 @@ impl<'a> StandingJson<'a> {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RefundJson {
-    receipt: String,
-    units: Option<u64>,
+/// A page of the policies as they count now.
+pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
+    let query = query.only(&["after", "count"])?;
+    let count = query.count(PAGE, MAX_PAGE)?;
+    // The revision first: policies that are newer than what is said are no harm.
+    let (revision, usual) = (service.gate.revision().to_string(), service.gate.usual_deadline());
+    let policies = service.gate.policies();
+    let all = policies.policies();
+    let begin = match query.get("after") {
+        None => 0,
+        Some(name) => {
+            let found = all.iter().position(|policy| policy.name == name);
+            found.map(|place| place + 1).ok_or_else(|| no_policy(name).at("after"))?
+        }
+    };
+    let rest = all.get(begin..).unwrap_or_default();
+    let (page, more) = rest.split_at_checked(count).unwrap_or((rest, &[]));
+    let next = page.last().filter(|_| !more.is_empty());
+    Ok(json(&PoliciesJson {
+        revision,
+        combine: match policies.combine() {
+            Combine::First => "first",
+            Combine::All => "all",
+        },
+        policies: page.iter().map(|policy| policy_json(policy, usual)).collect(),
+        next: next.map(|policy| policy.name.as_str()),
+    }))
 }
 
-#[derive(Serialize)]
-struct Refunded {
-    already: bool,
-    given: Vec<u64>,
-    left: u64,
-}
-
-impl Checks {
-    /// A page of the policies as they count now.
-    pub(crate) fn list(&self, query: Query<'_>) -> Result<Reply, Problem> {
-        let query = query.only(&["after", "count"])?;
-        let count = query.count(PAGE, MAX_PAGE)?;
-        // The revision first: policies that are newer than what is said are no harm.
-        let (revision, usual) = (self.gate.revision().to_string(), self.gate.usual_deadline());
-        let policies = self.gate.policies();
-        let all = policies.policies();
-        let begin = match query.get("after") {
-            None => 0,
-            Some(name) => {
-                let found = all.iter().position(|policy| policy.name == name);
-                found.map(|place| place + 1).ok_or_else(|| no_policy(name).at("after"))?
-            }
-        };
-        let rest = all.get(begin..).unwrap_or_default();
-        let (page, more) = rest.split_at_checked(count).unwrap_or((rest, &[]));
-        let next = page.last().filter(|_| !more.is_empty());
-        Ok(json(&PoliciesJson {
-            revision,
-            combine: match policies.combine() {
-                Combine::First => "first",
-                Combine::All => "all",
-            },
-            policies: page.iter().map(|policy| policy_json(policy, usual)).collect(),
-            next: next.map(|policy| policy.name.as_str()),
-        }))
+/// Which policies would answer a request, and what.
+pub(super) async fn explain(
+    service: &Service,
+    query: Query<'_>,
+) -> Result<Response<Full<Bytes>>, Problem> {
+    let mut fields = Description::default();
+    for (name, value) in query.pairs() {
+        fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
     }
-
-    /// Which policies would answer a request, and what.
-    pub(crate) async fn explain(&self, query: Query<'_>) -> Result<Response<Full<Bytes>>, Problem> {
-        let mut fields = Described::default();
-        for (name, value) in query.pairs() {
-            fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
-        }
-        let fields = fields.read(self.paths).map_err(|why| Problem::bad(why).at("path"))?;
-        let policies = self.gate.policies();
-        let answer = self.gate.peek(self.gate.look(&fields)).await;
-        let standings = policies.standings(&fields);
-        Ok(json(&ExplainJson {
-            answer: AnswerJson::of(&answer),
-            policies: standings.iter().map(|one| StandingJson::of(one, &fields)).collect(),
-        }))
-    }
-
-    /// Gives back what a receipt says, or a part of it.
-    pub(crate) async fn refund(&self, body: &[u8]) -> Result<Response<Full<Bytes>>, Problem> {
-        let RefundJson { receipt, units } = read_one(body)?;
-        let receipt = self.receipts.read(&receipt)?;
-        let units = units.unwrap_or(receipt.cost);
-        if units == 0 || units > receipt.cost {
-            let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
-            return Err(Problem::bad(why).at("units"));
-        }
-        let refund = self.gate.refund_part(&receipt, units).await;
-        let refund = refund.map_err(|error| of_ask(&error))?;
-        let (already, given, left) = (refund.already, refund.given, refund.left);
-        Ok(json(&Refunded { already, given, left }))
-    }
-
-    /// Whether the store can count.
-    pub(crate) async fn probe_store(&self) -> Result<(), Problem> {
-        self.gate.probe(self.gate.usual_deadline()).await.map_err(|error| of_ask(&error))
-    }
+    let fields = fields.read(service.paths).map_err(|why| Problem::bad(why).at("path"))?;
+    let policies = service.gate.policies();
+    let answer = service.gate.peek(service.gate.prepare(&fields)).await;
+    let standings = policies.standings(&fields);
+    Ok(json(&ExplainJson {
+        answer: AnswerJson::new(&answer),
+        policies: standings.iter().map(|one| StandingJson::new(one, &fields)).collect(),
+    }))
 }

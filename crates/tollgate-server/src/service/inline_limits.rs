@@ -1,4 +1,4 @@
-//! The limits that callers bring, as they were read: reading them takes longer than deciding.
+//! A cache of inline limits, as they were read: reading them takes longer than deciding.
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
@@ -28,9 +28,9 @@ impl Weighter<Box<str>, LimitSet> for Bytes {
 
 /// Limits by their texts.
 #[derive(Debug)]
-pub(crate) struct BroughtLimits(Cache<Box<str>, LimitSet, Bytes>);
+pub(crate) struct InlineLimits(Cache<Box<str>, LimitSet, Bytes>);
 
-impl Default for BroughtLimits {
+impl Default for InlineLimits {
     fn default() -> Self {
         let options = OptionsBuilder::new()
             .estimated_items_capacity(USUAL_TEXTS)
@@ -46,7 +46,7 @@ impl Default for BroughtLimits {
     }
 }
 
-impl BroughtLimits {
+impl InlineLimits {
     /// The limits of a text.
     pub(crate) fn read(&self, text: &str) -> Result<LimitSet, ParseError> {
         if let Some(limits) = self.0.get(text) {
@@ -75,7 +75,7 @@ mod tests {
     /// 10,000 texts of 32 limits were kept, and took 128 MiB.
     #[test]
     fn texts_take_no_more_than_their_bytes() {
-        let limits = BroughtLimits::default();
+        let limits = InlineLimits::default();
         let one = limits.read(&text(0)).unwrap();
         let bytes = limits.bytes();
         assert!(bytes > one.bytes() as u64 && bytes < one.bytes() as u64 + 1_000, "{bytes}");

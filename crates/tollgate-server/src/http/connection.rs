@@ -1,11 +1,9 @@
-//! The accept loop, and one connection.
+//! HTTP/1.1 over one connection.
 
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::Poll;
-use core::time::Duration;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,12 +17,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use super::address::Bound;
 use super::body::{Whole, read};
-use super::budget::Pieces;
 use super::paced::{Explain, Paced};
-use super::registry::{Pace, Phase, Registry};
-use crate::tls::Certificate;
+use super::pieces::Pieces;
+use crate::listen::{Budget, Connection, Pace, Phase, Protocol};
 
 /// The most bytes of a head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
@@ -32,9 +28,6 @@ pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
 /// The most bytes that are read ahead, and that wait to be written: a head fits, and many
 /// connections at once hold little.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES + 4 * 1_024;
-
-/// How long to wait after the system had no file for a connection.
-const NO_FILES: Duration = Duration::from_millis(50);
 
 /// Answers requests.
 pub(crate) trait Answering: Send + Sync + 'static {
@@ -67,108 +60,41 @@ const LONG_BYTES: u64 = 16 * 1_024;
 /// A body that nobody wants is read all the same up to this, so that the connection is kept.
 const UNWANTED_BYTES: u64 = 4 * 1_024;
 
-/// What connections of one listener need.
-pub(crate) struct Door<A> {
-    pub(crate) answering: Arc<A>,
-    pub(crate) registry: Arc<Registry>,
-    pub(crate) tls: Option<Arc<Certificate>>,
-    /// True from the moment on that no more requests are taken.
-    pub(crate) ending: watch::Receiver<bool>,
-}
+/// HTTP/1.1 over connections.
+pub(crate) struct Http<A>(pub(crate) Arc<A>);
 
-impl<A> Clone for Door<A> {
-    fn clone(&self) -> Self {
-        Self {
-            answering: Arc::clone(&self.answering),
-            registry: Arc::clone(&self.registry),
-            tls: self.tls.clone(),
-            ending: self.ending.clone(),
-        }
+impl<A: Answering> Protocol for Http<A> {
+    async fn serve<T>(self: Arc<Self>, connection: Connection<T>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Connection { stream, peer, pace, budget, ending } = connection;
+        converse(&Client { answering: &*self.0, peer, pace, budget, ending }, stream).await;
     }
 }
 
-/// Accepts connections until the service ends.
-pub(crate) async fn serve<A: Answering>(bound: Bound, door: Door<A>) {
-    let mut ending = door.ending.clone();
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = ending.wait_for(|ending| *ending) => return,
-            accepted = accept(&bound, &door) => accepted,
-        };
-        match accepted {
-            Ok(()) => {}
-            // The one that came is gone; that is its affair.
-            Err(error) if is_of_one(&error) => {}
-            Err(error) => {
-                tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
-                tokio::time::sleep(NO_FILES).await;
-            }
-        }
-    }
-}
-
-fn is_of_one(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
-}
-
-async fn accept<A: Answering>(bound: &Bound, door: &Door<A>) -> io::Result<()> {
-    match bound {
-        Bound::Tcp(listener) => {
-            let (stream, peer) = listener.accept().await?;
-            // Answers are one small write each: waiting to join them would only delay.
-            stream.set_nodelay(true)?;
-            begin(door, stream, peer.ip().to_canonical());
-        }
-        Bound::Unix(listener, _) => {
-            let (stream, _) = listener.accept().await?;
-            begin(door, stream, IpAddr::V4(Ipv4Addr::LOCALHOST));
-        }
-    }
-    Ok(())
-}
-
-/// Serves a connection in a task of its own.
-fn begin<A: Answering, T>(door: &Door<A>, stream: T, peer: IpAddr)
-where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let Some(place) = door.registry.enter(peer) else { return };
-    let (key, pace, registry) = (place.key, Arc::clone(&place.pace), Arc::clone(&door.registry));
-    let door = door.clone();
-    let task = tokio::spawn(async move {
-        // Leaves the registry when the task ends, however it does.
-        let place = place;
-        let pace = &place.pace;
-        let Some(tls) = &door.tls else {
-            return converse(&door, stream, peer, pace).await;
-        };
-        let secured = async {
-            pace.is_at(Phase::Head);
-            // Who speaks no TLS, or not ours, is not told: there is no way to.
-            if let Ok(stream) = tls.acceptor().accept(stream).await {
-                pace.is_at(Phase::Idle);
-                converse(&door, stream, peer, pace).await;
-            }
-        };
-        Box::pin(secured).await;
-    });
-    registry.ended_by(key, &pace, task.abort_handle());
+/// The client of one connection, and what answering it needs.
+struct Client<'a, A> {
+    answering: &'a A,
+    peer: IpAddr,
+    pace: Arc<Pace>,
+    budget: Arc<Budget>,
+    ending: watch::Receiver<bool>,
 }
 
 /// One connection, for as long as the client keeps it. While nothing comes it holds no buffers.
-async fn converse<A: Answering, T>(door: &Door<A>, mut stream: T, peer: IpAddr, pace: &Arc<Pace>)
+async fn converse<A: Answering, T>(client: &Client<'_, A>, mut stream: T)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let pace = &client.pace;
     poll_fn(|cx| {
         pace.is_served_by(cx.waker());
         Poll::Ready(())
     })
     .await;
     let mut early = Bytes::new();
-    let mut ending = door.ending.clone();
+    let mut ending = client.ending.clone();
     loop {
         if early.is_empty() {
             tokio::select! {
@@ -180,7 +106,7 @@ where
         pace.works();
         let paced = Paced::new(stream, Arc::clone(pace), A::EXPLAIN).after(early);
         // Boxed, since while it rests a connection is as large as its future.
-        match Box::pin(answer_all(door, paced, peer, pace)).await {
+        match Box::pin(answer_all(client, paced)).await {
             Some(rested) => (stream, early) = rested,
             None => return,
         }
@@ -197,23 +123,19 @@ async fn something_comes<T: AsyncRead + Unpin>(stream: &mut T) {
 
 /// Answers request after request, until the connection ends, or has been idle for a while: then
 /// what is left of it is given back, with what was read of the next request.
-async fn answer_all<A: Answering, T>(
-    door: &Door<A>,
-    stream: Paced<T>,
-    peer: IpAddr,
-    pace: &Arc<Pace>,
-) -> Option<(T, Bytes)>
+async fn answer_all<A: Answering, T>(client: &Client<'_, A>, stream: Paced<T>) -> Option<(T, Bytes)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Client { answering, pace, budget, .. } = client;
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.is_at(Phase::Body);
         let (head, body) = request.into_parts();
-        let is_read = door.answering.reads_body(head.uri.path())
+        let is_read = answering.reads_body(head.uri.path())
             || body.size_hint().upper().is_some_and(|most| most <= UNWANTED_BYTES);
         let (body, unread) = match is_read {
             true => {
-                let body = read(body, door.registry.budget()).await;
+                let body = read(body, budget).await;
                 let unread = body.is_err();
                 (body, unread)
             }
@@ -221,18 +143,18 @@ where
         };
         // The whole request has come: from here on the time is ours.
         pace.is_at(Phase::Work);
-        let mut response = door.answering.answer(Request::from_parts(head, body), peer).await;
+        let mut response = answering.answer(Request::from_parts(head, body), client.peer).await;
         if unread {
             // What is left of the body is read after the answer, and thrown away.
             pace.leave_unread();
         }
-        if unread || !door.answering.is_open() {
+        if unread || !answering.is_open() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let long = response.body().size_hint().lower();
         let mut share = None;
         if long > LONG_BYTES {
-            share = door.registry.budget().take(usize::try_from(long).unwrap_or(usize::MAX));
+            share = budget.take(usize::try_from(long).unwrap_or(usize::MAX));
             if share.is_none() {
                 response = A::no_room();
             }
@@ -246,7 +168,7 @@ where
     // Who has said all, as a script through a pipe, still wants the answer.
     http.half_close(true).writev(false);
     let mut connection = http.serve_connection(TokioIo::new(stream), answer);
-    let mut ending = door.ending.clone();
+    let mut ending = client.ending.clone();
     // How a connection ends is the client's affair.
     let served = poll_fn(|cx| match pace.is_to_rest() {
         true => Poll::Ready(Until::Rest),

@@ -4,56 +4,56 @@ use crate::model::Policy;
 use crate::problem::Span;
 
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    pub(crate) policies: Vec<Place>,
+pub(crate) struct FileSpans {
+    pub(crate) policies: Vec<PolicySpans>,
     /// True where `match` is missing or wrong: what it would mean is not known.
-    pub(crate) combine_unsaid: bool,
+    pub(crate) combine_is_unknown: bool,
 }
 
 /// Of one policy.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct PolicySpans {
     pub(crate) whole: Option<Span>,
     pub(crate) name: Option<Span>,
     pub(crate) when: Option<Span>,
     pub(crate) cost: Option<Span>,
     pub(crate) shard: Option<Span>,
-    pub(crate) entries: Vec<EntryPlace>,
+    pub(crate) entries: Vec<EntrySpans>,
 }
 
 /// Of one entry.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct EntryPlace {
+pub(crate) struct EntrySpans {
     pub(crate) subject: Option<Span>,
     /// For each limit the text that it is in.
     pub(crate) limits: Vec<Option<Span>>,
     pub(crate) absent: Option<Span>,
-    pub(crate) overrides: Vec<OverridePlace>,
+    pub(crate) overrides: Vec<OverrideSpans>,
 }
 
 /// Of one override.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OverridePlace {
+pub(crate) struct OverrideSpans {
     pub(crate) whole: Option<Span>,
     /// For each limit the text that it is in.
     pub(crate) limits: Vec<Option<Span>>,
 }
 
-impl Places {
+impl FileSpans {
     /// For policies that no file has.
     pub(crate) fn nowhere(policies: &[Policy]) -> Self {
-        let place = |policy: &Policy| Place {
+        let place = |policy: &Policy| PolicySpans {
             entries: policy
                 .entries
                 .iter()
-                .map(|entry| EntryPlace {
+                .map(|entry| EntrySpans {
                     limits: vec![None; entry.limits.limits().len()],
-                    overrides: vec![OverridePlace::default(); entry.overrides.len()],
-                    ..EntryPlace::default()
+                    overrides: vec![OverrideSpans::default(); entry.overrides.len()],
+                    ..EntrySpans::default()
                 })
                 .collect(),
-            ..Place::default()
+            ..PolicySpans::default()
         };
-        Self { policies: policies.iter().map(place).collect(), combine_unsaid: false }
+        Self { policies: policies.iter().map(place).collect(), combine_is_unknown: false }
     }
 }

@@ -1,17 +1,15 @@
-//! Which limits callers may bring.
+//! Which inline limits callers may give.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 
-use http::StatusCode;
 use parking_lot::RwLock;
 use tollgate::LimitSet;
 use tollgate_redis::compose::shape;
 
-use super::check::Parts;
-use super::problem::Problem;
+use super::{Kind, Parts, Refusal};
 
-/// Which limits callers may bring with a question, instead of being asked by the policies.
+/// Which inline limits callers may give with a question, instead of being answered by the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CallerLimits {
@@ -39,14 +37,14 @@ impl Default for CallerLimits {
     }
 }
 
-/// Looks at the limits that callers bring.
+/// Admits the inline limits that callers may give.
 #[derive(Debug)]
 pub(super) struct Gatekeeper {
     allowed: CallerLimits,
     /// Whether each shape costs the store something.
     counts_shapes: bool,
     hasher: RandomState,
-    /// The shapes that came, by their hashes.
+    /// The shapes that were admitted, by their hashes.
     seen: RwLock<HashSet<u64>>,
 }
 
@@ -57,8 +55,8 @@ impl Gatekeeper {
     }
 
     /// # Errors
-    /// Limits that callers may not bring here.
-    pub(super) fn admit(&self, parts: &Parts) -> Result<(), Problem> {
+    /// Limits that callers may not give here.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {
         let is_single = matches!(&parts[..], [(_, limits)] if limits.limits().len() == 1);
         match self.allowed {
             CallerLimits::Off => Err(refused(
@@ -75,7 +73,7 @@ impl Gatekeeper {
         }
     }
 
-    fn count(&self, parts: &Parts, most: usize) -> Result<(), Problem> {
+    fn count(&self, parts: &Parts, most: usize) -> Result<(), Refusal> {
         let sets: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
         let shape = self.hasher.hash_one(shape(&sets));
         if self.seen.read().contains(&shape) {
@@ -84,8 +82,8 @@ impl Gatekeeper {
         let mut seen = self.seen.write();
         if seen.len() >= most && !seen.contains(&shape) {
             return Err(refused(format!(
-                "callers have brought limits in {most} shapes already (which strategies, in which \
-                 order), and each costs the store a script: bring them in one of those, one limit \
+                "callers have given inline limits in {most} shapes already (which strategies, in \
+                 which order), and each costs the store a script: give one of those, one limit \
                  for one subject, or raise --caller-shapes"
             )));
         }
@@ -94,6 +92,6 @@ impl Gatekeeper {
     }
 }
 
-fn refused(why: impl Into<String>) -> Problem {
-    Problem::new(StatusCode::FORBIDDEN, why)
+fn refused(why: impl Into<String>) -> Refusal {
+    Refusal::new(Kind::Forbidden, why)
 }

@@ -12,11 +12,11 @@ use tollgate_queue::{Delivery, DeliveryTag, Error, NackOutcome};
 use super::bearer::Guard;
 use super::check::json;
 use super::problem::Problem;
-use super::question::{Text, read_one, said};
+use super::question::{Text, not_null, read_one};
 use super::queues::{duration, failed};
 use super::{Reply, body_of};
-use crate::listen::Whole;
-use crate::queues::Door;
+use crate::http::Whole;
+use crate::queues::ServedQueue;
 
 /// The most jobs that one request takes, or says something of.
 const MAX_JOBS: usize = 100;
@@ -41,9 +41,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// What may be when it is not known whether a question arrived.
-const TAKEN_IN_DOUBT: &str = "; jobs may be taken that nobody has: they come back when their \
+const UNCERTAIN_TAKE: &str = "; jobs may be taken that nobody has: they come back when their \
                               visibility timeout has passed";
-const SAID_IN_DOUBT: &str = "; send it again: of what was taken up already it says `lost` then, or \
+const UNCERTAIN_ANSWER: &str = "; send it again: of what was taken up already it says `lost` then, or \
                              extends it once more";
 
 /// What a worker asks for.
@@ -56,7 +56,7 @@ pub(super) enum Act {
 }
 
 impl Act {
-    pub(super) fn of(word: &str) -> Option<Self> {
+    pub(super) fn from_word(word: &str) -> Option<Self> {
         match word {
             "take" => Some(Self::Take),
             "done" => Some(Self::Done),
@@ -89,19 +89,19 @@ pub(crate) struct Workers {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TakeJson<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     worker: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     max: Option<u64>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     wait: Option<Text<'a>>,
 }
 
 /// What a worker says of jobs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SayJson<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+struct JobsJson<'a> {
+    #[serde(borrow, default, deserialize_with = "not_null")]
     jobs: Option<Vec<HeldJson<'a>>>,
 }
 
@@ -109,13 +109,13 @@ struct SayJson<'a> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NackJson<'a> {
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     jobs: Option<Vec<HeldJson<'a>>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     why: Option<Text<'a>>,
-    #[serde(borrow, default, deserialize_with = "said")]
+    #[serde(borrow, default, deserialize_with = "not_null")]
     after: Option<Text<'a>>,
-    #[serde(default, deserialize_with = "said")]
+    #[serde(default, deserialize_with = "not_null")]
     begun: Option<bool>,
 }
 
@@ -146,7 +146,7 @@ struct ForeignJson<'t> {
 
 /// What became of what was said.
 #[derive(Serialize)]
-struct SaidJson {
+struct OutcomesJson {
     jobs: Vec<OutcomeJson>,
 }
 
@@ -158,7 +158,7 @@ struct OutcomeJson {
 }
 
 /// What is said of each job of a request.
-enum Word<'a> {
+enum Settlement<'a> {
     Done,
     Extend,
     Failed { after: Option<Duration>, why: &'a str },
@@ -184,7 +184,7 @@ impl Workers {
 
     pub(super) async fn respond(
         &self,
-        door: &Door,
+        queue: &ServedQueue,
         act: Act,
         request: Request<Whole>,
     ) -> Result<Reply, Problem> {
@@ -193,17 +193,17 @@ impl Workers {
         }
         let body = body_of(request)?;
         match act {
-            Act::Take => self.take(door, read(&body, act)?).await,
+            Act::Take => self.take(queue, read(&body, act)?).await,
             Act::Done | Act::Extend => {
-                let SayJson { jobs } = read(&body, act)?;
-                let word = if act == Act::Done { Word::Done } else { Word::Extend };
-                say(door, &held(jobs)?, &word).await
+                let JobsJson { jobs } = read(&body, act)?;
+                let word = if act == Act::Done { Settlement::Done } else { Settlement::Extend };
+                settle(queue, &held(jobs)?, &word).await
             }
-            Act::Nack => nack(door, read(&body, act)?).await,
+            Act::Nack => nack(queue, read(&body, act)?).await,
         }
     }
 
-    async fn take(&self, door: &Door, ask: TakeJson<'_>) -> Result<Reply, Problem> {
+    async fn take(&self, queue: &ServedQueue, ask: TakeJson<'_>) -> Result<Reply, Problem> {
         let TakeJson { worker, max, wait } = ask;
         let worker = worker.filter(|Text(name)| (1..=MAX_WORKER_BYTES).contains(&name.len()));
         let Text(worker) = worker.ok_or_else(|| {
@@ -219,10 +219,10 @@ impl Workers {
         if place.is_none() && !wait.is_zero() {
             return Ok(crowded());
         }
-        let taken = door.take(&worker, max, wait, self.ending.clone()).await;
+        let taken = queue.take(&worker, max, wait, self.ending.clone()).await;
         let (taken, visibility) = match taken {
             Ok(taken) => taken,
-            Err(error) => return Ok(failed(&error, TAKEN_IN_DOUBT)),
+            Err(error) => return Ok(failed(&error, UNCERTAIN_TAKE)),
         };
         let foreign =
             taken.foreign.iter().map(|(id, why)| ForeignJson { id: id.to_string(), why }).collect();
@@ -288,7 +288,7 @@ fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<DeliveryTag>, Problem> {
     each.collect()
 }
 
-async fn nack(door: &Door, ask: NackJson<'_>) -> Result<Reply, Problem> {
+async fn nack(queue: &ServedQueue, ask: NackJson<'_>) -> Result<Reply, Problem> {
     let NackJson { jobs, why, after, begun } = ask;
     let jobs = held(jobs)?;
     if begun == Some(false) {
@@ -297,46 +297,55 @@ async fn nack(door: &Door, ask: NackJson<'_>) -> Result<Reply, Problem> {
             let detail = "a job that was not begun comes back at once, and has not failed";
             return Err(Problem::bad(detail).at(field));
         }
-        return say(door, &jobs, &Word::NotBegun).await;
+        return settle(queue, &jobs, &Settlement::NotBegun).await;
     }
     let after = after.map(|text| time(&text, MAX_AFTER, "after")).transpose()?;
     let why = why.as_ref().map_or("", |Text(why)| why);
-    say(door, &jobs, &Word::Failed { after, why }).await
+    settle(queue, &jobs, &Settlement::Failed { after, why }).await
 }
 
 /// Says this of each job, one after the other: what became of it.
-async fn say(door: &Door, jobs: &[DeliveryTag], word: &Word<'_>) -> Result<Reply, Problem> {
+async fn settle(
+    queue: &ServedQueue,
+    jobs: &[DeliveryTag],
+    settlement: &Settlement<'_>,
+) -> Result<Reply, Problem> {
     let mut outcomes = Vec::with_capacity(jobs.len());
     for held in jobs {
-        let outcome = match say_of(door, *held, word).await {
+        let outcome = match settle_one(queue, *held, settlement).await {
             Ok(outcome) => outcome,
             // Those before are taken up, and it is the same to say so again.
-            Err(error) => return Ok(failed(&error, SAID_IN_DOUBT)),
+            Err(error) => return Ok(failed(&error, UNCERTAIN_ANSWER)),
         };
         let (id, delivery) = (held.id.to_string(), held.attempt);
         outcomes.push(OutcomeJson { id, delivery, outcome });
     }
-    Ok(json(&SaidJson { jobs: outcomes }))
+    Ok(json(&OutcomesJson { jobs: outcomes }))
 }
 
-async fn say_of(door: &Door, held: DeliveryTag, word: &Word<'_>) -> Result<&'static str, Error> {
+async fn settle_one(
+    queue: &ServedQueue,
+    held: DeliveryTag,
+    settlement: &Settlement<'_>,
+) -> Result<&'static str, Error> {
     let or_lost = |is_so, word| if is_so { word } else { "lost" };
-    match word {
-        Word::Done => {
-            let done = door.work(|hands| async move { hands.ack(&[held.id]).await }).await?;
+    match settlement {
+        Settlement::Done => {
+            let done = queue.work(|hands| async move { hands.ack(&[held.id]).await }).await?;
             Ok(or_lost(done > 0, "done"))
         }
-        Word::Extend => {
-            let is_held = door.work(|hands| async move { hands.extend(held).await }).await?;
+        Settlement::Extend => {
+            let is_held = queue.work(|hands| async move { hands.extend(held).await }).await?;
             Ok(or_lost(is_held, "extended"))
         }
-        Word::NotBegun => {
-            let is_held = door.work(|hands| async move { hands.release(held).await }).await?;
+        Settlement::NotBegun => {
+            let is_held = queue.work(|hands| async move { hands.release(held).await }).await?;
             Ok(or_lost(is_held, "released"))
         }
-        Word::Failed { after, why } => {
+        Settlement::Failed { after, why } => {
             let after = after.unwrap_or_else(|| held.backoff(PAUSE, MAX_PAUSE));
-            let said = door.work(|hands| async move { hands.nack(held, after, why).await }).await?;
+            let said =
+                queue.work(|hands| async move { hands.nack(held, after, why).await }).await?;
             Ok(match said {
                 NackOutcome::Requeued => "again",
                 NackOutcome::DeadLettered => "dead",

@@ -1,6 +1,4 @@
-//! What becomes of a request, who says so, and by which policies.
-
-use core::fmt;
+//! What becomes of a request, and who says so.
 
 use tollgate::Verdict;
 
@@ -49,23 +47,6 @@ impl Outcome {
         Self::FailedClosed,
     ];
 
-    /// What the limits said.
-    pub(crate) fn of(verdict: Verdict) -> Self {
-        match verdict {
-            Verdict::Allow => Self::Allowed,
-            Verdict::NotYet(_) => Self::Denied,
-            Verdict::Never => Self::Never,
-        }
-    }
-
-    /// What the failure rule says in place of the store.
-    pub(crate) fn failed(rule: OnFailure) -> Self {
-        match rule {
-            OnFailure::Allow => Self::FailedOpen,
-            OnFailure::Deny => Self::FailedClosed,
-        }
-    }
-
     /// In small letters, for labels.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -87,6 +68,27 @@ impl Outcome {
     #[must_use]
     pub fn admits(self) -> bool {
         matches!(self, Self::NoPolicy | Self::Unlimited | Self::Allowed | Self::FailedOpen)
+    }
+}
+
+impl From<Verdict> for Outcome {
+    /// What the limits said.
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Allow => Self::Allowed,
+            Verdict::NotYet(_) => Self::Denied,
+            Verdict::Never => Self::Never,
+        }
+    }
+}
+
+impl From<OnFailure> for Outcome {
+    /// What the failure rule says in place of the store.
+    fn from(rule: OnFailure) -> Self {
+        match rule {
+            OnFailure::Allow => Self::FailedOpen,
+            OnFailure::Deny => Self::FailedClosed,
+        }
     }
 }
 
@@ -120,42 +122,6 @@ impl Authority {
             Self::Shadow => "shadow",
             Self::FailureRule => "failure_rule",
             Self::Ruling => "ruling",
-        }
-    }
-}
-
-/// Which policies answered: how many times they were replaced, and what the file is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Revision {
-    /// 1 for the first policies of a gate, and one more each time they are replaced.
-    pub number: u64,
-    /// The first 12 digits of the SHA-1 of the file.
-    pub hash: String,
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.number, self.hash)
-    }
-}
-
-/// What came of reading policies again.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Reread {
-    /// Others count now, of this revision.
-    Taken(Revision),
-    /// The file holds what counts already.
-    Unchanged(Revision),
-}
-
-impl Reread {
-    /// The revision that counts now.
-    #[must_use]
-    pub fn revision(&self) -> &Revision {
-        match self {
-            Self::Taken(revision) | Self::Unchanged(revision) => revision,
         }
     }
 }

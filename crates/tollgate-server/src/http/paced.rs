@@ -9,7 +9,7 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framing::{Framing, Misframed};
-use super::registry::{Pace, Phase};
+use crate::listen::{Pace, Phase};
 
 /// Says what a refusal of the HTTP library means: from its status, and from why the request is
 /// refused where it is us who refuse it, to a whole response.
@@ -129,7 +129,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        if self.pace.phase() == Phase::Write && !self.pace.has_more_to_say() {
+        if self.pace.phase() == Phase::Write && !self.pace.is_responding() {
             self.pace.is_at(Phase::Idle);
             self.waited = false;
         }
@@ -197,8 +197,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
     use tokio::sync::mpsc;
 
-    use super::super::registry::{Bounds, Registry};
     use super::*;
+    use crate::listen::{Bounds, Registry};
 
     /// Two connections, each in a task that reads a byte and answers it.
     #[tokio::test]
@@ -226,6 +226,31 @@ mod tests {
             let mut answers = [0; 2];
             client.read_exact(&mut answers).await.unwrap();
             assert_eq!(&answers, b"AB");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_takes_a_little_now_and_then_is_late_all_the_same() {
+        for (bytes, is_late) in [(1, true), (1_024, true), (MIN_TAKEN_BYTES, false)] {
+            let second = core::time::Duration::from_secs(1);
+            let abort = tokio::spawn(core::future::pending::<()>()).abort_handle();
+            let registry = Registry::new(Bounds { write: second, ..Bounds::default() });
+            let registration = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+            registry.ended_by(registration.key, &registration.pace, abort);
+            let (ours, mut theirs) = tokio::io::duplex(bytes);
+            let mut stream = Paced::new(ours, Arc::clone(&registration.pace), |_, _| None);
+            registration.pace.is_at(Phase::Write);
+            let mut taken = vec![0; bytes];
+            for tick in 1..=8 {
+                registry.tick(tick);
+                stream.write_all(&taken).await.unwrap();
+                theirs.read_exact(&mut taken).await.unwrap();
+            }
+            assert_eq!(
+                registry.closed(crate::listen::Closed::Write),
+                u64::from(is_late),
+                "{bytes} each tick"
+            );
         }
     }
 

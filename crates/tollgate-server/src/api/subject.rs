@@ -1,4 +1,5 @@
-//! Whose count a question is about: two ways to write it, and neither reads what a user has typed.
+//! The subject of a question, in JSON: two ways to write it, and neither reads what a user has
+//! typed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,20 +12,20 @@ use super::question::{Text, Value, bounded};
 
 /// `subject`: taken literally.
 #[derive(Debug)]
-pub(crate) enum Whose<'a> {
+pub(crate) enum SubjectJson<'a> {
     /// `user:42`: what follows the first colon is the value, whatever it is.
     One(Cow<'a, str>),
     /// `{"user": "42", "route": "login"}`: the dimensions with their values.
     Dimensions(Vec<(Cow<'a, str>, Cow<'a, str>)>),
 }
 
-impl Whose<'_> {
+impl SubjectJson<'_> {
     fn subject(&self) -> Result<Subject, ParseError> {
         match self {
             Self::One(text) => Subject::literal(text),
-            Self::Dimensions(all) => {
-                Subject::of_all(all.iter().map(|(name, value)| (&**name, value.as_bytes())))
-            }
+            Self::Dimensions(all) => Subject::from_dimensions(
+                all.iter().map(|(name, value)| (&**name, value.as_bytes())),
+            ),
         }
     }
 }
@@ -32,7 +33,7 @@ impl Whose<'_> {
 /// The subject that is named by one of the two, if any: `subject`, or `written_subject` with commas
 /// and escapes, as answers and logs write it.
 pub(crate) fn subject_of(
-    subject: Option<Whose<'_>>,
+    subject: Option<SubjectJson<'_>>,
     written: Option<Text<'_>>,
 ) -> Result<Option<Subject>, Problem> {
     let (read, place) = match (subject, written) {
@@ -49,27 +50,33 @@ pub(crate) fn subject_of(
     read.map(Some).map_err(|error| Problem::bad(error.to_string()).at(place))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Whose<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for SubjectJson<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Either;
         impl<'de> Visitor<'de> for Either {
-            type Value = Whose<'de>;
+            type Value = SubjectJson<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a text, or an object of texts, as {\"user\": \"42\"}")
             }
 
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Whose<'de>, E> {
+            fn visit_borrowed_str<E: de::Error>(
+                self,
+                text: &'de str,
+            ) -> Result<SubjectJson<'de>, E> {
                 bounded(text)?;
-                Ok(Whose::One(Cow::Borrowed(text)))
+                Ok(SubjectJson::One(Cow::Borrowed(text)))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Whose<'de>, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<SubjectJson<'de>, E> {
                 bounded(text)?;
-                Ok(Whose::One(Cow::Owned(text.to_owned())))
+                Ok(SubjectJson::One(Cow::Owned(text.to_owned())))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Whose<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<SubjectJson<'de>, A::Error> {
                 let mut all = Vec::new();
                 let mut bytes = 0;
                 while let Some(Text(name)) = map.next_key()? {
@@ -78,7 +85,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Whose<'a> {
                     super::question::bounded_len(bytes)?;
                     all.push((name, value));
                 }
-                Ok(Whose::Dimensions(all))
+                Ok(SubjectJson::Dimensions(all))
             }
         }
         deserializer.deserialize_any(Either)

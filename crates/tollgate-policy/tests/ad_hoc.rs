@@ -44,7 +44,7 @@ fn request(path: &str) -> HashMap<String, String> {
 fn a_peek_changes_nothing_and_is_not_counted() {
     let gate = gate();
     for _ in 0..5 {
-        let answer = block_on(gate.peek(gate.look(&request("/login"))));
+        let answer = block_on(gate.peek(gate.prepare(&request("/login"))));
         assert_eq!((answer.outcome(), answer.authority()), (Outcome::Allowed, Authority::Store));
         assert_eq!(answer.decision().unwrap().remaining(), 3);
         assert!(answer.decision().unwrap().receipt().is_none());
@@ -58,17 +58,17 @@ fn a_peek_changes_nothing_and_is_not_counted() {
 #[test]
 fn a_policy_is_asked_by_its_name_whatever_its_conditions() {
     let gate = gate();
-    let looked = gate.look_named("login", &request("/elsewhere")).unwrap();
-    let answer = block_on(gate.ask(looked));
+    let prepared = gate.prepare_named("login", &request("/elsewhere")).unwrap();
+    let answer = block_on(gate.ask(prepared));
     assert_eq!(answer.policy().unwrap().name, "login");
     assert_eq!(answer.decision().unwrap().remaining(), 2);
     // The same count as for a request that meets it.
     let answer = block_on(gate.check(&request("/login")));
     assert_eq!(answer.decision().unwrap().remaining(), 1);
-    assert!(gate.look_named("logins", &request("/")).is_none());
+    assert!(gate.prepare_named("logins", &request("/")).is_none());
     // One in shadow is asked, and never denies.
     for outcome in [Outcome::Allowed, Outcome::Denied] {
-        let answer = block_on(gate.ask(gate.look_named("trial", &request("/")).unwrap()));
+        let answer = block_on(gate.ask(gate.prepare_named("trial", &request("/")).unwrap()));
         assert!(answer.is_allowed());
         assert_eq!(answer.shadows().next().unwrap().outcome(), outcome);
     }
@@ -77,13 +77,13 @@ fn a_policy_is_asked_by_its_name_whatever_its_conditions() {
 #[test]
 fn a_cost_takes_the_place_of_one_and_of_no_other() {
     let gate = gate();
-    let mut looked = gate.look(&request("/login"));
-    looked.cost(3).unwrap();
-    assert_eq!(block_on(gate.ask(looked)).decision().unwrap().remaining(), 0);
-    let mut looked = gate.look(&request("/"));
-    assert_eq!(looked.cost(3).unwrap_err().name, "dear");
+    let mut prepared = gate.prepare(&request("/login"));
+    prepared.cost(3).unwrap();
+    assert_eq!(block_on(gate.ask(prepared)).decision().unwrap().remaining(), 0);
+    let mut prepared = gate.prepare(&request("/"));
+    assert_eq!(prepared.cost(3).unwrap_err().name, "dear");
     // What was refused changed nothing.
-    assert_eq!(block_on(gate.ask(looked)).decision().unwrap().remaining(), 7);
+    assert_eq!(block_on(gate.ask(prepared)).decision().unwrap().remaining(), 7);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
         assert!(answer.policy().is_none());
     }
     assert_eq!(seen.load(Ordering::Relaxed), 3);
-    let counters = gate.counters_of_limits();
+    let counters = gate.counters_of_inline_limits();
     assert_eq!(counters.total(Outcome::Allowed), 2);
     assert_eq!(counters.total(Outcome::Denied), 1);
     assert_eq!(gate.unmatched(), 0);

@@ -3,11 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use http::StatusCode;
 use sha2::Sha256;
 use tollgate::Receipt;
 
-use super::problem::Problem;
+use super::{Kind, Refusal};
 
 /// The bytes of a signature: 128 bits, which nobody guesses over a network.
 const SIGNATURE_BYTES: usize = 16;
@@ -51,10 +50,10 @@ impl Receipts {
     }
 
     /// The receipt of a text.
-    pub(crate) fn read(&self, text: &str) -> Result<Receipt, Problem> {
+    pub(crate) fn read(&self, text: &str) -> Result<Receipt, Refusal> {
         let strange = || {
-            Problem::new(
-                StatusCode::NOT_FOUND,
+            Refusal::new(
+                Kind::NotFound,
                 "this is no receipt of this service: it was changed, or signed with another key. \
                  Without TOLLGATE_RECEIPT_KEY the key is a new one at each start",
             )

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 
-use super::budget::Budget;
+use crate::listen::Budget;
 
 /// The most bytes of a body.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1_024;

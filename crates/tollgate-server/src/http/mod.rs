@@ -1,0 +1,12 @@
+//! HTTP/1.1 over the connections that come in. Nothing here knows the endpoints.
+
+mod body;
+mod connection;
+mod framing;
+mod paced;
+mod pieces;
+
+pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
+pub(crate) use connection::{Answering, Http, MAX_HEAD_BYTES};
+pub(crate) use framing::Misframed;
+pub(crate) use paced::Explain;

@@ -1,0 +1,123 @@
+//! The accept loop. A connection is served in a task of its own, by the listener's protocol.
+
+use core::future::Future;
+use core::time::Duration;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+
+use super::address::Bound;
+use super::budget::Budget;
+use super::pace::{Pace, Phase};
+use super::registry::Registry;
+use crate::tls::Certificate;
+
+/// How long to wait after the system had no file for a connection.
+const NO_FILES: Duration = Duration::from_millis(50);
+
+/// What clients and the service speak over connections.
+pub(crate) trait Protocol: Send + Sync + 'static {
+    /// Serves one connection for as long as the client keeps it, and notes in its pace what it is
+    /// at.
+    fn serve<T>(self: Arc<Self>, connection: Connection<T>) -> impl Future<Output = ()> + Send
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+}
+
+/// A connection that was accepted.
+pub(crate) struct Connection<T> {
+    pub(crate) stream: T,
+    /// The client's address: loopback for a unix socket.
+    pub(crate) peer: IpAddr,
+    pub(crate) pace: Arc<Pace>,
+    /// What all connections together may hold.
+    pub(crate) budget: Arc<Budget>,
+    /// True from the moment on that no more requests are taken.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+/// What the connections of one address need.
+pub(crate) struct Listener<P> {
+    pub(crate) protocol: Arc<P>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) tls: Option<Arc<Certificate>>,
+    /// True from the moment on that no more requests are taken.
+    pub(crate) ending: watch::Receiver<bool>,
+}
+
+impl<P: Protocol> Listener<P> {
+    /// Accepts connections until the service ends.
+    pub(crate) async fn accept_all(self, bound: Bound) {
+        let mut ending = self.ending.clone();
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                _ = ending.wait_for(|ending| *ending) => return,
+                accepted = self.accept(&bound) => accepted,
+            };
+            match accepted {
+                Ok(()) => {}
+                // The one that came is gone; that is its affair.
+                Err(error) if is_of_one(&error) => {}
+                Err(error) => {
+                    tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
+                    tokio::time::sleep(NO_FILES).await;
+                }
+            }
+        }
+    }
+
+    async fn accept(&self, bound: &Bound) -> io::Result<()> {
+        match bound {
+            Bound::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                // Answers are one small write each: waiting to join them would only delay.
+                stream.set_nodelay(true)?;
+                self.begin(stream, peer.ip().to_canonical());
+            }
+            Bound::Unix(listener, _) => {
+                let (stream, _) = listener.accept().await?;
+                self.begin(stream, IpAddr::V4(Ipv4Addr::LOCALHOST));
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves a connection in a task of its own.
+    fn begin<T>(&self, stream: T, peer: IpAddr)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(registration) = self.registry.enter(peer) else { return };
+        let (key, pace) = (registration.key, Arc::clone(&registration.pace));
+        let (protocol, tls, ending) =
+            (Arc::clone(&self.protocol), self.tls.clone(), self.ending.clone());
+        let budget = Arc::clone(self.registry.budget());
+        let task = tokio::spawn(async move {
+            // Leaves the registry when the task ends, however it does.
+            let registration = registration;
+            let pace = Arc::clone(&registration.pace);
+            let Some(tls) = tls else {
+                return protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
+            };
+            let secured = async {
+                pace.is_at(Phase::Head);
+                // Who speaks no TLS, or not ours, is not told: there is no way to.
+                if let Ok(stream) = tls.acceptor().accept(stream).await {
+                    pace.is_at(Phase::Idle);
+                    protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
+                }
+            };
+            Box::pin(secured).await;
+        });
+        self.registry.ended_by(key, &pace, task.abort_handle());
+    }
+}
+
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}

@@ -1,0 +1,239 @@
+//! The service without a protocol: questions in, answers out. Every front reads its questions into
+//! a [`Question`], asks here, and writes the answer, or the [`Refusal`], in its protocol's form.
+
+mod batch;
+mod caller_limits;
+mod description;
+mod inline_limits;
+mod receipts;
+mod refusal;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use tollgate::{Ask, LimitSet, MAX_COST, Refund, Subject};
+use tollgate_policy::{Answer, Gate, Terms};
+use tollgate_stores::AnyStore;
+use tollgate_tower::identity::PathReading;
+
+pub use caller_limits::CallerLimits;
+pub(crate) use description::{DescribedFields, Description};
+pub(crate) use inline_limits::InlineLimits;
+pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
+pub(crate) use refusal::{Kind, Refusal};
+
+use caller_limits::Gatekeeper;
+use receipts::MAX_RECEIPT_BYTES;
+
+/// Answers questions.
+#[derive(Debug)]
+pub(crate) struct Service {
+    pub(crate) gate: Gate<AnyStore>,
+    receipts: Receipts,
+    gatekeeper: Gatekeeper,
+    inline_limits: Arc<InlineLimits>,
+    /// How the paths of described requests are read.
+    pub(crate) paths: PathReading,
+}
+
+/// What is done with a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Check,
+    Peek,
+}
+
+/// One subject, or several, with their limits.
+pub(crate) type Parts = Vec<(Subject, LimitSet)>;
+
+/// What is asked.
+#[derive(Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) by: By<'a>,
+    /// How many units; where nothing is said, what the policies say, or one.
+    pub(crate) cost: Option<u64>,
+    /// Under which the caller may ask again without being charged again.
+    pub(crate) idempotency_key: Option<Cow<'a, str>>,
+    /// Whether the answer needs a receipt.
+    pub(crate) receipt: bool,
+}
+
+/// By which limits a question is answered.
+#[derive(Debug)]
+pub(crate) enum By<'a> {
+    /// By the policies that apply, or by one of them by its name.
+    Policies { policy: Option<Cow<'a, str>>, fields: DescribedFields<'a> },
+    /// By inline limits: those that the caller gives.
+    Limits { parts: Parts, shard: Option<Cow<'a, str>>, terms: Terms },
+}
+
+impl Service {
+    pub(crate) fn new(
+        gate: Gate<AnyStore>,
+        receipts: Receipts,
+        paths: PathReading,
+        allowed: CallerLimits,
+        inline_limits: Arc<InlineLimits>,
+    ) -> Self {
+        let on_redis = matches!(gate.store(), AnyStore::Redis(_));
+        let gatekeeper = Gatekeeper::new(allowed, on_redis);
+        Self { gate, receipts, gatekeeper, inline_limits, paths }
+    }
+
+    /// The limits of a text, cached.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub(crate) fn limits(&self, text: &str) -> Result<LimitSet, Refusal> {
+        let read = self.inline_limits.read(text);
+        read.map_err(|error| Refusal::invalid(error.to_string()).at("limit"))
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// A question that makes no sense, or that this service does not answer. A store that cannot
+    /// answer is no error: the failure rule answers.
+    pub(crate) async fn answer(
+        &self,
+        question: Question<'_>,
+        act: Act,
+    ) -> Result<Answer<'static>, Refusal> {
+        let Question { by, cost, idempotency_key, receipt } = question;
+        if idempotency_key.is_some() {
+            self.check_idempotency(&by, act)?;
+        }
+        match by {
+            By::Policies { policy, fields } => {
+                self.by_policies(policy.as_deref(), &fields, cost, act).await
+            }
+            By::Limits { parts, shard, terms } => {
+                self.gatekeeper.admit(&parts)?;
+                if receipt && bytes_of(&parts) > MAX_RECEIPT_BYTES {
+                    let detail = "a receipt over subjects and limits that are so long would be too \
+                                  long to come back: leave it out, or ask in several questions";
+                    return Err(Refusal::invalid(detail).at("receipt"));
+                }
+                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let answer = match (act, idempotency_key) {
+                    (Act::Check, Some(key)) => self.gate.check_limits_once(&key, ask, terms).await,
+                    (Act::Check, None) => self.gate.check_limits(ask, terms).await,
+                    (Act::Peek, _) => self.gate.peek_limits(ask, terms).await,
+                };
+                Ok(answer?)
+            }
+        }
+    }
+
+    /// Refuses an idempotency key where nothing would be remembered under it.
+    fn check_idempotency(&self, by: &By<'_>, act: Act) -> Result<(), Refusal> {
+        let why = match (act, self.gate.store(), by) {
+            (Act::Peek, ..) => "a peek charges nothing, so there is nothing to guard".to_owned(),
+            (Act::Check, AnyStore::Redis(_), By::Limits { .. }) => return Ok(()),
+            (Act::Check, AnyStore::Redis(_), By::Policies { .. }) => {
+                "requests are remembered under inline limits, and not by policies: ask with \
+                 `subject` and `limit`, or leave it out"
+                    .to_owned()
+            }
+            (Act::Check, store, _) => {
+                let kind = store.kind();
+                format!("{kind} remembers no requests: count on Redis, or leave it out")
+            }
+        };
+        Err(Refusal::invalid(why).at("idempotency_key"))
+    }
+
+    async fn by_policies(
+        &self,
+        policy: Option<&str>,
+        fields: &DescribedFields<'_>,
+        cost: Option<u64>,
+        act: Act,
+    ) -> Result<Answer<'static>, Refusal> {
+        let mut prepared = match policy {
+            None => self.gate.prepare(fields),
+            Some(name) => self.gate.prepare_named(name, fields).ok_or_else(|| no_policy(name))?,
+        };
+        if let Some(cost) = cost {
+            if cost == 0 || cost > MAX_COST {
+                let detail = format!("a cost is 1 to 2^40 = {MAX_COST}, not {cost}");
+                return Err(Refusal::invalid(detail).at("cost"));
+            }
+            prepared.cost(cost).map_err(|policy| {
+                Refusal::invalid(format!(
+                    "the policy `{}` says its own cost ({}): leave it out, or let the policy take \
+                     it from a field, as cost = {{ from = \"field.cost\", max = 100 }}",
+                    policy.name, policy.cost
+                ))
+                .at("cost")
+            })?;
+        }
+        Ok(match act {
+            Act::Check => self.gate.ask(prepared).await,
+            Act::Peek => self.gate.peek(prepared).await,
+        })
+    }
+
+    /// The receipt of an answer, signed; none where nothing was charged.
+    pub(crate) fn receipt(&self, answer: &Answer<'_>) -> Option<String> {
+        let receipt = answer.decision().and_then(tollgate::Decision::receipt)?;
+        Some(self.receipts.sign(&receipt))
+    }
+
+    /// Gives back what a signed receipt says was charged, or `units` of it.
+    ///
+    /// # Errors
+    /// A receipt that this service did not sign, more units than were charged, or none; or the
+    /// store could not answer.
+    pub(crate) async fn refund(
+        &self,
+        receipt: &str,
+        units: Option<u64>,
+    ) -> Result<Refund, Refusal> {
+        let receipt = self.receipts.read(receipt)?;
+        let units = units.unwrap_or(receipt.cost);
+        if units == 0 || units > receipt.cost {
+            let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
+            return Err(Refusal::invalid(why).at("units"));
+        }
+        Ok(self.gate.refund_part(&receipt, units).await?)
+    }
+
+    /// Whether the store can count.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) async fn probe_store(&self) -> Result<(), Refusal> {
+        Ok(self.gate.probe(self.gate.usual_deadline()).await?)
+    }
+}
+
+/// The ask over these parts, of which there is at least one.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn ask<'p>(
+    parts: &'p [(Subject, LimitSet)],
+    shard: Option<&'p str>,
+) -> Result<Ask<'p>, Refusal> {
+    if parts.is_empty() {
+        return Err(Refusal::invalid("an empty list asks nothing").at("on"));
+    }
+    let each: Vec<_> = parts.iter().map(|(subject, limits)| (subject, limits)).collect();
+    let ask = Ask::from(each);
+    Ok(match shard {
+        Some(shard) => ask.shard(shard),
+        None => ask,
+    })
+}
+
+/// The refusal of a policy's name that no policy has.
+pub(crate) fn no_policy(name: &str) -> Refusal {
+    let detail = format!("there is no policy `{name}`: GET /v1/policies lists them");
+    Refusal::new(Kind::NotFound, detail).at("policy")
+}
+
+/// About what a receipt over these has.
+fn bytes_of(parts: &Parts) -> usize {
+    parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()
+}
