@@ -22,8 +22,8 @@ impl Options {
     /// | `rediss://...` | the same over TLS |
     /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
     ///
-    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations,
-    /// as limits have them), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
+    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
+    /// limits have them), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
     /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// # Errors

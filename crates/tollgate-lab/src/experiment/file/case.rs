@@ -66,7 +66,7 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
             };
             let sets: Result<Vec<LimitSet>, _> = texts.iter().map(read).collect();
             let limits = sets.and_then(|sets| {
-                LimitSet::new(sets.iter().flat_map(|set| set.limits()).cloned().collect())
+                LimitSet::new(sets.iter().flat_map(LimitSet::limits).cloned().collect())
             });
             Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
         };
