@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate::{Clock, StoreError, WallClock};
+use tollgate::{Clock, Period, StoreError, WallClock};
 
 /// How long an operation waits for the lock when nothing else is said.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
@@ -128,10 +128,7 @@ impl Options {
                 }
                 ("deadline", _) => {
                     let read = duration(value).ok_or_else(|| {
-                        wrong(format!(
-                            "`deadline={value}`: write a whole number and one of us, ms, s, m, h, \
-                             as in `deadline=5s`"
-                        ))
+                        wrong(format!("`deadline={value}`: write a duration, as in `deadline=5s`"))
                     })?;
                     options.deadline = Some(read);
                 }
@@ -153,19 +150,13 @@ impl PartialEq for Options {
     }
 }
 
+/// A duration as limits have it, or nothing of a unit: then the lock is not waited for.
 fn duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().ok()?;
-    let us = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "m" => 60_000_000,
-        "h" => 3_600_000_000,
-        _ => return None,
-    };
-    Some(Duration::from_micros(number.checked_mul(us)?))
+    let unit = text.trim_start_matches('0');
+    if unit.len() < text.len() && ["us", "ms", "s", "m", "h"].contains(&unit) {
+        return Some(Duration::ZERO);
+    }
+    text.parse::<Period>().ok().map(Period::as_duration)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate::{StoreError, unescape_text};
+use tollgate::{Period, StoreError, unescape_text};
 
 use super::{Address, DEFAULT_PORT, MAX_CONNECTIONS, Options};
 
@@ -22,8 +22,8 @@ impl Options {
     /// | `rediss://...` | the same over TLS |
     /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
     ///
-    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
-    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
+    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
+    /// limits have them), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
     /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// # Errors
@@ -80,9 +80,10 @@ fn read(text: &str) -> Result<Options, String> {
 }
 
 fn time(key: &str, value: &str) -> Result<Duration, String> {
-    duration(value).ok_or_else(|| {
-        format!("`{key}` takes a whole number above 0 and one of us, ms, s, as in `{key}=50ms`")
-    })
+    let period = value.parse::<Period>();
+    let period =
+        period.map_err(|_| format!("`{key}` takes a duration above 0, as in `{key}=50ms`"))?;
+    Ok(period.as_duration())
 }
 
 fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
@@ -174,17 +175,4 @@ fn login(authority: &str) -> Result<(Login, &str), String> {
 fn number<T: core::str::FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (count, unit) = text.split_at(digits);
-    let us: u64 = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        _ => return None,
-    };
-    let us = number::<u64>(count)?.checked_mul(us)?;
-    (us > 0).then(|| Duration::from_micros(us))
 }

@@ -60,12 +60,14 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
     }
     let parts = |strategy: Option<Strategy>| -> ReadResult<Vec<Part>> {
         let part = |(per, texts): &(Per, Vec<&str>)| {
-            let with_via = |text: &&str| match strategy.filter(|_| !has_via(text)) {
-                Some(strategy) => format!("{text} via {strategy}"),
-                None => (*text).to_owned(),
+            let read = |text: &&str| match strategy.filter(|_| !has_via(text)) {
+                Some(strategy) => LimitSet::parse_with(text, strategy),
+                None => text.parse(),
             };
-            let text = texts.iter().map(with_via).collect::<Vec<_>>().join(", ");
-            let limits: Result<LimitSet, _> = text.parse();
+            let sets: Result<Vec<LimitSet>, _> = texts.iter().map(read).collect();
+            let limits = sets.and_then(|sets| {
+                LimitSet::new(sets.iter().flat_map(LimitSet::limits).cloned().collect())
+            });
             Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
         };
         texts.iter().map(part).collect()
