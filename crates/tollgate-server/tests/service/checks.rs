@@ -10,6 +10,9 @@ use tollgate_server::{AnyStore, CallerLimits};
 
 use crate::{FILE, Service, gate_of};
 
+mod caller_limits;
+mod receipts;
+
 #[tokio::test]
 async fn inline_limits_are_counted_exactly() {
     let service = Service::start().await;
@@ -204,78 +207,6 @@ async fn a_peek_changes_nothing() {
         assert_eq!(client.post("/v1/peek", login).await.json()["remaining"], 2);
     }
     assert!(service.gate.counters().iter().all(|(_, counters)| counters.iter().count() == 0));
-}
-
-#[tokio::test]
-async fn a_receipt_gives_back_once() {
-    let service = Service::start().await;
-    let mut client = service.client().await;
-    let question = r#"{"subject": "user:1", "limit": "1/h", "receipt": true}"#;
-    let receipt = client.check(question).await["receipt"].as_str().unwrap().to_owned();
-    assert_eq!(client.check(question).await["receipt"], Value::Null, "nothing was charged");
-    let body = json!({ "receipt": receipt }).to_string();
-    for (already, given) in [(false, 1), (true, 0)] {
-        let reply = client.post("/v1/refund", &body).await;
-        assert_eq!(reply.json()["already"], already, "{}", reply.text);
-        assert_eq!(
-            reply.json()["given"]
-                .as_array()
-                .map_or(0, |all| { all.iter().filter_map(Value::as_u64).sum::<u64>() }),
-            given
-        );
-    }
-    assert_eq!(client.check(question).await["allowed"], true);
-    // Not one letter may be another.
-    let first = if receipt.starts_with('A') { 'B' } else { 'A' };
-    let forged = format!("{first}{}", &receipt[1..]);
-    for text in [forged.as_str(), "", "AAAA", &receipt[..receipt.len() - 1], &"A".repeat(40_000)] {
-        let reply = client.post("/v1/refund", &json!({ "receipt": text }).to_string()).await;
-        assert_eq!(reply.status, StatusCode::NOT_FOUND, "{text}");
-        assert_eq!(reply.json()["field"], "receipt");
-    }
-    // By a policy, too.
-    let login = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}, "receipt": true}"#;
-    let receipt = client.check(login).await["receipt"].clone();
-    let reply = client.post("/v1/refund", &json!({ "receipt": receipt }).to_string()).await;
-    assert_eq!(reply.json()["given"], json!([1]));
-}
-
-#[tokio::test]
-async fn a_receipt_gives_back_in_parts_and_no_more_than_was_charged() {
-    let service = Service::start().await;
-    let mut client = service.client().await;
-    let question =
-        r#"{"subject": "bob", "limit": "1000/h via fixed_window", "cost": 800, "receipt": true}"#;
-    let receipt = client.check(question).await["receipt"].as_str().unwrap().to_owned();
-    for (units, already, given, left) in
-        [(300, false, 300, 500), (400, false, 400, 100), (300, false, 100, 0), (300, true, 0, 0)]
-    {
-        let body = json!({ "receipt": receipt, "units": units }).to_string();
-        let reply = client.post("/v1/refund", &body).await.json();
-        assert_eq!(reply, json!({ "already": already, "given": [given], "left": left }));
-    }
-    for units in [0, 801] {
-        let body = json!({ "receipt": receipt, "units": units }).to_string();
-        let reply = client.post("/v1/refund", &body).await;
-        assert_eq!(reply.status, StatusCode::BAD_REQUEST, "{}", reply.text);
-        assert_eq!(reply.json()["field"], "units");
-        assert!(reply.text.contains("give 1 to 800"), "{}", reply.text);
-    }
-}
-
-#[tokio::test]
-async fn instances_with_one_key_take_each_others_receipts() {
-    let key = Some(b"0123456789abcdef0123456789abcdef".to_vec());
-    let one = Service::with(|options| options.receipt_key.clone_from(&key)).await;
-    let other = Service::of(one.gate.clone(), |options| options.receipt_key = key).await;
-    let stranger = Service::of(one.gate.clone(), |_| {}).await;
-    let question = r#"{"subject": "user:1", "limit": "1/h", "receipt": true}"#;
-    let said = one.client().await.check(question).await;
-    let body = json!({ "receipt": said["receipt"] }).to_string();
-    let reply = stranger.client().await.post("/v1/refund", &body).await;
-    assert_eq!(reply.status, StatusCode::NOT_FOUND);
-    let reply = other.client().await.post("/v1/refund", &body).await;
-    assert_eq!(reply.json()["given"], json!([1]), "{}", reply.text);
 }
 
 #[tokio::test]
@@ -523,72 +454,4 @@ async fn paths_and_methods_that_are_not_there_are_told() {
         assert_eq!(reply.status.as_u16(), status, "{method} {path}");
         assert_eq!(reply.header("allow"), allow, "{method} {path}");
     }
-}
-
-/// Whoever runs the service says which inline limits callers may give.
-#[tokio::test]
-async fn callers_give_the_limits_that_they_may() {
-    let single = r#"{"subject": "user:1", "limit": "5/1h"}"#;
-    let several = r#"{"subject": "user:1", "limit": "5/1h, 9/1d"}"#;
-    let of_two =
-        r#"{"on": [{"subject": "a", "limit": "5/1h"}, {"subject": "b", "limit": "5/1h"}]}"#;
-    let by_policies = r#"{"fields": {"ip": "192.0.2.7"}}"#;
-    let all = [single, several, of_two, by_policies];
-    for (allowed, expected) in [
-        (CallerLimits::default(), [200, 200, 200, 200]),
-        (CallerLimits::Single, [200, 403, 403, 200]),
-        (CallerLimits::Off, [403, 403, 403, 200]),
-    ] {
-        let service = Service::with(|options| options.caller_limits = allowed).await;
-        let mut client = service.client().await;
-        for (question, status) in all.into_iter().zip(expected) {
-            for path in ["/v1/check", "/v1/peek"] {
-                let reply = client.post(path, question).await;
-                assert_eq!(reply.status, status, "{allowed:?} {path} {question}: {}", reply.text);
-            }
-        }
-        if expected[1] == 403 {
-            let reply = client.post("/v1/check", several).await;
-            let detail = reply.json()["detail"].as_str().unwrap().to_owned();
-            assert!(detail.contains("--caller-limits"), "{detail}");
-        }
-    }
-}
-
-/// On Redis each shape costs a script, and other numbers cost nothing.
-#[tokio::test(flavor = "multi_thread")]
-async fn callers_give_no_shapes_without_number() {
-    let server = redis_or_skip!();
-    let url = format!("{}?deadline=30s&scripts=10", server.url());
-    let store = AnyStore::Redis(RedisStore::connect(&url).await.unwrap());
-    let allowed = CallerLimits::Several { shapes: 3 };
-    let service = Service::of(gate_of(FILE, store), |it| it.caller_limits = allowed).await;
-    let mut client = service.client().await;
-    let mut ask = async |limit: String| {
-        let question = format!(r#"{{"subject": "user:1", "limit": "{limit}"}}"#);
-        client.post("/v1/check", &question).await
-    };
-    let before = scripts(&server);
-    // Each strategy first, so that three shapes are three.
-    for other in ["gcra", "token_bucket", "fixed_window"] {
-        for number in 1..=60 {
-            let limit = format!("{number}/1h via gcra, {number}/1d via {other}");
-            assert_eq!(ask(limit).await.status, 200);
-        }
-    }
-    let refused = ask("5/1h via gcra, 9/1d via sliding_log".into()).await;
-    assert_eq!(refused.status, 403, "{}", refused.text);
-    assert!(refused.text.contains("--caller-shapes"), "{}", refused.text);
-    // A shape that came, and one limit alone, are taken as before.
-    assert_eq!(ask("61/1h via gcra, 5/1d via token_bucket".into()).await.status, 200);
-    for number in 1..=60 {
-        assert_eq!(ask(format!("{number}/1h via sliding_log")).await.status, 200);
-    }
-    let held = scripts(&server) - before;
-    assert!(held <= 10 + 4, "{held} scripts");
-}
-
-/// How many scripts a server holds.
-fn scripts(server: &RedisServer) -> u64 {
-    server.info("memory")["number_of_cached_scripts"].parse().unwrap()
 }
