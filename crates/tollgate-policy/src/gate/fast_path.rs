@@ -17,8 +17,8 @@ use crate::resolve::Plan;
 impl<S: Store> Gate<S> {
     /// [`Gate::prepare`] and [`Gate::ask_now`] in one call, for policies under which every request
     /// leads to the same kind of check. That is a check of one unconditional policy, with one
-    /// subject from one field. `T` is built from the answer and the mark for the request
-    /// ([`Prepared::mark`](super::Prepared::mark)).
+    /// subject from one field. `view` reads the answer. The result also contains the mark for the
+    /// request ([`Prepared::mark`](super::Prepared::mark)).
     ///
     /// `subject` builds that subject, as [`subject_of`](crate::subject_of) does. A front may build
     /// it without the field's text.
