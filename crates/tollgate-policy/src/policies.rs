@@ -342,7 +342,7 @@ fn short_hash(content: &[u8]) -> u64 {
 }
 
 /// The only check that these policies ever make: of one unconditional policy, not in shadow, with
-/// one entry without overrides, one subject of one field, and one cost.
+/// one entry without overrides, one subject of one field, one fixed cost, and no shard.
 fn only(policies: &[Policy], ready: &[Ready]) -> Option<Only> {
     let ([Policy { when, .. }], [ready]) = (policies, ready) else { return None };
     let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, .. } = ready else {

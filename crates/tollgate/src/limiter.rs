@@ -253,7 +253,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Refunds what still counts of a charge, once. A refund never raises `remaining` above the
-    /// capacity, never reaches a later window, and never removes a newer event in place of the
+    /// capacity, never affects a later window, and never removes a newer event in place of the
     /// charged one.
     ///
     /// ```

@@ -34,8 +34,8 @@ impl DecisionMark {
         mark
     }
 
-    /// The mark of the first gate in this process, with its first policies. A front can store it
-    /// without memory. `None` before there is a gate.
+    /// The mark of the first gate in this process, with its first policies. A front can represent
+    /// it by a zero-sized type. `None` before there is a gate.
     #[must_use]
     pub fn first() -> Option<Self> {
         FIRST.get().copied()

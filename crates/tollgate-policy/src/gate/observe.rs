@@ -35,7 +35,7 @@ pub struct Event<'e> {
     pub decides: bool,
 }
 
-/// Is called for every answer, on the path of the request: it must be fast and must not block.
+/// Receives every answer, on the path of the request: an observer must be fast and must not block.
 pub trait Observer: Send + Sync {
     /// Receives the part of one policy in one answer.
     fn observe(&self, event: &Event<'_>);

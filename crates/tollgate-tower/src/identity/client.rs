@@ -62,7 +62,7 @@ impl AddressHeader {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Peers {
-    /// All peers: only your proxies may be able to reach the server.
+    /// All peers. Use it only if nobody but your proxies can reach the server.
     Any,
     /// The peers in these networks.
     Networks(Networks),

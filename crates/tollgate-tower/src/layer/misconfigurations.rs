@@ -114,7 +114,8 @@ impl Misconfigurations {
         }
     }
 
-    /// Allows a misconfiguration to be reported again, for those that a reload can cause.
+    /// Reports a misconfiguration even if one of its kind was reported before, for those that a
+    /// reload can cause.
     pub(super) fn report_anew(&self, misconfiguration: &Misconfiguration) {
         self.notify(misconfiguration);
     }

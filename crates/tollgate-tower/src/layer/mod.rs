@@ -366,7 +366,7 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Is called for each misconfiguration, instead of a warning with `tracing`.
+    /// Sets the function that is called for each misconfiguration, instead of a `tracing` warning.
     pub fn on_misconfiguration(
         mut self,
         told: impl Fn(&Misconfiguration) + Send + Sync + 'static,

@@ -23,8 +23,8 @@ const MAX_SET_BYTES: u32 = 1 << 14;
 /// The most charges that a snapshot may claim, so that the numbers of receipts never wrap.
 const MAX_CHARGES: u64 = 1 << 54;
 
-/// The most restarts that a receipt can be refunded after. Restarts without a charge between them
-/// count once. An older receipt is rejected as one of another store.
+/// The most restarts that a receipt can be refunded after. A restart without a charge since the
+/// previous one does not count. An older receipt is rejected as one of another store.
 const MAX_ANCESTORS: usize = 1 << 10;
 
 /// How far a small store may have exceeded its bound, in bytes: older versions did not count limit
