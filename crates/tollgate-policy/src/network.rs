@@ -93,7 +93,6 @@ impl<T> Default for NetworkMap<T> {
 }
 
 impl<T> NetworkMap<T> {
-    /// The number of networks.
     pub(crate) fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }

@@ -87,7 +87,6 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// An empty plan.
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self {

@@ -185,7 +185,6 @@ impl<'l> Decision<'l> {
         lent.chain(kept.map(|(subject, limits)| (subject.as_str(), limits)))
     }
 
-    /// The fields of limit `index`.
     #[inline]
     fn field(&self, index: usize) -> Fields {
         if let Some(fields) = self.more.as_deref().and_then(|more| more.fields.get(index)) {
@@ -194,7 +193,6 @@ impl<'l> Decision<'l> {
         self.numbers[index].fields(self.now)
     }
 
-    /// The fields of every limit.
     fn fields(&self) -> impl Iterator<Item = Fields> {
         (0..self.limits as usize).map(|index| self.field(index))
     }

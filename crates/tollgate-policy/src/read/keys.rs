@@ -107,7 +107,6 @@ impl<'s> Reader<'s> {
         node
     }
 
-    /// Reads a text.
     pub(super) fn text<'n>(&mut self, node: &'n Node, key: &str, right: &str) -> Option<&'n str> {
         if let Value::Text(text) = &node.value {
             return Some(text);

@@ -28,7 +28,6 @@ pub(super) fn is_alike(extensions: &Extensions, own: DecisionMark) -> bool {
     first.iter().chain(others).any(|mark| mark.is_alike(own))
 }
 
-/// Adds a mark.
 #[inline]
 pub(super) fn put(extensions: &mut Extensions, mark: DecisionMark) {
     if mark.is_first() {

@@ -36,7 +36,6 @@ impl KeyHash {
         Self::seeded(sip, [random.hash_one(0), random.hash_one(1)])
     }
 
-    /// A hash with these seeds.
     pub(super) fn seeded(sip: bool, seeds: [u64; 2]) -> Self {
         if sip {
             return Self::Sip { keys: seeds };

@@ -118,7 +118,6 @@ impl Marks {
         self.resets.get(&key_hash).copied()
     }
 
-    /// True when nothing is remembered.
     pub(super) fn is_empty(&self) -> bool {
         self.spent.is_empty()
             && self.resets.is_empty()

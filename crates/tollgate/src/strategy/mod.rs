@@ -38,7 +38,6 @@ impl Cell<'_> {
         }
     }
 
-    /// The log.
     fn log(&mut self) -> &mut dyn Log {
         match self {
             Self::Log(log) => &mut **log,

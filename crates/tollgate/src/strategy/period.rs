@@ -80,7 +80,6 @@ impl Emission {
         Exact { us: us + parts / self.denominator, num: parts % self.denominator }
     }
 
-    /// `a + b`.
     #[inline]
     pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
         let num = a.num + b.num;

@@ -119,7 +119,6 @@ fn write_logs<W: Write>(large: &Large, out: &mut ChunkWriter<W>) -> Result<(), S
 }
 
 impl Shard {
-    /// The number of charges so far.
     pub(in crate::memory) fn charges(&self) -> u64 {
         self.charges
     }

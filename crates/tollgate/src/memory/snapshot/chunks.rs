@@ -107,7 +107,6 @@ pub(in crate::memory) struct ChunkReader<R> {
 }
 
 impl<R: Read> ChunkReader<R> {
-    /// Reads the header.
     pub(super) fn begin(from: R) -> Result<Self, SnapshotError> {
         let mut reader =
             Self { from, chunk: Vec::new(), next: 0, start: 0, read: 0, crc: Crc::new() };
