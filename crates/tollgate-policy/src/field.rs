@@ -1,4 +1,4 @@
-//! What a request is made of, and how a front tells it.
+//! The fields of a request, and how a front provides them.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use tollgate::{ParseError, Subject, SubjectPrefix};
 /// The longest name of a header or a field, in bytes.
 pub const MAX_NAME_BYTES: usize = 64;
 
-/// One thing that a request may have.
+/// One field of a request.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Field {
@@ -17,30 +17,31 @@ pub enum Field {
     Ip,
     /// The host name, without a port.
     Host,
-    /// The method, as `GET`.
+    /// The method, such as `GET`.
     Method,
-    /// The path: in conditions only.
+    /// The path; only for conditions.
     Path,
     /// The template of the route that matched.
     Route,
-    /// Who is logged in.
+    /// The authenticated user.
     User,
-    /// The key, as the front hashed it.
+    /// The API key, hashed by the front.
     ApiKey,
-    /// A header, by its name in lower case.
+    /// A header, by its lower-case name.
     Header(Box<str>),
     /// Anything else, by name: a field of a JSON body, an entry of an Envoy descriptor.
     Custom(Box<str>),
 }
 
-/// A request, as a front tells it.
+/// The fields of a request, provided by a front.
 ///
-/// A front answers for what it knows, and `None` for everything else. `Ip`, `Host` and `Method` are
-/// taken to be always there. A value that is empty counts as absent. One that is no UTF-8 must not
-/// be told as absent, for that could mean "no limit": write its bytes in another way, as `%XX`.
+/// A front returns the fields that it knows, and `None` for all others. `Ip`, `Host` and `Method`
+/// are assumed to be always present. An empty value counts as absent. A value that is not UTF-8
+/// must not be reported as absent, since that could mean "no limit": encode its bytes, for example
+/// as `%XX`.
 ///
-/// A map of names, as they are written in a policy file, is a request too: for programs that are no
-/// front of HTTP, and for tests.
+/// A map from names, as in a policy file, to values is a request too. It is meant for tests and for
+/// programs without HTTP.
 ///
 /// ```
 /// use std::borrow::Cow;
@@ -57,11 +58,11 @@ pub enum Field {
 /// }
 /// ```
 pub trait Fields {
-    /// The value of a field, borrowed where that is possible: it is asked for on every request.
+    /// The value of a field, borrowed if possible: the gate reads it on every request.
     fn field(&self, field: &Field) -> Option<Cow<'_, str>>;
 
-    /// The client's whole address, where `ip` is only the network that it counts by, as the `/64`
-    /// of an IPv6 client: conditions on `ip` are about the address.
+    /// The client's full address, if `ip` is only the network that it is counted by, such as the
+    /// `/64` of an IPv6 client. Conditions on `ip` apply to the full address.
     fn address(&self) -> Option<IpAddr> {
         None
     }
@@ -77,7 +78,7 @@ impl<F: Fields + ?Sized> Fields for &F {
     }
 }
 
-/// By the words of a policy file: `ip`, `header.x-tier`, `field.plan`.
+/// Keys are the names of a policy file: `ip`, `header.x-tier`, `field.plan`.
 impl<S: std::hash::BuildHasher> Fields for std::collections::HashMap<String, String, S> {
     fn field(&self, field: &Field) -> Option<Cow<'_, str>> {
         self.get(field.to_string().as_str()).map(|value| Cow::Borrowed(value.as_str()))
@@ -97,7 +98,7 @@ impl<const N: usize> Fields for [(&str, &str); N] {
     }
 }
 
-/// The fields that have no name of their own.
+/// The fields without a name part.
 const PLAIN: [(&str, Field); 7] = [
     ("ip", Field::Ip),
     ("host", Field::Host),
@@ -109,10 +110,10 @@ const PLAIN: [(&str, Field); 7] = [
 ];
 
 impl Field {
-    /// Reads a field as it is written in a policy file: `ip`, `header.x-tier`, `field.plan`.
+    /// Parses a field as in a policy file: `ip`, `header.x-tier`, `field.plan`.
     ///
     /// # Errors
-    /// A word that is no field; a name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
+    /// An unknown field; a name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         if let Some((_, field)) = PLAIN.iter().find(|(name, _)| *name == text) {
             return Ok(field.clone());
@@ -148,7 +149,7 @@ impl Field {
         if text.is_empty() {
             return ParseError::whole(text, "an empty text is no field", remedy);
         }
-        // A list in one text is how a subject is written on the command line.
+        // On the command line, a subject is one text with commas.
         if text.contains(',') {
             let remedy = "write several as a list, as `[\"user\", \"field.resource\"]`";
             return ParseError::whole(text, format!("`{text}` is no field"), remedy);
@@ -162,13 +163,13 @@ impl Field {
         PLAIN.iter().map(|(name, _)| *name).chain(["header", "field"])
     }
 
-    /// True for what every request has.
+    /// True for the fields that every request has.
     #[must_use]
     pub fn is_always_there(&self) -> bool {
         matches!(self, Self::Ip | Self::Host | Self::Method)
     }
 
-    /// True for headers that hold a secret: in a subject it would be in counts and logs.
+    /// True for headers that contain a secret: in a subject, it would appear in counts and logs.
     pub(crate) fn is_secret(&self) -> bool {
         let secret = ["authorization", "cookie", "proxy-authorization"];
         matches!(self, Self::Header(name) if secret.contains(&&**name))
@@ -200,7 +201,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// `did you mean `x`? ` when a word is near, and what is right in any case.
+/// `did you mean `x`? ` if a word is similar, followed by general advice.
 pub(crate) fn advice<'n>(
     word: &str,
     words: impl IntoIterator<Item = &'n str>,
@@ -211,10 +212,10 @@ pub(crate) fn advice<'n>(
     format!("did you mean `{near}`? {}{rest}", first.to_uppercase())
 }
 
-/// The word that was likely meant.
+/// The most similar word, if one is close.
 pub(crate) fn closest<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let most = |known: &str| known.len().div_ceil(3);
-    // The distance takes time and memory for each letter: what is much longer is not near.
+    // The distance takes time and memory per letter; a much longer word is not similar.
     let alike = |known: &&str| word.len().abs_diff(known.len()) <= most(known);
     let lowered = if word.len() < 256 { word.to_lowercase() } else { String::new() };
     words
@@ -226,14 +227,14 @@ pub(crate) fn closest<'n>(word: &str, words: impl IntoIterator<Item = &'n str>) 
         .map(|(_, known)| known)
 }
 
-/// The value of a field that is there: an empty one is not.
+/// The value of a field that is present; an empty value counts as absent.
 #[inline]
 pub(crate) fn value<'f, F: Fields + ?Sized>(fields: &'f F, field: &Field) -> Option<Cow<'f, str>> {
     fields.field(field).filter(|value| !value.is_empty())
 }
 
-/// The subject of a field's value, as `ip:192.0.2.7`: what [`Gate::check_at_once`] asks for. None
-/// where the field is absent, and where its value is too long.
+/// The subject of a field's value, such as `ip:192.0.2.7`, for [`Gate::check_at_once`]. `None` if
+/// the field is absent, or its value is too long.
 ///
 /// [`Gate::check_at_once`]: crate::Gate::check_at_once
 #[inline]

@@ -1,10 +1,11 @@
-//! The one form in which fronts give a path, a host and an address; and patterns that none has.
+//! The canonical forms in which fronts provide a path, a host and an address; and patterns that
+//! never match them.
 
 use crate::field::Field;
 use crate::pattern::Pattern;
 
-/// Why no request has a value of this pattern, and what to write; none when one may. What is
-/// written decides, not what it was lowered to.
+/// Why no request has a value of this pattern, and what to write instead; `None` if one can.
+/// `written` decides, not the text after its conversion to lower case.
 pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
     let (what, why, right) = match field {
         Field::Path => (
@@ -38,7 +39,7 @@ fn path(pattern: &Pattern) -> Option<String> {
         Pattern::Prefix(text) => (text, "*"),
         _ => return None,
     };
-    // What follows these never gets into a path, and is nothing to escape.
+    // The rest is never part of a path, and needs no escape.
     let path = text.split(['?', '#']).next().unwrap_or_default();
     let mut form = match path.split_once("://") {
         Some((_, rest)) => path_form(rest.find('/').map_or("/", |slash| &rest[slash..]), end),
@@ -47,7 +48,7 @@ fn path(pattern: &Pattern) -> Option<String> {
     if is_refused(form.strip_suffix(end).unwrap_or(&form), !end.is_empty()) {
         return Some("it without: a segment of dots and a zero byte are refused in a path".into());
     }
-    // All that begins with `/` is what `*` matches, and more than was meant.
+    // Everything that begins with `/` is what `*` matches: more than was intended.
     if form == "/*" && **text != *"/" {
         form = "`/`, or what the path begins with".to_owned();
         return Some(form);
@@ -55,7 +56,8 @@ fn path(pattern: &Pattern) -> Option<String> {
     (form != format!("{text}{end}")).then(|| format!("`{form}`"))
 }
 
-/// What `tollgate serve` and the layer must be told to give a path of this pattern, and its value.
+/// The path setting of `tollgate serve` and the layer under which this pattern matches, and its
+/// value.
 pub(crate) fn setting(pattern: &Pattern) -> Option<&'static str> {
     let (Pattern::Exact(text) | Pattern::Prefix(text)) = pattern else { return None };
     match (text.contains("%2F") || text.contains("%5C"), text.contains(';')) {
@@ -66,8 +68,8 @@ pub(crate) fn setting(pattern: &Pattern) -> Option<&'static str> {
     }
 }
 
-/// True for a form that is refused under every setting: with a whole segment of dots between
-/// slashes of any kind, or with a zero byte.
+/// True for a path that is refused under every setting: with a segment of only dots between slashes
+/// of any kind, or with a zero byte.
 fn is_refused(text: &str, open: bool) -> bool {
     let slashed = text.replace("%2F", "/").replace("%5C", "/");
     let mut segments = slashed.split('/').peekable();
@@ -83,7 +85,7 @@ fn is_refused(text: &str, open: bool) -> bool {
     text.contains("%00")
 }
 
-/// As fronts write a path. Of a prefix the last segment may go on, and is only spelled.
+/// A path in its canonical form. The last segment of a prefix may continue, and is only escaped.
 fn path_form(text: &str, end: &str) -> String {
     let open = !end.is_empty();
     let mut form = String::with_capacity(text.len() + 2);
@@ -110,14 +112,14 @@ fn path_form(text: &str, end: &str) -> String {
     form + end
 }
 
-/// A segment with the escapes that it needs and no other, in upper case.
+/// A segment with only the necessary escapes, in upper case.
 fn spelled(segment: &str, open: bool) -> String {
     let bytes = segment.as_bytes();
     let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = String::with_capacity(segment.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        // What a prefix ends with may become an escape.
+        // The end of a prefix may be the start of an escape.
         let half = match bytes.get(at + 1..) {
             Some([]) => true,
             Some([one]) => one.is_ascii_digit() || (b'A'..=b'F').contains(one),
@@ -139,7 +141,7 @@ fn spelled(segment: &str, open: bool) -> String {
 }
 
 fn push(out: &mut String, byte: u8) {
-    // RFC 3986, 3.3.
+    // RFC 3986, section 3.3.
     if byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
         out.push(char::from(byte));
     } else {
@@ -159,14 +161,14 @@ fn host(pattern: &Pattern) -> Option<String> {
     }
     let alone = text.split_once("://").map_or(text, |(_, rest)| rest);
     let mut alone = alone.split(['/', '?', '#']).next().unwrap_or_default();
-    // The address in brackets is IPv6: the colons in it are its own.
+    // An address in brackets is IPv6: its colons do not begin a port.
     let ports = alone.rfind(']').map_or(0, |bracket| bracket + 1);
     if alone.get(ports..).is_some_and(|rest| rest.matches(':').count() == 1)
         && let Some(colon) = alone.rfind(':')
     {
         alone = &alone[..colon];
     }
-    // The beginning of a host may end with a dot.
+    // A prefix of a host may end with a dot.
     if after.is_empty() || alone.len() < text.len() {
         alone = alone.trim_end_matches('.');
     }
@@ -176,7 +178,7 @@ fn host(pattern: &Pattern) -> Option<String> {
     if before.is_empty() && alone.starts_with('.') {
         return Some(format!("`*{alone}` for every host below it"));
     }
-    // A prefix that ran into its port is a whole name.
+    // A prefix that includes a port is a complete name.
     let after = if alone.len() < text.len() && !text.ends_with(alone) { "" } else { after };
     let right = format!("{before}{alone}{after}");
     (alone != text).then(|| format!("`{right}`"))

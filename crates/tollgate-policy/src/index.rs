@@ -1,4 +1,5 @@
-//! Which of many lists of conditions hold: found by one value of each, then looked at in order.
+//! An index over many lists of conditions: it finds candidates by one value each, then tests them
+//! in order.
 
 use hashbrown::HashMap;
 use ipnet::IpNet;
@@ -9,47 +10,46 @@ use crate::list::NetworkList;
 use crate::network::{NetworkMap, client_address, parse_client};
 use crate::pattern::{Condition, Pattern, SHORT, normal};
 
-/// The numbers of lists that may hold: none is allocated for a few.
+/// The numbers of lists that may hold; a few need no allocation.
 pub(crate) type Found = SmallVec<[u32; 16]>;
 
-/// Many lists of conditions. Each is filed under that one of its conditions that the fewest share,
-/// so that one value of a request leads to few.
+/// An index of many lists of conditions. Each list is filed under its condition that the fewest
+/// lists share, so that one value of a request leads to few candidates.
 #[derive(Debug)]
 pub(crate) struct Index {
-    /// The conditions of each list but the one that it is filed under.
+    /// The conditions of each list without the one that it is filed under.
     rests: Vec<Vec<Rest>>,
-    /// Those without a condition.
+    /// The lists without a condition.
     always: Vec<u32>,
     fields: Vec<Filed>,
 }
 
 type Hash = foldhash::fast::RandomState;
 
-/// A condition that is still to be looked at when its list was found by another.
+/// A condition still to be tested when its list was found by another one.
 #[derive(Debug)]
 enum Rest {
     Few(Condition),
-    /// Found at once, as long as it may be.
+    /// A condition with many patterns, with an index of its own.
     Many(Box<Filed>),
 }
 
-/// What is filed under one field.
+/// The lists filed under one field.
 #[derive(Debug)]
 struct Filed {
     field: Field,
     exact: HashMap<Box<str>, Vec<u32>, Hash>,
     begins: Prefixes,
-    /// Hosts are filed from their ends.
+    /// Hosts are filed reversed, from their ends.
     ends: Prefixes,
     networks: NetworkMap<Vec<u32>>,
-    /// Lists of networks, each with a tree of its own: a file that changes is one of them.
+    /// Lists of networks, each with its own tree: when a file changes, only one of them does.
     listed: Vec<(NetworkList, Vec<u32>)>,
     any: Vec<u32>,
 }
 
-/// Texts that a value may begin with, in order, each with the longest of them that it begins with
-/// itself. The last text that is not above a value is the longest one it begins with, or leads
-/// there.
+/// Sorted prefixes, each with the longest other prefix that it begins with. The last prefix that is
+/// not above a value is its longest prefix, or leads to it.
 #[derive(Debug, Default)]
 struct Prefixes(Vec<PrefixOf>);
 
@@ -61,7 +61,7 @@ struct PrefixOf {
 }
 
 impl Index {
-    /// Files the lists under their numbers, which are their places.
+    /// Builds the index. The number of a list is its position.
     pub(crate) fn new(lists: Vec<Vec<Condition>>) -> Self {
         let anchors = anchors(&lists);
         let mut index = Self { rests: Vec::new(), always: Vec::new(), fields: Vec::new() };
@@ -89,8 +89,8 @@ impl Index {
         &mut self.fields[at]
     }
 
-    /// The numbers of the lists that may hold, in order; each is still to be looked at with
-    /// [`Index::holds`]. They are put into `found` where they do not lie together anyway.
+    /// The numbers of the lists that may hold, in order; each must still be tested with
+    /// [`Index::holds`]. They are collected in `found` unless they are already contiguous.
     #[inline]
     pub(crate) fn candidates<'f, F: Fields + ?Sized>(
         &'f self,
@@ -166,7 +166,7 @@ impl Filed {
         }
     }
 
-    /// A list is found by this pattern.
+    /// Files a list under this pattern.
     fn file(&mut self, pattern: &Pattern, number: u32) {
         match pattern {
             Pattern::Exact(text) => push(self.exact.entry(text.clone()).or_default(), number),
@@ -181,7 +181,7 @@ impl Filed {
         }
     }
 
-    /// Ready to be asked.
+    /// Finishes the index for lookups.
     fn link(&mut self) {
         self.begins.link();
         self.ends.link();
@@ -198,7 +198,7 @@ impl Filed {
         }
         self.begins.add(value.as_bytes(), found);
         if !self.ends.0.is_empty() {
-            // Something stands before the dot.
+            // There must be at least one byte before the dot.
             let reversed: SmallVec<[u8; 64]> = value.bytes().skip(1).rev().collect();
             self.ends.add(&reversed, found);
         }
@@ -220,7 +220,7 @@ impl Filed {
     }
 }
 
-/// For each list the place of the condition it is filed under: the one that the fewest share.
+/// For each list, the position of the condition it is filed under: the one that the fewest share.
 fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
     let mut shared: HashMap<(&Field, &Pattern), u32, Hash> = HashMap::default();
     for condition in lists.iter().flatten() {
@@ -238,7 +238,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
         let worst = condition.any_of.iter().map(|pattern| {
             (shared.get(&(&condition.field, pattern)).copied().unwrap_or(0), weak(pattern))
         });
-        // `Any` leads everywhere, however few write it.
+        // `Any` matches every value, however few lists have it.
         let any = condition.any_of.contains(&Pattern::Any);
         (any, worst.max(), condition.any_of.len())
     };
@@ -251,7 +251,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
         .collect()
 }
 
-/// Once, also for a condition that says the same twice.
+/// Adds a number once, also if a condition has the same pattern twice.
 fn push(lists: &mut Vec<u32>, number: u32) {
     if lists.last() != Some(&number) {
         lists.push(number);
@@ -263,8 +263,8 @@ impl Prefixes {
         self.0.push(PrefixOf { text, shorter: None, lists: vec![number] });
     }
 
-    /// Brings them into order, makes one of those that are the same, and links each to the longest
-    /// that it begins with.
+    /// Sorts the prefixes, merges equal ones, and links each to the longest other one that it
+    /// begins with.
     fn link(&mut self) {
         self.0.sort_by(|a, b| a.text.cmp(&b.text));
         self.0.dedup_by(|next, first| {

@@ -1,5 +1,5 @@
-//! Policies: which requests are limited, by whose counts, under which limits. They are read from
-//! TOML or YAML, or made by a program, and the [`Gate`] answers requests by them.
+//! Policies: which requests are limited, by which subjects, under which limits. They are read from
+//! TOML or YAML, or built by a program. The [`Gate`] applies them to requests.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -27,18 +27,20 @@
 //!
 //! # The types to know
 //!
-//! - [`Policies`] is what a file says, checked: a mistake is a [`Problem`] with its line.
-//! - [`Gate`] is policies over a store. It answers every request, by the policies' failure rule
-//!   where the store cannot.
-//! - [`Answer`] is allowed or not, the policy that decided, and the store's decision.
+//! - [`Policies`] is the checked content of a policy file. A mistake is a [`Problem`] with its
+//!   line.
+//! - [`Gate`] applies policies with the counts of a store. It answers every request, by the
+//!   policies' failure rule if the store fails.
+//! - [`Answer`] contains whether the request is allowed, the policy that decided, and the store's
+//!   decision.
 //!
-//! A front implements [`Fields`], from which policies take what they need of a request.
-//! `docs/policies.md` is the reference of the file.
+//! A front, such as an HTTP layer or a server, implements [`Fields`], which provides the fields of
+//! a request. `docs/policies.md` is the reference of the file format.
 //!
 //! # Features
 //!
-//! `yaml` and `watch` are on by default: policies in YAML, and files that are followed. `schema`
-//! has the JSON Schema of the file.
+//! `yaml` and `watch` are on by default: policies in YAML, and reloads of changed files. `schema`
+//! provides the JSON Schema of the file.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! Lists of networks, a line each: what is in a file of its own beside the policies.
+//! Lists of networks, one per line, in separate files beside the policies.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -12,12 +12,12 @@ use crate::network::{NetworkMap, parse_client, parse_network};
 /// The largest list, in bytes: 64 MiB.
 pub const MAX_LIST_BYTES: usize = 64 << 20;
 
-/// How many bad lines are told.
+/// The most invalid lines that are reported.
 const MAX_REPORTED: usize = 5;
 
-/// Networks of a file: a value is one of them when the whole of it lies in one.
+/// The networks of a file. A value matches when all of it is inside one of them.
 ///
-/// Cheap to clone. An address is found by a prefix tree, however many networks there are.
+/// Clones are cheap. An address is found by a prefix tree, however many networks there are.
 #[derive(Clone)]
 pub struct NetworkList(Arc<Listed>);
 
@@ -28,8 +28,8 @@ struct Listed {
 }
 
 impl NetworkList {
-    /// Reads a network or an address from each line. What follows a `#` or a `;` is a comment, and
-    /// an empty line says nothing. `file` is what the list is called.
+    /// Parses a network or an address from each line. Text after `#` or `;` is a comment, and empty
+    /// lines are ignored. `file` is the name of the list.
     ///
     /// # Examples
     /// ```
@@ -42,7 +42,7 @@ impl NetworkList {
     /// ```
     ///
     /// # Errors
-    /// The first lines that are no networks, with their numbers and what would be right.
+    /// The first invalid lines, with their numbers and what would be right.
     pub fn parse(file: &str, text: &str) -> Result<Self, String> {
         let (mut networks, mut bad, mut more) = (Vec::new(), Vec::new(), 0);
         for (number, line) in (1..).zip(text.lines()) {
@@ -72,32 +72,32 @@ impl NetworkList {
         Ok(Self(Arc::new(Listed { file: file.into(), networks, tree })))
     }
 
-    /// What the list is called: the path as the policy file has it.
+    /// The name of the list: its path as written in the policy file.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.0.file
     }
 
-    /// How many networks there are.
+    /// The number of networks.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.networks.len()
     }
 
-    /// True when nothing is in it.
+    /// True when the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.networks.is_empty()
     }
 
-    /// True when an address, or a network that is counted as one client, lies in one of them.
+    /// True when an address, or a network that counts as one client, is inside one of the networks.
     #[inline]
     #[must_use]
     pub fn holds(&self, value: &str) -> bool {
         parse_client(value).is_some_and(|told| self.covers(told))
     }
 
-    /// True when the whole of a network lies in one of them.
+    /// True when all of a network is inside one of the networks.
     #[inline]
     pub(crate) fn covers(&self, network: IpNet) -> bool {
         let mut is_in = false;
@@ -105,7 +105,7 @@ impl NetworkList {
         is_in
     }
 
-    /// Adds the name and the networks, for a hash.
+    /// Appends the name and the networks, for a hash.
     pub(crate) fn write(&self, content: &mut Vec<u8>) {
         content.extend_from_slice(self.0.file.as_bytes());
         for network in &self.0.networks {
@@ -141,7 +141,7 @@ impl Ord for NetworkList {
 
 impl Hash for NetworkList {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // Lists of one name are few, and then compared.
+        // Lists with equal names are rare, and are then compared.
         self.0.file.hash(state);
     }
 }

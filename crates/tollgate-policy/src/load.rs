@@ -1,4 +1,4 @@
-//! Reading a policy file, with the lists that it names.
+//! Loads a policy file and the lists that it refers to.
 
 use core::hash::BuildHasher as _;
 use std::collections::{BTreeMap, HashMap};
@@ -12,15 +12,15 @@ use crate::read::keys::Unlisted;
 use crate::source::{Format, MAX_FILE_BYTES};
 
 impl Policies {
-    /// Reads a policy file; its name says whether it is TOML or YAML. A list of networks that it
-    /// names lies in its own folder, unless the list's path begins at the root.
+    /// Loads a policy file; its extension selects TOML or YAML. Relative paths of network lists are
+    /// resolved against the folder of the policy file.
     ///
-    /// What is suspect in it is logged as a warning of the crate `tracing` each, and in
+    /// Each warning about its content is logged with the crate `tracing`, and is also in
     /// [`Policies::warnings`].
     ///
     /// # Errors
-    /// Everything that is wrong with it and with the lists that it names; a file that cannot be
-    /// read, or is too large; a name that says no format.
+    /// All problems in the file and in the lists that it refers to; a file that cannot be read, or
+    /// is too large; an extension of no known format.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, Problems> {
         let path = path.as_ref();
         let policies = parse(path, &text_of(path)?, &mut Lists::default())?;
@@ -34,12 +34,12 @@ impl Policies {
     }
 }
 
-/// The files that a policy file names: the hash of what was read of each; none for one that could
-/// not be read.
+/// The files that a policy file refers to, each with the hash of its content; `None` for one that
+/// could not be read.
 pub(crate) type Lists = BTreeMap<PathBuf, Option<u64>>;
 
-/// The policies of a text that was read at this path, with the lists that it names. Those are told
-/// in `lists`, also when something is wrong.
+/// Parses the text of the policy file at this path, with the lists that it refers to. The lists are
+/// added to `lists` even if there are problems.
 pub(crate) fn parse(path: &Path, text: &str, lists: &mut Lists) -> Result<Policies, Problems> {
     let mut known: HashMap<String, Result<NetworkList, Unlisted>> = HashMap::new();
     let mut list = |named: &str| {
@@ -98,7 +98,7 @@ pub(crate) fn text_of(path: &Path) -> Result<String, Problems> {
         let remedy = "give the path of a file that may be read";
         whole(path, format!("the file cannot be read: {error}"), remedy)
     };
-    // To open a pipe would wait for whoever writes into it.
+    // Opening a pipe would block until something writes to it.
     let kind = std::fs::metadata(path).map_err(unreadable)?.file_type();
     if !kind.is_file() {
         let what = if kind.is_dir() { "this is a folder" } else { "this is no plain file" };

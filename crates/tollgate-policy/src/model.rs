@@ -1,4 +1,4 @@
-//! What a policy file means, without where it stands: the same for TOML, YAML and programs.
+//! The meaning of a policy file, without positions: the same for TOML, YAML and programs.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,7 +9,7 @@ use tollgate::{LimitSet, ParseError};
 use crate::field::{Field, advice};
 use crate::pattern::{Condition, Pattern};
 
-/// How long a store may take when a policy says nothing: 50 ms.
+/// The default deadline of a store call: 50 ms.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
 /// The shortest deadline: 1 ms.
@@ -18,7 +18,7 @@ pub const MIN_DEADLINE: Duration = Duration::from_millis(1);
 /// The longest deadline: 1 minute.
 pub const MAX_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Which of the policies that apply to a request count.
+/// Which of the policies that apply to a request are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::exhaustive_enums)] // one or all: there is no third
 pub enum Combine {
@@ -28,13 +28,13 @@ pub enum Combine {
     All,
 }
 
-/// The answer when the store cannot answer in time.
+/// The answer when the store does not answer in time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// Admitted, and not counted.
+    /// The request is admitted, and not counted.
     Allow,
-    /// Denied.
+    /// The request is denied.
     Deny,
 }
 
@@ -49,7 +49,7 @@ impl OnFailure {
     }
 }
 
-/// A rule: which requests, whose counts, under which limits.
+/// A policy: which requests, which subjects, which limits.
 ///
 /// ```
 /// use tollgate_policy::{Combine, Entry, Field, OnFailure, Policies, Policy};
@@ -65,28 +65,28 @@ impl OnFailure {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Policy {
-    /// Its name: 1 to 64 letters, digits, `_`, `-` or `.`; part of every count.
+    /// The name: 1 to 64 letters, digits, `_`, `-` or `.`. It is part of every count.
     pub name: String,
-    /// What it applies to: all must hold; none is every request.
+    /// The conditions: all must hold. Without conditions, the policy applies to every request.
     pub when: Vec<Condition>,
-    /// Whose counts, under which limits.
+    /// The subjects and their limits.
     pub entries: Vec<Entry>,
-    /// The answer when the store cannot answer.
+    /// The answer when the store does not answer in time.
     pub on_failure: OnFailure,
-    /// How long the store may take: [`MIN_DEADLINE`] to [`MAX_DEADLINE`]; none for as long as its
-    /// URL says, else [`DEFAULT_DEADLINE`].
+    /// The longest time to wait for the store, from [`MIN_DEADLINE`] to [`MAX_DEADLINE`]. `None`
+    /// for the deadline of the store's URL, or else [`DEFAULT_DEADLINE`].
     pub deadline: Option<Duration>,
-    /// What a request costs.
+    /// The cost of a request.
     pub cost: Cost,
     /// The dimension that all subjects share on a cluster.
     pub shard: Shard,
-    /// True when it counts and never denies.
+    /// True for a shadow policy: it counts and never denies.
     pub shadow: bool,
 }
 
 impl Policy {
-    /// A policy for every request, without limits so far, a cost of 1, and the usual deadline.
-    /// What is wrong with its name is said by [`crate::Policies::new`].
+    /// A policy for every request, with no limits yet, a cost of 1, and the default deadline.
+    /// [`crate::Policies::new`] reports an invalid name.
     #[must_use]
     pub fn new(name: impl Into<String>, on_failure: OnFailure) -> Self {
         Self {
@@ -101,10 +101,10 @@ impl Policy {
         }
     }
 
-    /// Applies only where `field` is one of these patterns, as they are written in a file.
+    /// Adds a condition: `field` must match one of these patterns, written as in a file.
     ///
     /// # Errors
-    /// What is no field, or no pattern.
+    /// An invalid field or pattern.
     pub fn when<'p>(
         mut self,
         field: &str,
@@ -124,40 +124,40 @@ impl Policy {
         self
     }
 
-    /// How long the store may take.
+    /// Sets the longest time to wait for the store.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// What a request costs.
+    /// Sets the cost of a request.
     #[must_use]
     pub fn cost(self, cost: Cost) -> Self {
         Self { cost, ..self }
     }
 
-    /// The dimension that all subjects share on a cluster.
+    /// Sets the dimension that all subjects share on a cluster.
     #[must_use]
     pub fn shard(self, field: Field) -> Self {
         Self { shard: Shard::By(field), ..self }
     }
 
-    /// Counts and never denies.
+    /// Makes it a shadow policy: it counts and never denies.
     #[must_use]
     pub fn shadow(self) -> Self {
         Self { shadow: true, ..self }
     }
 }
 
-/// What keeps the counts of one check together on a cluster.
+/// How the counts of one check are kept together on a cluster.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Shard {
-    /// Nothing was said: where a check has several subjects, there is a warning.
+    /// Not specified: a check with several subjects causes a warning.
     Unsaid,
-    /// The policy is not for a cluster.
+    /// The policy is not for use on a cluster.
     Never,
-    /// The value of this field, which all subjects of the policy have among their dimensions.
+    /// By the value of this field, which must be a dimension of all subjects of the policy.
     By(Field),
 }
 
@@ -167,19 +167,19 @@ pub enum Shard {
 pub struct Entry {
     /// The dimensions of the subject, 1 to 16.
     pub subject: Vec<Dimension>,
-    /// The limits, where no override holds.
+    /// The limits if no override holds.
     pub limits: LimitSet,
-    /// What happens without a dimension, for each that can be absent.
+    /// The rule for each dimension that can be absent.
     pub absent: BTreeMap<Field, Absent>,
-    /// Other limits for some requests: the first that holds counts.
+    /// Other limits for some requests: the first override that holds applies.
     pub overrides: Vec<Override>,
 }
 
 impl Entry {
-    /// A subject of these dimensions, as they are written in a file, under these limits.
+    /// A subject of these dimensions, written as in a file, under these limits.
     ///
     /// # Errors
-    /// What is no dimension, no limit.
+    /// An invalid dimension or limit.
     pub fn new<'d>(
         subject: impl IntoIterator<Item = &'d str>,
         limits: &str,
@@ -193,11 +193,11 @@ impl Entry {
         })
     }
 
-    /// What happens without any dimension of the subject that can be absent: `skip`, `deny`, or a
-    /// dimension that stands in.
+    /// Sets the rule for every dimension of the subject that can be absent: `skip`, `deny`, or a
+    /// substitute dimension.
     ///
     /// # Errors
-    /// What is none of these.
+    /// A rule other than these.
     pub fn absent(mut self, what: &str) -> Result<Self, ParseError> {
         let what = Absent::parse(what)?;
         for field in self.uncertain() {
@@ -206,24 +206,24 @@ impl Entry {
         Ok(self)
     }
 
-    /// What happens without this field.
+    /// Sets the rule for the absence of this field.
     ///
     /// # Errors
-    /// What is no field; what is none of `skip`, `deny` and a dimension.
+    /// An invalid field; a rule other than `skip`, `deny` and a dimension.
     pub fn absent_field(mut self, field: &str, what: &str) -> Result<Self, ParseError> {
         self.absent.insert(Field::parse(field)?, Absent::parse(what)?);
         Ok(self)
     }
 
-    /// Other limits where these conditions hold.
+    /// Adds an override: another rule if these conditions hold.
     #[must_use]
     pub fn overridden(mut self, when: Vec<Condition>, rule: Rule) -> Self {
         self.overrides.push(Override { when, rule });
         self
     }
 
-    /// Whether a subject of so many dimensions, which has these, can be one of this entry: each of
-    /// its own, or one that stands in for it, and no other.
+    /// Whether a subject with these dimensions, and no others, can belong to this entry: each
+    /// dimension must be the entry's own or a substitute for it.
     pub(crate) fn counts_by(&self, has: &impl Fn(&str) -> bool, dimensions: usize) -> bool {
         let mut found = std::collections::BTreeSet::new();
         let all = self.subject.iter().all(|dimension| {
@@ -244,7 +244,7 @@ impl Entry {
         all && found.len() == dimensions
     }
 
-    /// The dimensions that a request may not have.
+    /// The dimensions that a request may lack.
     pub(crate) fn uncertain(&self) -> Vec<Field> {
         let fields = self.subject.iter().filter_map(Dimension::field);
         fields.filter(|field| !field.is_always_there()).cloned().collect()
@@ -257,21 +257,21 @@ impl Entry {
 pub enum Dimension {
     /// The value of a field.
     Field(Field),
-    /// The same for every request.
+    /// A value that is the same for every request.
     Constant {
-        /// Its name: no field's.
+        /// The name; it must not be a field's.
         name: Box<str>,
-        /// Its value.
+        /// The value.
         value: Box<str>,
     },
 }
 
 impl Dimension {
-    /// Reads a field, or a constant as `pool=all`.
+    /// Parses a field, or a constant such as `pool=all`.
     ///
     /// # Errors
-    /// What is neither; `path`, whose values a caller can choose; a header that holds a secret; a
-    /// constant with the name of a field, which could be mistaken for a real one.
+    /// Anything else; `path`, whose values a client can choose; a header that contains a secret; or
+    /// a constant with the name of a field, which could be mistaken for a real one.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let Some((name, value)) = text.split_once('=') else {
             let field = Field::parse(text)?;
@@ -321,7 +321,7 @@ impl Dimension {
         Ok(Self::Constant { name: name.into(), value: value.into() })
     }
 
-    /// The field that it is.
+    /// The field, if it is one.
     #[must_use]
     pub fn field(&self) -> Option<&Field> {
         match self {
@@ -349,7 +349,7 @@ impl fmt::Display for Dimension {
     }
 }
 
-/// What happens when a request does not have a dimension.
+/// The rule for a request that lacks a dimension.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Absent {
@@ -357,21 +357,22 @@ pub enum Absent {
     Skip,
     /// The request is denied.
     Deny,
-    /// This stands in.
+    /// This dimension is used instead.
     Instead(Dimension),
 }
 
 impl Absent {
-    /// Reads `skip`, `deny`, a field, or a constant as `guests=all`.
+    /// Parses `skip`, `deny`, a field, or a constant such as `guests=all`.
     ///
     /// # Errors
-    /// What is none of these.
+    /// Anything else.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         match text {
             "skip" => Ok(Self::Skip),
             "deny" => Ok(Self::Deny),
             _ => Dimension::parse(text).map(Self::Instead).map_err(|error| {
-                // About a field that exists, or nearly, it says more than this could.
+                // For a field, or a likely misspelling of one, the field's own error is more
+                // precise.
                 if text.contains(['=', '.']) || Field::parse(text).is_ok() {
                     return error;
                 }
@@ -402,37 +403,37 @@ impl fmt::Display for Absent {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Override {
-    /// The conditions: all must hold, at least one.
+    /// The conditions: at least one, and all must hold.
     pub when: Vec<Condition>,
-    /// What counts then.
+    /// The rule that then applies.
     pub rule: Rule,
 }
 
-/// What an override says.
+/// The effect of an override.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Rule {
     /// These limits.
     Limits(LimitSet),
-    /// None.
+    /// No limits.
     Unlimited,
     /// The request is denied.
     Banned,
 }
 
-/// What a request costs.
+/// The cost of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Cost {
-    /// So many units: 1 to 2^40.
+    /// A fixed number of units: 1 to 2^40.
     Fixed(u64),
-    /// As many as a field says.
+    /// The number in a field.
     From {
         /// `header.NAME` or `field.NAME`.
         field: Field,
-        /// The most that is admitted: 1 to 2^40.
+        /// The largest cost that is admitted: 1 to 2^40.
         max: u64,
-        /// When the field is absent, no whole number, or 0. None denies the request.
+        /// The cost if the field is absent, not a whole number, or 0. `None` denies the request.
         otherwise: Option<u64>,
     },
 }

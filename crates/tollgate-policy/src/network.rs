@@ -1,4 +1,4 @@
-//! Networks of addresses: read as they are written, and found by an address that lies in them.
+//! Networks: their parsing, and the lookup of networks by an address.
 
 use core::fmt;
 use std::net::IpAddr;
@@ -9,8 +9,8 @@ use tollgate::ParseError;
 
 use crate::field::Fields;
 
-/// Reads a network as `203.0.113.0/24` or `2001:db8::/32`, or an address, which is a network of
-/// one. What is mapped into IPv6 is read as IPv4: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+/// Parses a network such as `203.0.113.0/24` or `2001:db8::/32`, or an address, which is a network
+/// of one. An IPv4-mapped IPv6 network is read as IPv4: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
 ///
 /// ```
 /// use tollgate_policy::parse_network;
@@ -21,7 +21,7 @@ use crate::field::Fields;
 /// ```
 ///
 /// # Errors
-/// What is no network; one with bits beyond its prefix.
+/// An invalid network; one with bits beyond its prefix.
 pub fn parse_network(text: &str) -> Result<IpNet, ParseError> {
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(IpNet::from(address.to_canonical()));
@@ -43,7 +43,7 @@ pub fn parse_network(text: &str) -> Result<IpNet, ParseError> {
     Ok(unmapped(net))
 }
 
-/// A network of IPv4 addresses that are mapped into IPv6 is the IPv4 network.
+/// Converts an IPv4-mapped IPv6 network to the IPv4 network.
 fn unmapped(net: IpNet) -> IpNet {
     let IpNet::V6(v6) = net else { return net };
     let mapped = v6.network().to_ipv4_mapped();
@@ -51,7 +51,7 @@ fn unmapped(net: IpNet) -> IpNet {
     v4.and_then(|(v4, prefix)| Ipv4Net::new(v4, prefix).ok()).map_or(net, IpNet::V4)
 }
 
-/// The address that a front gives for a client: one, or the network that it counts as one client.
+/// Parses a client address from a front: one address, or a network that counts as one client.
 #[inline]
 pub(crate) fn parse_client(value: &str) -> Option<IpNet> {
     match value.parse::<IpAddr>() {
@@ -61,7 +61,7 @@ pub(crate) fn parse_client(value: &str) -> Option<IpNet> {
     }
 }
 
-/// The client's whole address, where `value` of its `ip` is only the network that it counts by.
+/// The client's full address, if its `ip`, `value`, is only the network that it is counted by.
 #[inline]
 pub(crate) fn client_address<F: Fields + ?Sized>(fields: &F, value: &str) -> Option<IpAddr> {
     if !value.contains('/') {
@@ -70,7 +70,7 @@ pub(crate) fn client_address<F: Fields + ?Sized>(fields: &F, value: &str) -> Opt
     fields.address().map(|address| address.to_canonical())
 }
 
-/// What `10.1.*` begins with as a network, where it is one.
+/// The network that a prefix such as `10.1.*` stands for, if it is one.
 pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
     let octets = text.strip_suffix('.')?;
     let count = u8::try_from(octets.split('.').count()).ok().filter(|count| *count < 4)?;
@@ -79,7 +79,7 @@ pub(crate) fn parse_prefix(text: &str) -> Option<IpNet> {
     Ipv4Net::new(address, count * 8).ok().map(IpNet::V4)
 }
 
-/// A value for each of many networks. IPv4 and IPv6 lie apart: `::/0` holds no IPv4 address.
+/// A map from networks to values. IPv4 and IPv6 are separate: `::/0` contains no IPv4 address.
 #[derive(Clone)]
 pub(crate) struct NetworkMap<T> {
     v4: PrefixMap<Ipv4Net, T>,
@@ -93,7 +93,6 @@ impl<T> Default for NetworkMap<T> {
 }
 
 impl<T> NetworkMap<T> {
-    /// How many networks there are.
     pub(crate) fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
@@ -102,7 +101,7 @@ impl<T> NetworkMap<T> {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The value of this very network, put there now if there was none.
+    /// The value of exactly this network, inserted now if there is none.
     pub(crate) fn entry(&mut self, net: IpNet) -> &mut T
     where
         T: Default,
@@ -113,7 +112,7 @@ impl<T> NetworkMap<T> {
         }
     }
 
-    /// The values of all networks that hold the whole of `net`, the widest first.
+    /// Calls `each` with the values of all networks that contain all of `net`, the widest first.
     #[inline]
     pub(crate) fn around(&self, net: IpNet, mut each: impl FnMut(&T)) {
         match net {

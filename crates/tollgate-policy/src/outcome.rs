@@ -1,34 +1,34 @@
-//! What becomes of a request, and who says so.
+//! The outcome of a request, and what decided it.
 
 use tollgate::Verdict;
 
 use crate::model::OnFailure;
 
-/// What became of a request, or of one policy's part in it.
+/// The outcome of a request, or of one policy for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// No policy applies: admitted, nothing counted.
+    /// No policy applies: admitted without a count.
     NoPolicy,
     /// A policy applies, and no limit does: each entry was skipped or is unlimited, or an
-    /// administrator has exempted the request.
+    /// administrator exempted the request.
     Unlimited,
-    /// Every limit admitted, and was charged.
+    /// Every limit admitted and was charged.
     Allowed,
-    /// This policy would have admitted, another one denied; nothing was charged. Only of a policy
-    /// within an answer, never of an answer.
+    /// This policy would have admitted, but another one denied; nothing was charged. This is only
+    /// the outcome of a single policy, never of an answer.
     Withheld,
-    /// A limit denied; later it may admit.
+    /// A limit denied; it may admit later.
     Denied,
-    /// The cost is above what can ever pass.
+    /// The cost is above a limit's capacity.
     Never,
-    /// An override says `banned`, or an administrator has.
+    /// An override or an administrator bans the request.
     Banned,
-    /// A dimension is absent without which there is no answer but no.
+    /// A required dimension is absent, and the policy denies without it.
     Missing,
-    /// The store could not answer, and the failure rule admitted; nothing was counted.
+    /// The store failed, and the failure rule admitted; nothing was counted.
     FailedOpen,
-    /// The store could not answer, and the failure rule denied.
+    /// The store failed, and the failure rule denied.
     FailedClosed,
 }
 
@@ -47,7 +47,7 @@ impl Outcome {
         Self::FailedClosed,
     ];
 
-    /// In small letters, for labels.
+    /// The lower-case name, for labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Outcome {
 }
 
 impl From<Verdict> for Outcome {
-    /// What the limits said.
+    /// The outcome of the limits' verdict.
     fn from(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Allow => Self::Allowed,
@@ -83,7 +83,7 @@ impl From<Verdict> for Outcome {
 }
 
 impl From<OnFailure> for Outcome {
-    /// What the failure rule says in place of the store.
+    /// The outcome of the failure rule.
     fn from(rule: OnFailure) -> Self {
         match rule {
             OnFailure::Allow => Self::FailedOpen,
@@ -92,7 +92,7 @@ impl From<OnFailure> for Outcome {
     }
 }
 
-/// Who gave an answer.
+/// What decided an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Authority {
@@ -100,9 +100,9 @@ pub enum Authority {
     Policy,
     /// The store that keeps the counts.
     Store,
-    /// A policy in shadow: recorded, without effect.
+    /// A shadow policy: recorded, without effect.
     Shadow,
-    /// The failure rule, in place of the store.
+    /// The failure rule, because the store failed.
     FailureRule,
     /// A ban or an exemption of an administrator.
     Ruling,
@@ -113,7 +113,7 @@ impl Authority {
     pub const ALL: [Self; 5] =
         [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule, Self::Ruling];
 
-    /// In small letters, for labels.
+    /// The lower-case name, for labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

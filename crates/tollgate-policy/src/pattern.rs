@@ -1,4 +1,4 @@
-//! Conditions: what a field must be for a policy to apply.
+//! Conditions: the values that a field must have for a policy to apply.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -15,33 +15,33 @@ use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
 
-/// Up to so many pairs of patterns are compared one by one.
+/// Up to this many pairs of patterns are compared one by one.
 pub(crate) const SHORT: usize = 16;
 
-/// What one value may be.
+/// A pattern for one value.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum Pattern {
-    /// Exactly this.
+    /// Exactly this value.
     Exact(Box<str>),
-    /// What begins with this.
+    /// A value that begins with this text.
     Prefix(Box<str>),
-    /// A host below this one: `.example.com`, with its dot.
+    /// A host below this one: `.example.com`, including the dot.
     Below(Box<str>),
     /// An address in this network.
     Network(IpNet),
     /// An address in one of the networks of a list.
     Listed(NetworkList),
-    /// Anything but nothing.
+    /// Any value that is not empty.
     Any,
 }
 
 impl Pattern {
-    /// Reads `abc`, `abc*`, `*`, for a host `*.example.com`, and for an address `10.0.0.0/8`.
+    /// Parses `abc`, `abc*`, `*`, for a host `*.example.com`, and for an address `10.0.0.0/8`.
     ///
     /// # Errors
-    /// An empty text, one over [`MAX_PATTERN_BYTES`], a `*` where none can stand; what no address
-    /// is like, and what no path or host is like in the form in which fronts give them.
+    /// An empty text, one over [`MAX_PATTERN_BYTES`], or a misplaced `*`; a pattern that no
+    /// address, path or host can match in the form in which fronts provide them.
     pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
         let pattern = Self::read(field, text)?;
         match form::never(field, &pattern, text) {
@@ -50,7 +50,7 @@ impl Pattern {
         }
     }
 
-    /// The same, without a look at the form that fronts give.
+    /// The same, without the check against the form that fronts provide.
     pub(crate) fn read(field: &Field, text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
             return Err(ParseError::whole(
@@ -97,7 +97,7 @@ impl Pattern {
         match (pattern(rest.into()), field) {
             (Self::Exact(text), Field::Ip) => {
                 let net = parse_network(&text)?;
-                // An address is found by its text, as what a front tells it by.
+                // A single address is compared as text, as fronts provide it.
                 let is_one = net.prefix_len() == net.max_prefix_len();
                 Ok(if is_one {
                     Self::Exact(net.addr().to_string().into())
@@ -109,7 +109,7 @@ impl Pattern {
         }
     }
 
-    /// True when `value` is one of these.
+    /// True when `value` matches.
     #[inline]
     pub(crate) fn holds(&self, value: &str) -> bool {
         match self {
@@ -122,12 +122,12 @@ impl Pattern {
         }
     }
 
-    /// True for what a value begins or ends with: an address is told as a text of one form.
+    /// True for a pattern over a text; fronts provide an address as text in one form.
     fn is_text(&self) -> bool {
         matches!(self, Self::Prefix(_) | Self::Below(_))
     }
 
-    /// The network whose addresses are these, where that is one.
+    /// The network of these addresses, if they are one.
     fn network(&self) -> Option<IpNet> {
         match self {
             Self::Network(net) => Some(*net),
@@ -136,7 +136,7 @@ impl Pattern {
         }
     }
 
-    /// True when every value of `other` is one of these.
+    /// True when this pattern matches every value that `other` matches.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) => true,
@@ -154,7 +154,7 @@ impl Pattern {
         }
     }
 
-    /// True when no value is one of both.
+    /// True when no value matches both.
     fn is_disjoint(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
@@ -181,18 +181,18 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A field that must be one of some patterns.
+/// A field and the patterns of which it must match one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Condition {
-    /// Which field.
+    /// The field.
     pub field: Field,
-    /// What it may be: at least one.
+    /// The patterns, at least one.
     pub any_of: Vec<Pattern>,
 }
 
 impl Condition {
-    /// A field that must be one of these. For a path `/api/*` is `/api` too: fronts give `/api/` in
+    /// A condition on a field. For a path, `/api/*` also matches `/api`: fronts provide `/api/` in
     /// this form.
     #[must_use]
     pub fn new(field: Field, mut any_of: Vec<Pattern>) -> Self {
@@ -212,7 +212,7 @@ impl Condition {
         Self { field, any_of }
     }
 
-    /// True when the request has the field and it is one of the patterns.
+    /// True when the request has the field and it matches one of the patterns.
     #[inline]
     pub(crate) fn holds<F: Fields + ?Sized>(&self, fields: &F) -> bool {
         let Some(value) = value(fields, &self.field) else { return false };
@@ -227,12 +227,12 @@ impl Condition {
         })
     }
 
-    /// True when every request for which `other` holds has this one hold.
+    /// True when this condition holds for every request for which `other` holds.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         if self.field != other.field {
             return false;
         }
-        // Most are short, and a set for each pair would take longer than looking.
+        // Most are short, and building a set for each pair would take longer than comparing.
         if self.any_of.len() * other.any_of.len() <= SHORT {
             let mine = |theirs: &Pattern| self.any_of.iter().any(|mine| mine.covers(theirs));
             return other.any_of.iter().all(mine);
@@ -244,7 +244,7 @@ impl Condition {
         })
     }
 
-    /// True when no request can have both hold.
+    /// True when no request satisfies both.
     pub(crate) fn excludes(&self, other: &Self) -> bool {
         if self.field != other.field {
             return false;
@@ -262,8 +262,8 @@ impl Condition {
         })
     }
 
-    /// The exact texts to be found at once, and the patterns that must be looked at: a list of
-    /// thousands of keys is compared with many others.
+    /// The exact texts, for lookups in a set, and the patterns that must be compared one by one: a
+    /// list of thousands of keys is compared with many others.
     fn sorted_out(&self) -> (HashSet<&str>, Vec<&Pattern>) {
         let mut exact = HashSet::default();
         let mut wide = Vec::new();
@@ -278,7 +278,7 @@ impl Condition {
         (exact, wide)
     }
 
-    /// How many steps it takes at most to compare two of them.
+    /// The most steps to compare two conditions.
     pub(crate) fn work(&self, other: &Self) -> usize {
         if self.field != other.field {
             return 1;
@@ -290,7 +290,7 @@ impl Condition {
     }
 }
 
-/// A value as patterns are written: hosts in lower case.
+/// A value in the form of patterns: hosts in lower case.
 #[inline]
 pub(crate) fn normal<'v>(field: &Field, value: Cow<'v, str>) -> Cow<'v, str> {
     if *field == Field::Host && value.bytes().any(|b| b.is_ascii_uppercase()) {

@@ -1,4 +1,4 @@
-//! Policies, checked and made ready: from here on nothing about them can be wrong.
+//! Checked policies: after this stage, they cannot be invalid.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::resolve::{Part, Ready, ReadyDimension, ReadyEntry, ReadyRule, Without
 use crate::source::Format;
 use crate::spans::FileSpans;
 
-/// Checked policies, ready to be asked. Cheap to clone.
+/// Checked policies, ready for use. Clones are cheap.
 ///
 /// ```
 /// use tollgate_policy::{Format, Policies};
@@ -51,11 +51,11 @@ struct Inner {
     warnings: Problems,
     cluster_warnings: Problems,
     fields: BTreeSet<Field>,
-    /// The fields of all conditions of policies that are not in shadow.
+    /// The fields in conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
 }
 
-/// What every request is asked, where there is no more to find than the value of a field.
+/// The check of every request, if only the value of one field varies.
 pub(crate) struct Only {
     pub(crate) part: Part,
     pub(crate) field: Field,
@@ -64,7 +64,7 @@ pub(crate) struct Only {
     pub(crate) cost: u64,
 }
 
-/// Which policies a request meets: their places in [`Policies::policies`].
+/// The policies that match a request, by their positions in [`Policies::policies`].
 #[derive(Debug, Default)]
 pub(crate) struct Matched {
     pub(crate) enforced: SmallVec<[usize; 4]>,
@@ -72,10 +72,10 @@ pub(crate) struct Matched {
 }
 
 impl Policies {
-    /// Reads the text of a policy file.
+    /// Parses the text of a policy file.
     ///
     /// # Errors
-    /// Everything that is wrong with it, warnings with it.
+    /// All problems in it, including warnings.
     pub fn parse(text: &str, format: Format) -> Result<Self, Problems> {
         Self::parse_named("policies", text, format)
     }
@@ -94,7 +94,7 @@ impl Policies {
         Self::parse_with(file, text, format, &mut lists)
     }
 
-    /// As [`Policies::parse_named`], with the lists that the text names.
+    /// As [`Policies::parse_named`], with the lists that the text refers to.
     pub(crate) fn parse_with<'l>(
         file: &str,
         text: &'l str,
@@ -112,10 +112,10 @@ impl Policies {
         Self::build(read.combine, policies, problems, &content)
     }
 
-    /// Policies of a program. Their content hash is that of their debug form.
+    /// Checks policies built by a program. Their content hash is that of their debug output.
     ///
     /// # Errors
-    /// Everything that is wrong with them; there are no places to point at.
+    /// All problems in them; they have no positions.
     pub fn new(combine: Combine, mut policies: Vec<Policy>) -> Result<Self, Problems> {
         let mut places = FileSpans::nowhere(&policies);
         let problems = check(combine, &mut policies, &mut places);
@@ -142,7 +142,7 @@ impl Policies {
         })?;
         let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
         let hash_number = short_hash(content);
-        // As `sha1sum` prints it.
+        // As printed by `sha1sum`.
         let hash = format!("{hash_number:012x}");
         let (mut fields, mut conditions) = (BTreeSet::new(), BTreeSet::new());
         for policy in &policies {
@@ -171,54 +171,54 @@ impl Policies {
         })))
     }
 
-    /// Which of the policies that apply count.
+    /// Which of the policies that apply are checked.
     #[must_use]
     pub fn combine(&self) -> Combine {
         self.0.combine
     }
 
-    /// The policies in order. Entries with the same subject are one here.
+    /// The policies in order. Entries with the same subject are joined.
     #[must_use]
     pub fn policies(&self) -> &[Policy] {
         &self.0.policies
     }
 
-    /// What is not wrong and yet surely not meant.
+    /// Warnings: valid, but certainly unintended.
     #[must_use]
     pub fn warnings(&self) -> &Problems {
         &self.0.warnings
     }
 
-    /// What is surely not meant where the store is a cluster, and right on every other store.
+    /// Warnings that apply only if the store is a cluster.
     #[must_use]
     pub fn cluster_warnings(&self) -> &Problems {
         &self.0.cluster_warnings
     }
 
-    /// The first 12 digits of the SHA-1 of the file; where it names lists, of their networks too.
+    /// The first 12 hexadecimal digits of the SHA-1 of the file and of the networks in its lists.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.0.hash
     }
 
-    /// The same as a number.
+    /// The same hash as a number.
     pub(crate) fn hash_number(&self) -> u64 {
         self.0.hash_number
     }
 
-    /// Every field that these policies look at: in conditions, subjects, what stands in for them,
-    /// and costs. A front that cannot tell one of them should say so at its start.
+    /// Every field that these policies read: in conditions, subjects, substitutes and costs. A
+    /// front that cannot provide one of them should report that at its start.
     #[must_use]
     pub fn fields(&self) -> &BTreeSet<Field> {
         &self.0.fields
     }
 
-    /// True when a policy that is not in shadow applies only where this field is something.
+    /// True when a policy that is not in shadow has a condition on this field.
     pub(crate) fn is_condition(&self, field: &Field) -> bool {
         self.0.conditions.contains(field)
     }
 
-    /// True when this policy looks at the field.
+    /// True when this policy reads the field.
     pub(crate) fn reads(&self, place: usize, field: &Field) -> bool {
         let mut fields = BTreeSet::new();
         if let Some(policy) = self.policy(place) {
@@ -227,7 +227,7 @@ impl Policies {
         fields.contains(field)
     }
 
-    /// The policies that count for a request, shadows among them.
+    /// The policies that match a request, including shadow policies.
     #[must_use]
     pub fn matching(&self, fields: &dyn Fields) -> Vec<&Policy> {
         let Matched { enforced, shadows } = self.matched(fields);
@@ -236,15 +236,16 @@ impl Policies {
         all.into_iter().filter_map(|number| self.0.policies.get(number)).collect()
     }
 
-    /// How many policies count for a request: as [`Policies::matching`], and allocates nothing.
+    /// The number of policies that match a request: as [`Policies::matching`], without an
+    /// allocation.
     #[must_use]
     pub fn count_matching(&self, fields: &dyn Fields) -> usize {
         let Matched { enforced, shadows } = self.matched(fields);
         enforced.len() + shadows.len()
     }
 
-    /// Finds the policies that count for a request. They are put where they stay: moving lists that
-    /// were written just now takes longer than to find them.
+    /// Finds the policies that match a request. They are written in place: moving freshly written
+    /// lists takes longer than finding them.
     #[inline]
     pub(crate) fn find(&self, fields: &dyn Fields, matched: &mut Matched) {
         let Inner { combine, index, .. } = &*self.0;
@@ -252,7 +253,8 @@ impl Policies {
         for &number in index.candidates(fields, &mut room) {
             let Ok(place) = usize::try_from(number) else { continue };
             let shadow = self.ready(place).is_some_and(|ready| ready.shadow);
-            // With `first`, one shadow is asked: the one that would count, were it none.
+            // With `first`, one shadow policy is checked: the one that would decide if it were not
+            // in shadow.
             let of_no_interest =
                 *combine == Combine::First && shadow && !matched.shadows.is_empty();
             if of_no_interest || !index.holds(number, fields) {
@@ -275,12 +277,12 @@ impl Policies {
         matched
     }
 
-    /// Where the policy of this name stands among all of them.
+    /// The position of the policy of this name.
     pub(crate) fn place_of(&self, name: &str) -> Option<usize> {
         self.0.places.get(name).copied()
     }
 
-    /// As if a request met one policy and no other.
+    /// The match of a request that meets this one policy.
     pub(crate) fn matched_alone(&self, place: usize) -> Matched {
         let mut matched = Matched::default();
         match self.ready(place).is_some_and(|ready| ready.shadow) {
@@ -323,7 +325,7 @@ fn conditions(policies: &[Policy]) -> impl Iterator<Item = &Condition> {
     })
 }
 
-/// What a list holds is part of what policies say: two that differ in it alone are two.
+/// The content of a list is part of the policies' content: it must change the hash.
 fn add_lists(condition: &Condition, content: &mut Vec<u8>) {
     for pattern in &condition.any_of {
         if let Pattern::Listed(list) = pattern {
@@ -339,8 +341,8 @@ fn short_hash(content: &[u8]) -> u64 {
     digest.iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The only question that these policies ever ask: of one policy without a condition, that is no
-/// shadow, under the limits of one entry, with one subject of one field, at one cost.
+/// The only check that these policies ever make: of one unconditional policy, not in shadow, with
+/// one entry without overrides, one subject of one field, one fixed cost, and no shard.
 fn only(policies: &[Policy], ready: &[Ready]) -> Option<Only> {
     let ([Policy { when, .. }], [ready]) = (policies, ready) else { return None };
     let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, .. } = ready else {
@@ -357,15 +359,15 @@ fn only(policies: &[Policy], ready: &[Ready]) -> Option<Only> {
     })
 }
 
-/// True when all policies lie in one shard. Where each check is over all that apply, the name of a
-/// count must not depend on which those are.
+/// True when all policies have the same shard. If each check is over all policies that apply, the
+/// name of a count must not depend on which those are.
 fn one_shard(policies: &[Policy]) -> bool {
     let mut enforced = policies.iter().filter(|policy| !policy.shadow);
     let first = enforced.next().map(|policy| &policy.shard);
     enforced.all(|policy| Some(&policy.shard) == first)
 }
 
-/// Adds every field that a policy looks at.
+/// Adds every field that a policy reads.
 fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
     fn add(conditions: &[Condition], fields: &mut BTreeSet<Field>) {
         fields.extend(conditions.iter().map(|condition| condition.field.clone()));
@@ -424,7 +426,7 @@ fn ready_entry(policy: &str, entry: &Entry) -> Result<ReadyEntry, ParseError> {
     })
 }
 
-/// A dimension with all that stands in for it, in order; checked before, so that it ends.
+/// A dimension with all its substitutes in order. It terminates: cycles were rejected before.
 fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimension, ParseError> {
     let field = match dimension {
         Dimension::Constant { name, value } => {
@@ -436,7 +438,8 @@ fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimensio
     let absent = match entry.absent.get(&field) {
         Some(Absent::Skip) => Without::Skip,
         Some(Absent::Instead(other)) => Without::Instead(Box::new(ready_dimension(entry, other)?)),
-        // What is always there, by the word of the front, is missed when it is not.
+        // The front guarantees that this field is always present; if it is not, it counts as
+        // missing.
         Some(Absent::Deny) | None => Without::Deny,
     };
     let prefix = SubjectPrefix::new(&field.to_string())?;
@@ -446,7 +449,7 @@ fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimensio
 /// The cost of a request, or why it has none.
 pub(crate) enum Costs {
     Units(u64),
-    /// Above the bound.
+    /// The cost is above the bound.
     Never,
     Missing(Field),
 }
@@ -460,7 +463,7 @@ impl Ready {
                 let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
                 let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
                 match number {
-                    // More digits than any number has are above any bound.
+                    // A number with more digits than any `u64` is above any bound.
                     Some(digits) if digits.len() > 19 => Costs::Never,
                     Some(digits) => match digits.parse::<u64>() {
                         Ok(units) if units > *max => Costs::Never,

@@ -1,4 +1,4 @@
-//! What is wrong with policies, where it stands, and what would be right.
+//! Problems of policies: what is wrong, where, and what would be right.
 
 use core::fmt;
 use core::ops::Range;
@@ -6,19 +6,19 @@ use core::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level as Shown, Renderer, Snippet};
 
-/// The most problems of one file that are kept; more are counted.
+/// The most problems of one file that are kept; more are only counted.
 pub const MAX_PROBLEMS: usize = 200;
 
 /// The most bytes of a line that are shown.
 const SHOWN_BYTES: usize = 400;
 
-/// The most characters of a message: the names in it are of any length.
+/// The most characters of a message: the names in it can have any length.
 const MAX_MESSAGE_CHARS: usize = 300;
 
-/// The most characters of a remedy: some list what there is.
+/// The most characters of a remedy: some list all alternatives.
 const MAX_REMEDY_CHARS: usize = 2_000;
 
-/// Some bytes of a file.
+/// A range of bytes in a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Span {
     pub(crate) start: usize,
@@ -30,7 +30,7 @@ impl Span {
         Self { start, end }
     }
 
-    /// The same, at most the text and never within a character.
+    /// The same range, clipped to the text and to character boundaries.
     pub(crate) fn within(self, text: &str) -> Self {
         let floor = |mut at: usize| {
             at = at.min(text.len());
@@ -50,13 +50,13 @@ impl From<Range<usize>> for Span {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(clippy::exhaustive_enums)] // a policy is taken or not
 pub enum Level {
-    /// The policies are taken all the same.
+    /// The policies are accepted.
     Warning,
-    /// The policies are not taken.
+    /// The policies are rejected.
     Error,
 }
 
@@ -71,14 +71,14 @@ impl Level {
     }
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     level: Level,
     at: Option<Span>,
     what: String,
     remedy: String,
-    /// True where it is none but on a cluster.
+    /// True if it is a problem only on a cluster.
     of_cluster: bool,
 }
 
@@ -101,12 +101,12 @@ impl Problem {
         Self { level: Level::Warning, ..Self::error(at, what, remedy) }
     }
 
-    /// The same, where the store is a cluster.
+    /// Marks it as a problem only on a cluster.
     pub(crate) fn of_cluster(self) -> Self {
         Self { of_cluster: true, ..self }
     }
 
-    /// Whether the policies are taken all the same.
+    /// Whether the policies are accepted in spite of it.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
@@ -124,15 +124,15 @@ impl Problem {
         &self.remedy
     }
 
-    /// The bytes of the file that it is about; none for policies that were built by a program.
+    /// The bytes of the file that it is about; `None` for policies that were built by a program.
     #[must_use]
     pub fn span(&self) -> Option<Range<usize>> {
         self.at.map(|at| at.start..at.end)
     }
 }
 
-/// Words of somebody else, fit for a terminal and a log: what would move a cursor, turn the
-/// direction of writing or begin a line of its own is escaped.
+/// Makes untrusted text safe for a terminal and a log. It escapes what would move the cursor,
+/// change the direction of writing, or start a new line.
 fn clean(text: &str, lines: bool) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -149,9 +149,9 @@ fn clean(text: &str, lines: bool) -> String {
     clean
 }
 
-/// Both ends of a text that is too long: what is wrong with a name stands behind it.
+/// Both ends of a text that is too long: what is wrong with a name follows it.
 fn shortened(text: &str, most: usize) -> String {
-    // Bytes first: only few texts need their characters counted.
+    // Bytes are compared first: few texts need their characters counted.
     if text.len() <= most || text.chars().count() <= most {
         return text.to_owned();
     }
@@ -161,8 +161,8 @@ fn shortened(text: &str, most: usize) -> String {
     format!("{head}...{}", text.get(tail..).unwrap_or_default())
 }
 
-/// Where the line of this byte begins, and its number from 1. YAML ends a line also with a single
-/// carriage return.
+/// The start of the line of this byte, and its number from 1. In YAML, a single carriage return
+/// also ends a line.
 fn line_at(text: &str, at: usize) -> (usize, usize) {
     let bytes = text.as_bytes();
     let ends = |(i, byte): &(usize, u8)| {
@@ -173,12 +173,12 @@ fn line_at(text: &str, at: usize) -> (usize, usize) {
     for (end, _) in before {
         (start, line) = (end + 1, line + 1);
     }
-    // A mark of the byte order is no part of what anybody sees.
+    // A byte order mark is invisible, and not part of the first line.
     let mark = if start == 0 && text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     ((start + mark).min(at.max(start)), line)
 }
 
-/// Everything that is wrong with one file, in the order of its lines.
+/// All problems of one file, in the order of its lines.
 ///
 /// ```
 /// let problems = tollgate_policy::Policies::parse("limits = 5", tollgate_policy::Format::Toml)
@@ -191,7 +191,7 @@ pub struct Problems {
     file: String,
     source: String,
     list: Vec<Problem>,
-    /// How many more there are than are kept.
+    /// The number of problems that were not kept.
     more: usize,
 }
 
@@ -203,7 +203,8 @@ impl Problems {
     pub(crate) fn new(file: &str, source: &str, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| (problem.at, problem.level == Level::Warning));
         list.dedup();
-        // Errors first to be kept: a file with many warnings must not lose what makes it broken.
+        // Errors are kept first: a file with many warnings must not lose the reasons for its
+        // rejection.
         if list.len() > MAX_PROBLEMS {
             list.sort_by_key(|problem| problem.level == Level::Warning);
         }
@@ -213,7 +214,7 @@ impl Problems {
         Self { file: file.to_owned(), source: source.to_owned(), list, more }
     }
 
-    /// The problems of every store, and those of a cluster alone.
+    /// The problems on every store, and those only on a cluster.
     pub(crate) fn by_store(self) -> (Self, Self) {
         let Self { file, source, list, more } = self;
         let (of_cluster, list) = list.into_iter().partition(|problem| problem.of_cluster);
@@ -222,7 +223,7 @@ impl Problems {
         (Self { file, source, list, more }, clusters)
     }
 
-    /// Each of them: at most [`MAX_PROBLEMS`].
+    /// The problems, at most [`MAX_PROBLEMS`].
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.list.iter()
     }
@@ -233,31 +234,31 @@ impl Problems {
         self.list.is_empty()
     }
 
-    /// True when the policies are not taken.
+    /// True when the policies are rejected.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.list.iter().any(|problem| problem.level == Level::Error)
     }
 
-    /// How many there are beside those that are kept.
+    /// The number of problems beyond those that are kept.
     #[must_use]
     pub fn more(&self) -> usize {
         self.more
     }
 
-    /// The file, as it was named.
+    /// The name of the file.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The same, of a file of this name.
+    /// The same problems, for a file of this name.
     #[must_use]
     pub fn named(self, file: &str) -> Self {
         Self { file: file.to_owned(), ..self }
     }
 
-    /// Line and column of a problem, both from 1, the column in characters.
+    /// The line and column of a problem, both from 1, the column in characters.
     #[must_use]
     pub fn place(&self, problem: &Problem) -> Option<(usize, usize)> {
         let at = problem.at?;
@@ -266,7 +267,7 @@ impl Problems {
         Some((line, column))
     }
 
-    /// All of them as text: the place, the line with carets, the remedy; with colours when
+    /// All problems as text: the position, the line with carets, and the remedy. With colours if
     /// `styled`.
     #[must_use]
     pub fn render(&self, styled: bool) -> String {
@@ -300,7 +301,7 @@ impl Problems {
         let origin = annotate_snippets::Origin::path(name.as_str()).line(line).char_column(column);
         let (shown, from) = self.shown(at);
         if shown.trim().is_empty() {
-            // There is no word to point at: an empty file, or its end.
+            // There is no word to point at: the file is empty, or the problem is at its end.
             return renderer.render(&[title.element(origin).element(remedy)]);
         }
         let start = (at.start - from).min(shown.len());
@@ -312,13 +313,13 @@ impl Problems {
         let group = if whole {
             title.element(snippet.path(name.as_str()))
         } else {
-            // The column is counted from the beginning of the line, which is not shown.
+            // The column counts from the start of the line, which is not shown.
             title.element(origin).element(snippet)
         };
         renderer.render(&[group.element(remedy)])
     }
 
-    /// The line that a problem begins in, or what is near it of a very long one; and where that
+    /// The line that a problem begins in, or a part of a very long one, and where the shown text
     /// begins.
     fn shown(&self, at: Span) -> (&str, usize) {
         let text = &self.source;

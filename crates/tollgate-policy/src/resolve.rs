@@ -1,4 +1,4 @@
-//! From a request to what is asked of the store: whose counts, under which limits, at what cost.
+//! Turns a request into the input of the store: the subjects, the limits and the cost.
 
 use core::time::Duration;
 use std::borrow::Cow;
@@ -13,16 +13,16 @@ use crate::model::{Cost, OnFailure};
 use crate::outcome::{Authority, Outcome};
 use crate::policies::{Costs, Policies};
 
-/// A policy made ready.
+/// A policy, prepared for requests.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) entries: Vec<ReadyEntry>,
     pub(crate) cost: Cost,
     pub(crate) on_failure: OnFailure,
-    /// None for the store's.
+    /// `None` for the store's deadline.
     pub(crate) deadline: Option<Duration>,
     pub(crate) shadow: bool,
-    /// The field by which counts lie together on a cluster.
+    /// The field whose value keeps the counts together on a cluster.
     pub(crate) shard: Option<Field>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Ready {
 pub(crate) struct ReadyEntry {
     pub(crate) dimensions: Vec<ReadyDimension>,
     pub(crate) limits: LimitSet,
-    /// The conditions of the overrides, when there are any, and what each says.
+    /// The index of the overrides' conditions, if there are any, and the rule of each.
     pub(crate) others: Option<Index>,
     pub(crate) rules: Vec<ReadyRule>,
 }
@@ -55,39 +55,38 @@ pub(crate) enum Without {
     Instead(Box<ReadyDimension>),
 }
 
-/// Where the limits of one subject of a decision lie among the policies.
+/// The position of the limits of one subject of a decision in the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Part {
-    /// The place of the policy in [`Policies::policies`].
+    /// The position of the policy in [`Policies::policies`].
     pub policy: usize,
-    /// The place of the entry in its policy.
+    /// The position of the entry in its policy.
     pub entry: usize,
-    /// The place of the override that holds in the entry; none when it is the entry's own limits.
+    /// The position of the override that holds in the entry; `None` for the entry's own limits.
     pub rule: Option<usize>,
 }
 
 /// One for each subject of a question.
 pub(crate) type Parts = SmallVec<[Part; 1]>;
 
-/// What is asked of the store. It is filled where it lies: moving it takes as long as making it.
+/// The input of a store call. It is filled in place: moving it takes as long as building it.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Whose counts; where the limits of each lie is in `parts`, in the same order.
+    /// The subjects; `parts` has the position of each one's limits, in the same order.
     pub(crate) subjects: SmallVec<[Subject; 1]>,
     pub(crate) parts: Parts,
     pub(crate) cost: u64,
     pub(crate) shard: Option<Box<str>>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
-    /// The first policy whose failure rule denies.
+    /// The first policy with the failure rule `deny`.
     pub(crate) denier: Option<usize>,
-    /// What is answered where there is nothing to ask. Boxed, since few requests have one.
+    /// The answer if the store need not be called. Boxed, since few requests have one.
     pub(crate) early: Option<Box<Early>>,
 }
 
 impl Plan {
-    /// Nothing to ask.
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self {
@@ -103,7 +102,7 @@ impl Plan {
     }
 }
 
-/// Why a request is denied before anybody is asked.
+/// Why a request is denied without a store call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
     Banned {
@@ -117,24 +116,24 @@ pub(crate) enum Refused {
     Cost {
         policy: usize,
     },
-    /// It would take more subjects than one check has.
+    /// It would need more subjects than one check can have.
     Parts {
         policy: usize,
     },
 }
 
-/// What is answered without asking the store.
+/// An answer without a store call.
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) outcome: Outcome,
     pub(crate) authority: Authority,
-    /// The policy that decided; none where none applies.
+    /// The policy that decided; `None` if no policy applies.
     pub(crate) policy: Option<usize>,
     pub(crate) cause: Option<Arc<Cause>>,
 }
 
 impl Early {
-    /// Where no policy applies.
+    /// The answer if no policy applies.
     pub(crate) const NO_POLICY: Self = Self {
         outcome: Outcome::NoPolicy,
         authority: Authority::Policy,
@@ -142,7 +141,7 @@ impl Early {
         cause: None,
     };
 
-    /// The answer to a request that is refused before anybody is asked.
+    /// The answer to a request that is refused without a store call.
     #[cold]
     pub(crate) fn refused(refused: Refused) -> Self {
         let mut authority = Authority::Policy;
@@ -152,8 +151,8 @@ impl Early {
             Refused::Missing { policy, field } => {
                 (Outcome::Missing, policy, Some(Arc::new(Cause::Missing(field))))
             }
-            // Whatever the failure rules say: nothing failed, and a caller who makes more policies
-            // apply must not get around all of them.
+            // Independent of the failure rules: nothing failed, and a caller that makes more
+            // policies apply must not evade all of them.
             Refused::Parts { policy } => {
                 let error = Error::Ask(format!(
                     "the policies that apply count more than {} subjects, which no check has: let \
@@ -168,7 +167,7 @@ impl Early {
     }
 }
 
-/// What kept a store from deciding.
+/// Why the store did not decide.
 #[derive(Debug)]
 pub(crate) enum Cause {
     Missing(Field),
@@ -188,7 +187,7 @@ impl Policies {
         }
     }
 
-    /// What these policies ask for a request; `usual` is the deadline of those that say none.
+    /// The plan of these policies for a request; `usual` is the deadline of those without one.
     pub(crate) fn plan(
         &self,
         places: &[usize],
@@ -211,7 +210,7 @@ impl Policies {
                     None => None,
                     Some((rule, ReadyRule::Limits(_))) => Some(rule),
                     Some((_, ReadyRule::Unlimited)) => continue,
-                    // Whatever the others say.
+                    // A ban decides whatever the other policies do.
                     Some((_, ReadyRule::Banned)) => return Err(Refused::Banned { policy }),
                 };
                 match ready.subject(fields) {
@@ -225,7 +224,8 @@ impl Policies {
                     }
                 }
             }
-            // Policies that can apply together have one cost: the first that counts has all of it.
+            // Policies that can apply together have one cost: the first that counts charges all of
+            // it.
             if !priced && plan.parts.len() > before {
                 priced = true;
                 if let Some(field) = &ready.shard {
@@ -242,7 +242,7 @@ impl Policies {
                 }
             }
         }
-        // Only now is it known what all of them say: a later policy may deny.
+        // Only now are all policies known: a later one may deny.
         match (refused, plan.parts.get(MAX_PARTS)) {
             (Some(refused), _) => Err(refused),
             (None, Some(part)) => Err(Refused::Parts { policy: part.policy }),
@@ -252,7 +252,7 @@ impl Policies {
 }
 
 impl ReadyEntry {
-    /// The override that holds, with its place.
+    /// The override that holds, with its position.
     #[inline]
     fn rule(&self, fields: &dyn Fields) -> Option<(usize, &ReadyRule)> {
         let rule = self.others.as_ref()?.first(fields)?;
@@ -260,12 +260,12 @@ impl ReadyEntry {
         Some((rule, self.rules.get(rule)?))
     }
 
-    /// Whose count it is; none when it is skipped; or what is missed.
+    /// The subject of this entry; `None` if the entry is skipped; or the missing field.
     #[inline]
     fn subject(&self, fields: &dyn Fields) -> Result<Option<Subject>, Box<Field>> {
         let [one] = &self.dimensions[..] else { return self.subject_of_several(fields) };
         match one.value(fields) {
-            // Only a value of many kilobytes is none: it is no identity.
+            // Only fails for a value of many kilobytes, which is no identity.
             Ok(Some((prefix, value))) => {
                 prefix.with(&value).map(Some).map_err(|_| Box::new(one.field()))
             }
@@ -278,7 +278,7 @@ impl ReadyEntry {
         let mut pairs: SmallVec<[Pair<'_>; 4]> = SmallVec::new();
         for dimension in &self.dimensions {
             match dimension.value(fields) {
-                // What stands in may be in the subject already: then it is there once.
+                // A substitute may already be in the subject; it is then not repeated.
                 Ok(Some((prefix, _))) if pairs.iter().any(|(other, _)| *other == prefix) => {}
                 Ok(Some(pair)) => pairs.push(pair),
                 Ok(None) => return Ok(None),
@@ -288,7 +288,7 @@ impl ReadyEntry {
         let all = pairs.iter().map(|(prefix, value)| (prefix.dimension(), value.as_bytes()));
         match (Subject::from_dimensions(all), self.dimensions.first()) {
             (Ok(subject), _) => Ok(Some(subject)),
-            // Only a value of many kilobytes gets here: it is no identity.
+            // Only reached with a value of many kilobytes, which is no identity.
             (Err(_), Some(first)) => Err(Box::new(first.field())),
             (Err(_), None) => Ok(None),
         }
@@ -298,7 +298,8 @@ impl ReadyEntry {
 type Pair<'v> = (&'v SubjectPrefix, Cow<'v, str>);
 
 impl ReadyDimension {
-    /// What begins its subjects, and its value in this request; none to skip; or what is missed.
+    /// The prefix of its subjects, and its value in this request; `None` to skip; or the missing
+    /// field.
     #[inline]
     fn value<'v>(&'v self, fields: &'v dyn Fields) -> Result<Option<Pair<'v>>, &'v Field> {
         match self {
@@ -312,7 +313,7 @@ impl ReadyDimension {
         }
     }
 
-    /// The field that it is made of.
+    /// The field of this dimension.
     fn field(&self) -> Field {
         match self {
             Self::Field { field, .. } => field.clone(),

@@ -1,4 +1,4 @@
-//! Bans and exemptions that are set while a gate is asked, each with an end.
+//! Bans and exemptions that are set at run time, each with an end.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -12,14 +12,14 @@ use crate::pattern::{Condition, Pattern};
 /// The longest reason of a ruling, in bytes.
 pub const MAX_REASON_BYTES: usize = 512;
 
-/// What a ruling does with the requests that it is about.
+/// The effect of a ruling on the requests that it matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Effect {
-    /// They are denied.
+    /// The requests are denied.
     Ban,
-    /// No limit holds for them.
+    /// No limit applies to the requests.
     Exempt,
 }
 
@@ -34,7 +34,7 @@ impl Effect {
     }
 }
 
-/// What an administrator ruled about some requests, for one policy or for all.
+/// A ruling of an administrator about some requests, for one policy or for all.
 ///
 /// ```
 /// use tollgate_policy::{Condition, Effect, Field, Ruling};
@@ -46,17 +46,17 @@ impl Effect {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Ruling {
-    /// What becomes of them.
+    /// The effect on the requests.
     pub effect: Effect,
-    /// Which requests: those for which each of these holds. At least one, one for each field.
+    /// The conditions: a request matches if all hold. At least one, and at most one per field.
     pub when: Vec<Condition>,
-    /// The policy that it is about; none for all of them.
+    /// The policy that it applies to; `None` for all policies.
     pub policy: Option<String>,
-    /// Why, for people.
+    /// The reason, for humans.
     pub reason: Option<String>,
 }
 
-/// A ruling as it lies in a store.
+/// A ruling as stored in a store.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -69,10 +69,10 @@ struct Written {
 }
 
 impl Condition {
-    /// Reads a condition by the words of a policy file: `ip` with `203.0.113.0/24`.
+    /// Parses a condition in the terms of a policy file: `ip` with `203.0.113.0/24`.
     ///
     /// # Errors
-    /// A field that is none, no pattern at all, or one that is none of this field.
+    /// An invalid field, no pattern, or an invalid pattern for the field.
     pub fn parse<'t>(
         field: &str,
         any_of: impl IntoIterator<Item = &'t str>,
@@ -89,12 +89,12 @@ impl Condition {
 }
 
 impl Ruling {
-    /// A ruling for all policies about the requests for which these hold.
+    /// A ruling for all policies about the requests that match these conditions.
     ///
     /// # Errors
-    /// No condition, two on one field, or more than a name of 1 KiB holds.
+    /// No condition, two on one field, or conditions too long for a name of 1 KiB.
     pub fn new(effect: Effect, mut when: Vec<Condition>) -> Result<Self, ParseError> {
-        // One order for one meaning.
+        // Sorted, so that equal conditions have one form.
         when.sort_by(|a, b| a.field.cmp(&b.field));
         for condition in &mut when {
             condition.any_of.sort();
@@ -124,16 +124,16 @@ impl Ruling {
         Ok(ruling)
     }
 
-    /// The same for one policy.
+    /// The same ruling for one policy.
     #[must_use]
     pub fn in_policy(self, policy: impl Into<String>) -> Self {
         Self { policy: Some(policy.into()), ..self }
     }
 
-    /// The same, with why.
+    /// The same ruling with a reason.
     ///
     /// # Errors
-    /// More than [`MAX_REASON_BYTES`].
+    /// A reason longer than [`MAX_REASON_BYTES`].
     pub fn because(self, reason: impl Into<String>) -> Result<Self, ParseError> {
         let reason = reason.into();
         if reason.len() > MAX_REASON_BYTES {
@@ -143,20 +143,21 @@ impl Ruling {
         Ok(Self { reason: Some(reason), ..self })
     }
 
-    /// What it is known by: another about the same requests takes its place, whatever it does.
+    /// The unique name: a new ruling about the same requests replaces this one, whatever its
+    /// effect.
     pub(crate) fn name(&self) -> String {
-        // Texts can always be written.
+        // Cannot fail: texts can always be serialized.
         serde_json::to_string(&(&self.policy, conditions(&self.when))).unwrap_or_default()
     }
 
-    /// As it lies in a store.
+    /// The form stored in a store.
     pub(crate) fn written(&self) -> String {
         let Self { effect, when, policy, reason } = self.clone();
         let written = Written { effect, when: conditions(&when), policy, reason };
         serde_json::to_string(&written).unwrap_or_default()
     }
 
-    /// Reads what lies in a store; none for what a newer version wrote.
+    /// Parses the stored form; `None` for one that a newer version wrote.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let Written { effect, when, policy, reason } = serde_json::from_str(text).ok()?;
         let when = when

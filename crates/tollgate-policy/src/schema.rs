@@ -1,5 +1,5 @@
-//! The JSON Schema of policy files, for editors: what they can check while somebody types. What a
-//! policy means is checked by `config check` alone.
+//! The JSON Schema of policy files, for checks in editors. Only `config check` checks what policies
+//! mean.
 
 #![expect(dead_code, reason = "of these types only the schema is used")]
 
@@ -16,7 +16,7 @@ pub fn schema() -> Schema {
     schema
 }
 
-/// A key that may be left out is not one that may be written as nothing, as YAML could.
+/// Removes `null` from optional keys: a key may be omitted, but not written without a value.
 fn without_null(schema: &mut Schema) {
     let types = schema.get_mut("type").and_then(|types| types.as_array_mut());
     let kept = types.and_then(|types| {

@@ -1,4 +1,4 @@
-//! Where the parts of policies stand in their file; nowhere for those of a program.
+//! The positions of the parts of policies in their file; empty for those of a program.
 
 use crate::model::Policy;
 use crate::problem::Span;
@@ -6,11 +6,11 @@ use crate::problem::Span;
 #[derive(Debug, Default)]
 pub(crate) struct FileSpans {
     pub(crate) policies: Vec<PolicySpans>,
-    /// True where `match` is missing or wrong: what it would mean is not known.
+    /// True if `match` is missing or invalid: its meaning is then unknown.
     pub(crate) combine_is_unknown: bool,
 }
 
-/// Of one policy.
+/// The positions of one policy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PolicySpans {
     pub(crate) whole: Option<Span>,
@@ -21,26 +21,26 @@ pub(crate) struct PolicySpans {
     pub(crate) entries: Vec<EntrySpans>,
 }
 
-/// Of one entry.
+/// The positions of one entry.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EntrySpans {
     pub(crate) subject: Option<Span>,
-    /// For each limit the text that it is in.
+    /// For each limit, the text that contains it.
     pub(crate) limits: Vec<Option<Span>>,
     pub(crate) absent: Option<Span>,
     pub(crate) overrides: Vec<OverrideSpans>,
 }
 
-/// Of one override.
+/// The positions of one override.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OverrideSpans {
     pub(crate) whole: Option<Span>,
-    /// For each limit the text that it is in.
+    /// For each limit, the text that contains it.
     pub(crate) limits: Vec<Option<Span>>,
 }
 
 impl FileSpans {
-    /// For policies that no file has.
+    /// For policies without a file.
     pub(crate) fn nowhere(policies: &[Policy]) -> Self {
         let place = |policy: &Policy| PolicySpans {
             entries: policy

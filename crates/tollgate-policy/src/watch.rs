@@ -1,4 +1,4 @@
-//! Following a policy file as it changes.
+//! Watches a policy file and reloads it when it changes.
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -16,40 +16,41 @@ use crate::load::{Lists, format_of, hash_of, parse, read_list, text_of, whole};
 use crate::policies::Policies;
 use crate::problem::Problems;
 
-/// How often a file is looked at where the system tells nothing: each 2 s.
+/// The default interval at which the file is polled: 2 s.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(2);
 
-/// How long a file must rest before it is read: 100 ms. Editors write in several steps.
+/// The default time that a file must be unchanged before it is read: 100 ms. Editors write in
+/// several steps.
 pub const DEFAULT_DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The longest that a file must rest: 1 minute.
+/// The longest debounce time: 1 minute.
 const MAX_DEBOUNCE: Duration = Duration::from_secs(60);
 
-/// The longest that a file which never rests is waited for, in debounces.
+/// The longest wait for a file that keeps changing, in debounce times.
 const MAX_DEBOUNCES: u32 = 10;
 
-/// What happened to a watched file.
+/// The result of a change to a watched file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Reload {
-    /// Its policies are taken. Warnings are in [`Policies::warnings`].
+    /// Its policies are in force. Warnings are in [`Policies::warnings`].
     Replaced {
-        /// The revision from now on.
+        /// The new revision.
         revision: Revision,
         /// The policies.
         policies: Policies,
     },
-    /// It was written or mended, and its policies count already: they are the same again, or
-    /// somebody else has read them first.
+    /// The file was written or repaired, and its policies are already in force: they are unchanged,
+    /// or another caller has read them first.
     Unchanged(Revision),
-    /// It is broken, and the policies that were there stay.
+    /// The file is invalid, and the previous policies stay in force.
     Broken(Problems),
-    /// The system tells nothing of changes: the file is only looked at from time to time.
+    /// The system does not report changes: the file is only polled.
     PollingOnly(String),
 }
 
 impl core::fmt::Display for Reload {
-    /// What happened, for a log.
+    /// The result as text, for a log.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Replaced { revision, policies } => {
@@ -73,7 +74,7 @@ impl core::fmt::Display for Reload {
     }
 }
 
-/// How a file is watched.
+/// The settings of a file watcher.
 #[derive(Clone, Debug)]
 pub struct Watch {
     path: PathBuf,
@@ -83,44 +84,46 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Watches this file: [`DEFAULT_POLL`], [`DEFAULT_DEBOUNCE`], and told by the system.
+    /// Watches this file with [`DEFAULT_POLL`], [`DEFAULT_DEBOUNCE`], and change events of the
+    /// system.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let (poll, debounce) = (DEFAULT_POLL, DEFAULT_DEBOUNCE);
         Self { path: path.into(), poll, debounce, notify: true }
     }
 
-    /// How often the file is looked at, whatever the system tells: at least each millisecond.
+    /// Sets the interval at which the file is polled, in addition to the system's events: at least
+    /// 1 ms.
     #[must_use]
     pub fn poll(self, poll: Duration) -> Self {
         Self { poll: poll.max(Duration::from_millis(1)), ..self }
     }
 
-    /// How long the file must rest before it is read: at most a minute.
+    /// Sets the time that the file must be unchanged before it is read: at most 1 minute.
     #[must_use]
     pub fn debounce(self, debounce: Duration) -> Self {
         Self { debounce: debounce.min(MAX_DEBOUNCE), ..self }
     }
 
-    /// Looks only from time to time: for file systems that tell nothing, as those of a network.
+    /// Only polls: for file systems that report no changes, such as network file systems.
     #[must_use]
     pub fn polling_only(self) -> Self {
         Self { notify: false, ..self }
     }
 
-    /// Begins. What the file holds now is compared with `gate`'s policies and taken when it is
-    /// something else; from then on every change is. `on_reload` is called on the watching thread:
-    /// a panic in it ends the watching.
+    /// Starts the watcher. The current content is compared with `gate`'s policies and replaces them
+    /// if it differs; later, every change does. `on_reload` is called on the watching thread: a
+    /// panic in it ends the watching.
     ///
     /// # Errors
-    /// The thread cannot be started; the name of the file says no format.
+    /// The thread cannot be started, or the file has an extension of no known format.
     pub fn start<S: Store + 'static>(
         self,
         gate: &Gate<S>,
         on_reload: impl FnMut(&Reload) + Send + 'static,
     ) -> Result<Watcher, Problems> {
         format_of(&self.path)?;
-        // One call that waits is enough, however many files of the folder are written meanwhile.
+        // One pending event is enough, however many files of the folder change meanwhile.
         let (sender, receiver) = sync_channel(1);
         let bell = Bell { sender, end: Arc::default() };
         let wakeups = Wakeups { receiver, end: Arc::clone(&bell.end) };
@@ -154,8 +157,8 @@ impl Watch {
         Ok(Watcher { bell, thread: Some(thread), _system: system })
     }
 
-    /// Has the system tell of changes in the folder: a file that is replaced by a rename, or a
-    /// symbolic link beside it, is another file than the one that could be watched itself.
+    /// Subscribes to the system's events for the folder. The file itself cannot be watched: a
+    /// rename or a changed symbolic link replaces it by another file.
     fn listen(&self, bell: &Bell) -> (Option<notify::RecommendedWatcher>, Option<String>) {
         let bell = bell.clone();
         let on_event = move |event: notify::Result<notify::Event>| {
@@ -175,8 +178,8 @@ impl Watch {
         }
     }
 
-    /// Waits until it is time to look, and says whether the file has rested; none when it is time
-    /// to end.
+    /// Waits until the next read, and returns whether the file has been unchanged; `None` when the
+    /// watcher should end.
     fn wait(&self, wakeups: &Wakeups) -> Option<bool> {
         match wakeups.receiver.recv_timeout(self.poll) {
             _ if wakeups.is_end() => None,
@@ -186,7 +189,7 @@ impl Watch {
         }
     }
 
-    /// Waits until nothing more comes, but not for ever; false when it is time to end.
+    /// Waits until the events stop, with an upper bound; false when the watcher should end.
     fn rest(&self, wakeups: &Wakeups) -> bool {
         let last = Instant::now() + self.debounce * MAX_DEBOUNCES;
         while Instant::now() < last {
@@ -201,21 +204,21 @@ impl Watch {
     }
 }
 
-/// Reading the file is an event too: were it a change, reading would never end.
+/// Reading the file causes an event too: it must not count as a change.
 fn is_change(event: &notify::Result<notify::Event>) -> bool {
     event.as_ref().is_ok_and(|event| !event.kind.is_access())
 }
 
-/// What a policy file holds, and the lists that it names.
+/// The content of a policy file and of the lists that it refers to.
 #[derive(Clone, PartialEq, Debug)]
 struct Content {
     text: Result<String, Problems>,
     lists: Lists,
 }
 
-/// The text after which the next one was the same: where the system tells nothing, a file may be
-/// looked at while it is half written, and half of it may be a sound file with fewer policies.
-/// None when it is time to end, as `rest` says.
+/// The content after two equal reads in a row. Without the system's events, a file may be read
+/// while it is half written, and half of it may be a valid file with fewer policies. `None` when
+/// the watcher should end, as reported by `rest`.
 fn settled<T: PartialEq>(mut text: T, mut rest: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..MAX_DEBOUNCES {
         let again = rest()?;
@@ -237,12 +240,12 @@ struct Bell {
 
 impl Bell {
     fn ring(&self) {
-        // A full channel: it is about to wake anyway.
+        // A full channel means that the thread is about to wake anyway.
         let _ = self.sender.try_send(());
     }
 }
 
-/// The other side of a bell.
+/// The receiving side of a [`Bell`].
 struct Wakeups {
     receiver: Receiver<()>,
     end: Arc<AtomicBool>,
@@ -254,33 +257,33 @@ impl Wakeups {
     }
 }
 
-/// The file that is followed, as it was read last.
+/// The watched file, with its last content.
 struct Followed<S, F> {
     gate: Gate<S>,
-    /// The content, or what is wrong with reading it: so that nothing is reported twice.
+    /// The last content, or the error of reading it, so that nothing is reported twice.
     last: Option<Content>,
-    /// The lists that are looked at: those that the file named when it was read.
+    /// The lists that are watched: those that the file referred to when it was read.
     lists: Lists,
     on_reload: F,
 }
 
 impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
-    /// What the file and its lists hold now.
+    /// The current content of the file and its lists.
     fn read(&self, path: &Path) -> Content {
         let hash = |path: &PathBuf| read_list(path).ok().map(|text| hash_of(&text));
         let lists = self.lists.keys().map(|path| (path.clone(), hash(path)));
         Content { text: text_of(path), lists: lists.collect() }
     }
 
-    /// True when it is not what was read last.
+    /// True when it differs from the last content.
     ///
-    /// The content is what is compared, not the time it was written at: two changes in one tick of
-    /// a file system's clock have the same.
+    /// The content is compared, not the modification time: two changes in one tick of a file
+    /// system's clock have the same time.
     fn is_news(&self, content: &Content) -> bool {
         self.last.as_ref() != Some(content)
     }
 
-    /// Takes the policies of a content that has changed.
+    /// Applies the policies of a changed content.
     fn take(&mut self, path: &Path, content: Content) {
         if !self.is_news(&content) {
             return;
@@ -297,7 +300,8 @@ impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
             if content.text.is_ok() {
                 self.lists = lists;
             }
-            // Whoever read it meanwhile has read what is newer: this comes back to it.
+            // If another caller read it meanwhile, that one has the newer content, and this one
+            // reads again.
             is_stale = text_of(path) != content.text;
             let policies = policies?;
             taken = Some(policies.clone());
@@ -321,7 +325,7 @@ impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
 }
 
 impl<S: Store + 'static> Gate<S> {
-    /// Follows a policy file, as [`Watch::start`] does with its defaults.
+    /// Watches a policy file, as [`Watch::start`] does with the defaults.
     ///
     /// # Errors
     /// As [`Watch::start`].
@@ -334,7 +338,7 @@ impl<S: Store + 'static> Gate<S> {
     }
 }
 
-/// Watches until it is dropped.
+/// A running watcher; dropping it stops the watching.
 #[derive(Debug)]
 #[must_use = "a watcher that is dropped watches nothing"]
 pub struct Watcher {
@@ -348,7 +352,7 @@ impl Drop for Watcher {
         self.bell.end.store(true, Ordering::Release);
         self.bell.ring();
         if let Some(thread) = self.thread.take() {
-            // Dropped within its own callback it cannot wait for itself.
+            // A watcher dropped within its own callback cannot join its own thread.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }

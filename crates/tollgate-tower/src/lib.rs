@@ -1,4 +1,5 @@
-//! Limits before HTTP services: a tower layer, with who a client is and what the headers say.
+//! Rate limiting for HTTP services: a tower layer, the identification of clients, and rate limit
+//! headers.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -28,11 +29,11 @@
 //!
 //! # The types to know
 //!
-//! - [`TollgateLayer`] puts limits before a service: [`TollgateLayer::per_client`] for limits in
-//!   code, [`TollgateLayer::builder`] for policies (`docs/middleware.md`).
-//! - [`identity::Identity`] says whose count a request belongs to: an address, an API key, a header
-//!   (`docs/identity.md`).
-//! - [`answer::Answers`] writes decisions into headers and refusals (`docs/headers.md`).
+//! - [`TollgateLayer`] limits the requests to a service: [`TollgateLayer::per_client`] with limits
+//!   in code, [`TollgateLayer::builder`] with policies (`docs/middleware.md`).
+//! - [`identity::Identity`] determines the client that a request is counted for, by an address, an
+//!   API key or a header (`docs/identity.md`).
+//! - [`answer::Answers`] converts decisions to headers and refusals (`docs/headers.md`).
 //!
 //! [`identity`] and [`answer`] are pure functions over the types of the crate `http`, and can be
 //! used without the layer.
@@ -44,7 +45,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The examples of the README of the whole compile.
+/// The examples of the workspace README compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeOfAll;

@@ -1,4 +1,4 @@
-//! What is asked of a limiter: whose, how much, under which limits.
+//! The input of a check: the subjects, the cost and the limits.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -15,7 +15,8 @@ use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
 
-/// One question: one or several subjects, a cost, and limits other than the limiter's own.
+/// The input of one check: one or several subjects, a cost, and optionally other limits than the
+/// limiter's own.
 ///
 /// A string converts into an ask of cost 1; so does a list of (subject, limits).
 ///
@@ -34,7 +35,7 @@ pub const MAX_PARTS: usize = 16;
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
     pub(crate) first: Option<AskPart<'a>>,
-    /// The parts after the first: an empty vector costs nothing.
+    /// The parts after the first. An empty vector does not allocate.
     pub(crate) more: Vec<AskPart<'a>>,
     pub(crate) cost: u64,
     pub(crate) partial: bool,
@@ -44,7 +45,7 @@ pub struct Ask<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct AskPart<'a> {
     pub(crate) subject: SubjectText<'a>,
-    /// The subject that the text means, once a store is to be asked for it.
+    /// The parsed subject, set once the store has to be called.
     read: Option<Subject>,
     pub(crate) limits: Option<&'a LimitSet>,
 }
@@ -55,7 +56,7 @@ impl<'a> AskPart<'a> {
         Self { subject, read: None, limits }
     }
 
-    /// The count that it means, under `usual` where it names no limits.
+    /// The count of this part, under `usual` if the part has no limits of its own.
     #[inline]
     fn counted<'q>(
         &'q mut self,
@@ -80,10 +81,10 @@ impl<'a> AskPart<'a> {
         }
     }
 
-    /// The subject that was read, lent by the caller where that is possible.
+    /// The parsed subject, borrowed from the caller where possible.
     ///
     /// # Errors
-    /// As [`SubjectText::resolve`], where it was not read.
+    /// As [`SubjectText::resolve`], if the text has not been parsed yet.
     #[inline]
     pub(crate) fn into_named(self) -> Result<Named<'a>, ParseError> {
         Ok(match (self.subject, self.read) {
@@ -95,22 +96,22 @@ impl<'a> AskPart<'a> {
     }
 }
 
-/// A subject as a caller gives it: text to be taken literally, or a [`Subject`].
+/// A subject as the caller passes it: literal text, or a [`Subject`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SubjectText<'a> {
     /// `user:42`: what follows the first colon is literal.
     Literal(&'a str),
-    /// The same, owned.
+    /// The same text, owned.
     Owned(String),
-    /// A subject that was already built.
+    /// A [`Subject`], owned.
     Built(Subject),
-    /// The same, borrowed.
+    /// A [`Subject`], borrowed.
     Known(&'a Subject),
 }
 
 impl SubjectText<'_> {
-    /// The subject, or what is wrong with the text.
+    /// Returns the subject.
     ///
     /// # Errors
     /// As [`Subject::literal`].
@@ -165,20 +166,20 @@ impl From<IpAddr> for SubjectText<'_> {
 }
 
 impl<'a> Ask<'a> {
-    /// Asks for one unit of the limiter's own limits.
+    /// An ask of cost 1 under the limiter's own limits.
     #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
         let first = AskPart::new(subject.into(), None);
         Self { first: Some(first), more: Vec::new(), cost: 1, partial: false, shard: None }
     }
 
-    /// Asks for `cost` units: from 1 to [`MAX_COST`].
+    /// Sets the cost in units, from 1 to [`MAX_COST`]. The default is 1.
     #[must_use]
     pub fn cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
 
-    /// Puts the subjects that have no limits of their own so far under `limits`, as a plan does.
+    /// Sets `limits` for every subject so far that has no limits of its own, as a plan does.
     #[must_use]
     pub fn under(mut self, limits: &'a LimitSet) -> Self {
         for part in self.first.iter_mut().chain(&mut self.more) {
@@ -187,32 +188,33 @@ impl<'a> Ask<'a> {
         self
     }
 
-    /// Adds another subject, under the limiter's own limits: all admit, or nothing is charged.
+    /// Adds another subject under the limiter's own limits. All limits must admit, or nothing is
+    /// charged.
     #[must_use]
     pub fn and(mut self, subject: impl Into<SubjectText<'a>>) -> Self {
         self.more.push(AskPart::new(subject.into(), None));
         self
     }
 
-    /// Adds another subject under limits of its own.
+    /// Adds another subject under its own limits.
     #[must_use]
     pub fn and_under(mut self, subject: impl Into<SubjectText<'a>>, limits: &'a LimitSet) -> Self {
         self.more.push(AskPart::new(subject.into(), Some(limits)));
         self
     }
 
-    /// Takes as much of the cost as remains, rather than all or nothing.
+    /// Charges as much of the cost as remains, rather than all or nothing.
     #[must_use]
     pub fn partial(self) -> Self {
         Self { partial: true, ..self }
     }
 
-    /// Says what the subjects share: the value of a dimension that all of them have. A divided
-    /// store, as a Redis cluster, keeps all counts of a shard in one place, so that one check can
-    /// be over several of its subjects; any other store counts as it does without.
+    /// Sets the shard: the value of a dimension that all subjects share. A sharded store, such as a
+    /// Redis cluster, keeps all counts of a shard on one node, so that one check can cover several
+    /// of them. Any other store counts as it does without a shard.
     ///
-    /// A subject must always be asked with the same shard, also when its count is reset, adjusted
-    /// or inspected: elsewhere a divided store would begin another count. A receipt knows it.
+    /// Always use the same shard for a subject, also to reset, adjust or inspect its count. With
+    /// another shard, a sharded store would start another count. A receipt contains its shard.
     ///
     /// ```
     /// use tollgate::{Ask, LimitSet, Limiter, Subject};
@@ -230,12 +232,12 @@ impl<'a> Ask<'a> {
         Self { shard: Some(shard.into()), ..self }
     }
 
-    /// The question that a store is asked, lent from here; `usual` are the limits of those
-    /// subjects that name none.
+    /// The question for the store, borrowed from this ask. `usual` are the limits of the subjects
+    /// that have none of their own.
     ///
     /// # Errors
-    /// A subject that is none, or that is asked twice under the same limits; too many subjects; a
-    /// cost that no check can have; a shard that is none.
+    /// An invalid subject; the same subject twice under the same limits; no subject or too many; a
+    /// cost or a shard out of range.
     #[inline]
     pub(crate) fn question<'q>(
         &'q mut self,
@@ -261,8 +263,8 @@ impl<'a> Ask<'a> {
         Ok(Question::new(parts, self.cost, mode))
     }
 
-    /// The text of the only subject, with its limits, where the ask is for a cost of one subject
-    /// whose text nobody has looked at: what most programs write.
+    /// The text and the limits of the only subject, if the ask has one unparsed subject, no shard,
+    /// and is not partial. Most callers ask this way.
     #[inline(always)]
     pub(crate) fn only_literal(&self) -> Option<(&'a str, Option<&'a LimitSet>)> {
         let Self { first: Some(first), more, partial: false, shard: None, .. } = self else {
@@ -277,7 +279,7 @@ impl<'a> Ask<'a> {
     /// The only count of the ask.
     ///
     /// # Errors
-    /// As [`Ask::question`], and more than one subject.
+    /// As [`Ask::question`]; also more than one subject.
     pub(crate) fn only<'q>(&'q mut self, usual: &'q LimitSet) -> Result<Counted<'q>, Error> {
         match self.question(usual, true)?.parts[..] {
             [counted] => Ok(counted),
@@ -286,8 +288,8 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// What only an ask that is not over one subject needs: how many there are, and that no two are
-/// the same.
+/// Adds the parts after the first, and checks how many there are and that no two are the same. Asks
+/// with one subject skip this.
 #[inline(never)]
 fn count_more<'q>(
     parts: &mut SmallVec<[Counted<'q>; 1]>,
@@ -312,8 +314,8 @@ fn count_more<'q>(
     Ok(())
 }
 
-/// Refuses a shard that is none. An empty one would be no shard at all to a cluster, which divides
-/// by what stands in the braces of a key.
+/// Rejects an invalid shard. A cluster hashes what is in the braces of a key, so an empty shard
+/// would not group the keys.
 #[inline]
 pub(crate) fn check_shard(shard: Option<&str>) -> Result<(), Error> {
     match shard {
@@ -331,7 +333,7 @@ fn not_a_shard(shard: &str) -> Error {
     ))
 }
 
-/// Refuses a number of subjects that no check can have.
+/// Rejects a number of subjects out of range.
 pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
     if parts == 0 || parts > MAX_PARTS {
         return Err(Error::Ask(format!("a check is over 1 to {MAX_PARTS} subjects, not {parts}")));
@@ -339,7 +341,7 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses a cost that no check can have.
+/// Rejects a cost out of range.
 #[inline]
 pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
     if (1..=MAX_COST).contains(&cost) { Ok(()) } else { Err(not_a_cost(cost)) }

@@ -1,4 +1,4 @@
-//! Where a store in this process takes its time from.
+//! The clocks of stores in this process.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -11,19 +11,19 @@ mod discipline;
 
 use discipline::{Counter, Disciplined};
 
-/// A source of a store's time.
+/// A clock that a store takes its time from.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Time;
 }
 
-/// The clock of the memory store: the wall clock at its start plus the time since, by the
-/// system's monotonic clock, so that stepping the machine's clock does not touch the limits.
+/// The clock of the memory store: the wall clock at its start, plus the time elapsed since by the
+/// system's monotonic clock. A step of the machine's wall clock does not affect the limits.
 ///
-/// It reads the processor's counter, and looks at the system's clock once in a millisecond: at
-/// most 1 us from it while the counter runs at a rate within 0.1 % of the one measured at the
-/// start. A correction never sets it back. Where a processor has no counter that runs evenly, each
-/// reading is one of the system's clock. Clones share it. `docs/memory.md` says what is followed.
+/// It reads the processor's cycle counter, and the system clock once per millisecond. It is at most
+/// 1 us off while the counter's rate stays within 0.1 % of the rate measured at the start. A
+/// correction never sets it back. On a processor without a constant-rate counter, each reading is
+/// one of the system clock. Clones share the clock. `docs/memory.md` describes the corrections.
 #[derive(Clone, Debug)]
 pub struct MonotonicClock {
     elapsed: Arc<Disciplined<Processor>>,
@@ -31,7 +31,7 @@ pub struct MonotonicClock {
 }
 
 impl MonotonicClock {
-    /// A clock that starts at the wall clock's present time.
+    /// A clock that starts at the current wall-clock time.
     #[must_use]
     pub fn new() -> Self {
         let elapsed = Disciplined::new(Processor::new());
@@ -61,7 +61,8 @@ struct Processor {
 
 impl Processor {
     fn new() -> Self {
-        // Before the start: it is calibrated when the first one is made, which takes a while.
+        // Created before the start time is taken: the first counter calibrates itself, which takes
+        // a while.
         let counter = quanta::Clock::new();
         Self { counter, start: Instant::now() }
     }
@@ -70,7 +71,7 @@ impl Processor {
 impl Counter for Processor {
     #[inline]
     fn ticks(&self) -> u64 {
-        // The counter of this clock's own: no thread-local look-up as in `quanta::Instant::now`.
+        // The raw counter of this clock: no thread-local look-up as in `quanta::Instant::now`.
         self.counter.raw()
     }
 
@@ -83,8 +84,8 @@ impl Counter for Processor {
     }
 }
 
-/// The machine's wall clock, for stores that several processes share. It may step; the
-/// strategies bound what that can do (`docs/definitions.md`, section 3).
+/// The machine's wall clock, for stores that several processes share. It may step; the strategies
+/// bound the effect (`docs/definitions.md`, section 3).
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct WallClock;
@@ -96,7 +97,7 @@ impl Clock for WallClock {
     }
 }
 
-/// A clock that stands still until it is moved: for tests and simulations. Clones share it.
+/// A clock that stands still until the caller moves it, for tests and simulations. Clones share it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -116,7 +117,7 @@ impl Clock for WallClock {
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that says `us` microseconds after the Unix epoch.
+    /// A clock set to `us` microseconds after the Unix epoch.
     #[must_use]
     pub fn at_micros(us: u64) -> Self {
         let clock = Self::default();

@@ -1,4 +1,4 @@
-//! What a limiter answers.
+//! The result of a check.
 
 use core::fmt;
 use core::time::Duration;
@@ -14,7 +14,7 @@ mod receipt;
 
 pub use receipt::{Charges, Receipt, Refund};
 
-/// Who decided.
+/// What made the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Authority {
@@ -22,22 +22,22 @@ pub enum Authority {
     Store,
 }
 
-/// The answer in one word.
+/// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)] // there is no fourth answer
 pub enum Verdict {
     /// Admitted and charged.
     Allow,
-    /// Not now; the same question is admitted after this wait, if nothing else happens.
+    /// Denied for now. The same check is admitted after this wait, if nothing else is charged.
     NotYet(Duration),
-    /// The cost is above the capacity of a limit: waiting does not help.
+    /// Denied for good: the cost is above the capacity of a limit, so waiting does not help.
     Never,
 }
 
-/// What a limiter answers: Allow with a [`Receipt`], or Deny: not yet or never.
+/// The result of a check: allowed, with a [`Receipt`], or denied, for now or for good.
 ///
-/// Fields are exact as `docs/definitions.md` defines them. It borrows the limits;
-/// [`Decision::into_owned`] makes it last.
+/// The fields are exact, as `docs/definitions.md` defines them. A decision borrows the limits;
+/// [`Decision::into_owned`] makes it independent of them.
 ///
 /// ```
 /// use tollgate::{Limiter, Verdict};
@@ -52,15 +52,15 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 #[must_use = "a decision that nobody looks at limits nothing"]
 pub struct Decision<'l> {
-    /// The first subject, in its written form, with its limits; none where they are in `more`.
+    /// The first subject, in its written form, with its limits; `None` if both are in `more`.
     first: Option<(&'l str, &'l LimitSet)>,
-    /// What the usual decision has none of. Behind one pointer, all that is owned: with another
-    /// field to drop, the compiler keeps a decision in memory and moves it there, which takes 3 ns
-    /// and more of the 35 of a check that borrows.
+    /// Owned data that most decisions do not have, behind one pointer. With a second field to drop,
+    /// the compiler builds a decision in memory and copies it. That takes 3 ns or more, of the 35
+    /// ns of a check that borrows.
     more: Option<Box<More>>,
-    /// How many limits were judged.
+    /// The number of limits judged.
     limits: u32,
-    /// The numbers of the first two of them.
+    /// The numbers of the first two limits.
     numbers: [Numbers; INLINE],
     granted: u64,
     receipt: u64,
@@ -68,15 +68,15 @@ pub struct Decision<'l> {
     store: u64,
 }
 
-/// A decision over so many limits of a subject that somebody lends allocates nothing.
+/// A decision over up to this many limits of one borrowed subject does not allocate.
 const INLINE: usize = 2;
 
-/// A limit's fields as they nearly always are: charged at the time of the decision, and not carried
-/// over from other numbers.
+/// A limit's fields in the usual case: charged at the time of the decision, and not carried over
+/// from other numbers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Numbers {
     remaining: u64,
-    /// `NEVER_US` for never.
+    /// Microseconds; `NEVER_US` for never.
     retry_after_us: u64,
     reset_after_us: u64,
 }
@@ -104,7 +104,7 @@ impl Numbers {
     }
 }
 
-/// A subject of a decision: its written form where the caller keeps it, or the subject itself.
+/// A subject of a decision: its written form, borrowed from the caller, or the subject itself.
 pub(crate) enum Named<'a> {
     Lent(&'a str),
     Owned(Subject),
@@ -119,21 +119,21 @@ impl Named<'_> {
     }
 }
 
-/// The first subject where nobody lends it, the subjects after it, the fields of all limits, the
+/// The first subject if it is not borrowed, the subjects after it, the fields of all limits, the
 /// shard, and whether the store is full.
 #[derive(Clone, Debug, Default)]
 struct More {
     first: Option<(Subject, LimitSet)>,
     rest: Vec<(Subject, LimitSet)>,
-    /// Empty where the decision's own numbers are all there is.
+    /// Empty if the decision's `numbers` hold all fields.
     fields: Vec<Fields>,
     shard: Option<Box<str>>,
     shared: bool,
 }
 
 impl<'l> Decision<'l> {
-    /// The answer of a store to a question over `first` and `rest`. The outcome is read where it
-    /// lies: it was written just now, and moving it stalls the processor.
+    /// The decision from a store's answer to a question over `first` and `rest`. The outcome is
+    /// read in place: it was written just now, and moving it stalls the processor.
     #[inline(always)]
     pub(crate) fn new(
         (subject, limits): (Named<'l>, &'l LimitSet),
@@ -156,12 +156,12 @@ impl<'l> Decision<'l> {
             true => None,
             false => Some(keep_more(owned, rest, if fits { &[] } else { fields }, shard, shared)),
         };
-        // A check has at most 16 subjects of 32 limits each.
+        // Cannot overflow: a check has at most 16 subjects of 32 limits each.
         let limits = u32::try_from(fields.len()).unwrap_or(u32::MAX);
         Self { first, more, limits, numbers, granted, receipt, now, store }
     }
 
-    /// The answer over one limit, for a subject whose text is its own written form.
+    /// The decision over one limit, for a subject whose text is its own written form.
     #[inline(always)]
     pub(crate) fn single(text: &'l str, limits: &'l LimitSet, single: Single, store: u64) -> Self {
         let Single { granted, fields, receipt, now, .. } = single;
@@ -185,7 +185,6 @@ impl<'l> Decision<'l> {
         lent.chain(kept.map(|(subject, limits)| (subject.as_str(), limits)))
     }
 
-    /// The fields of limit `index`.
     #[inline]
     fn field(&self, index: usize) -> Fields {
         if let Some(fields) = self.more.as_deref().and_then(|more| more.fields.get(index)) {
@@ -194,12 +193,11 @@ impl<'l> Decision<'l> {
         self.numbers[index].fields(self.now)
     }
 
-    /// The fields of every limit.
     fn fields(&self) -> impl Iterator<Item = Fields> {
         (0..self.limits as usize).map(|index| self.field(index))
     }
 
-    /// The answer in one word.
+    /// The outcome of the check.
     #[must_use]
     #[inline]
     pub fn verdict(&self) -> Verdict {
@@ -209,7 +207,7 @@ impl<'l> Decision<'l> {
         self.retry_after().map_or(Verdict::Never, Verdict::NotYet)
     }
 
-    /// True when the cost was admitted (for a peek: would be).
+    /// True when the cost was admitted, or for a peek, would be admitted.
     #[must_use]
     #[inline]
     pub fn is_allowed(&self) -> bool {
@@ -228,8 +226,8 @@ impl<'l> Decision<'l> {
         self.granted
     }
 
-    /// The wait after which the same question is admitted, if nothing else happens. None when it
-    /// was admitted, and none when it never will be.
+    /// The wait after which the same check is admitted, if nothing else is charged. `None` when it
+    /// was admitted, and when it never will be.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         if self.is_allowed() {
@@ -248,20 +246,20 @@ impl<'l> Decision<'l> {
         self.fields().map(|fields| fields.remaining).min().unwrap_or(0)
     }
 
-    /// The capacity of the binding limit.
+    /// The capacity of the binding limit, in units.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.binding().limit().capacity()
     }
 
-    /// The least wait until the binding limit is fresh.
+    /// The shortest wait until the binding limit is fresh.
     #[must_use]
     pub fn reset_after(&self) -> Duration {
         self.binding().reset_after()
     }
 
-    /// The limit that binds: on a denial the one with the longest wait, on an Allow the one with
-    /// the least remaining; ties go to the first declared.
+    /// The binding limit: on a denial the one with the longest wait, on an Allow the one with the
+    /// least remaining. Ties go to the first declared.
     #[must_use]
     #[inline]
     pub fn binding(&self) -> Report<'_> {
@@ -278,7 +276,7 @@ impl<'l> Decision<'l> {
             let better = if self.is_allowed() {
                 field.remaining < best.1.remaining
             } else {
-                // None is never, and wins over every wait.
+                // `None` means never, and counts as longer than every wait.
                 field.retry_after_us.unwrap_or(NEVER_US) > best.1.retry_after_us.unwrap_or(NEVER_US)
             };
             if better {
@@ -288,14 +286,14 @@ impl<'l> Decision<'l> {
         self.report(best.0)
     }
 
-    /// Every limit's own fields, in the order of the subjects and of their limits.
+    /// The report of every limit, in the order of the subjects and of their limits.
     pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
         (0..self.limits as usize).map(|index| self.report(index))
     }
 
     fn report(&self, index: usize) -> Report<'_> {
         let fields = self.field(index);
-        // Most are over one subject that somebody lends.
+        // The usual case: one borrowed subject.
         if let Some((subject, limits)) = self.first
             && let Some(limit) = limits.limits().get(index)
         {
@@ -312,7 +310,7 @@ impl<'l> Decision<'l> {
         unreachable!("a decision has one report per limit")
     }
 
-    /// What was charged, to be given back; none on a denial and for a peek.
+    /// The receipt of the charge, for a refund. `None` on a denial and for a peek.
     #[must_use]
     pub fn receipt(&self) -> Option<Receipt> {
         if self.receipt == 0 {
@@ -337,28 +335,29 @@ impl<'l> Decision<'l> {
         })
     }
 
-    /// True when a memory store is full, and had no room for a count of a subject's own. It was
-    /// judged by one that it shares with other newcomers, which may deny who did nothing. Where
-    /// there was no room even for that, as for limits that are new to the store, it was denied.
+    /// True when the memory store is full and had no room for a separate count of the subject. The
+    /// subject was then judged by a count that it shares with other new subjects, so it may be
+    /// denied although it has used nothing. If there was no room even for a shared count, as for
+    /// limits new to the store, the check was denied.
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.more.as_deref().is_some_and(|more| more.shared)
     }
 
-    /// The store's time of the decision.
+    /// The store's time at the decision.
     #[must_use]
     #[inline]
     pub fn at(&self) -> Time {
         self.now
     }
 
-    /// Who decided.
+    /// What made the decision.
     #[must_use]
     pub fn authority(&self) -> Authority {
         Authority::Store
     }
 
-    /// The same, no longer borrowing from the limiter.
+    /// The same decision, no longer borrowing from the limiter.
     #[inline]
     pub fn into_owned(self) -> Decision<'static> {
         let Self { first, more, limits, numbers, granted, receipt, now, store } = self;
@@ -370,13 +369,13 @@ impl<'l> Decision<'l> {
     }
 }
 
-/// True for fields that are what [`Numbers`] say.
+/// True for fields that [`Numbers`] can hold without loss.
 #[inline(always)]
 fn is_plain(fields: &Fields, now: Time) -> bool {
     fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same
 }
 
-/// Keeps what a decision over many limits has, or one whose subject nobody lends.
+/// Stores the owned data of a decision over many limits, or over a subject that is not borrowed.
 #[inline(never)]
 fn keep_more(
     first: Option<(Subject, LimitSet)>,
@@ -389,13 +388,13 @@ fn keep_more(
     Box::new(More { first, rest, fields: fields.to_vec(), shard, shared })
 }
 
-/// Keeps the fields that seldom differ from what the rest says.
+/// Stores fields that [`Numbers`] cannot hold.
 #[cold]
 fn keep(fields: Fields) -> Box<More> {
     Box::new(More { fields: vec![fields], ..More::default() })
 }
 
-/// One limit's part in a decision.
+/// The fields of one limit in a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'d> {
     subject: &'d str,
@@ -405,20 +404,20 @@ pub struct Report<'d> {
 }
 
 impl<'d> Report<'d> {
-    /// Whose count, in the written form of [`Subject`].
+    /// The subject of the count, in the written form of [`Subject`].
     #[must_use]
     pub fn subject(&self) -> &'d str {
         self.subject
     }
 
-    /// Which limit.
+    /// The limit.
     #[must_use]
     pub fn limit(&self) -> &'d Limit {
         self.limit
     }
 
-    /// Which of the subjects that were asked for together: 0 for the first. One subject may be
-    /// asked for several times, each time under other limits.
+    /// The index of the subject in the ask, 0 for the first. One ask may contain the same subject
+    /// several times, each time under other limits.
     #[must_use]
     pub fn part(&self) -> usize {
         self.part
@@ -438,21 +437,21 @@ impl<'d> Report<'d> {
         self.fields.remaining
     }
 
-    /// The least wait until this limit admits the cost: zero now, none never.
+    /// The shortest wait until this limit admits the cost: zero for now, `None` for never.
     #[must_use]
     #[inline]
     pub fn retry_after(&self) -> Option<Duration> {
         self.fields.retry_after_us.map(Duration::from_micros)
     }
 
-    /// The least wait until this limit is fresh.
+    /// The shortest wait until this limit is fresh.
     #[must_use]
     #[inline]
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.fields.reset_after_us)
     }
 
-    /// What became of the count, when the limit's numbers had changed.
+    /// What happened to the count if the limit's numbers had changed.
     #[must_use]
     #[inline]
     pub fn carried(&self) -> Carried {
@@ -461,7 +460,7 @@ impl<'d> Report<'d> {
 }
 
 impl fmt::Display for Decision<'_> {
-    /// One line for people.
+    /// One line for humans.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let binding = self.binding();
         let (subject, limit) = (binding.subject(), binding.limit());
@@ -484,7 +483,7 @@ impl fmt::Display for Decision<'_> {
     }
 }
 
-/// A wait in seconds without rounding, as `1.5s`.
+/// A wait in seconds without rounding, such as `1.5s`.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

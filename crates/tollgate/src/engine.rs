@@ -1,7 +1,7 @@
-//! One check over the states of one or several sets: the part that every store shares.
+//! One check over the states of one or several limit sets: the part that every store shares.
 //!
-//! A store finds the states, hands them to [`decide`], and keeps what it says has changed. It
-//! never looks into a state, and the strategies never see a store.
+//! A store loads the states, passes them to [`decide`], and writes back the states that changed.
+//! The store never interprets a state, and the strategies never access a store.
 
 use smallvec::SmallVec;
 
@@ -20,13 +20,13 @@ pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
 
-/// The state of a set for one subject, wherever it lives.
+/// The state of a limit set for one subject, wherever the store keeps it.
 pub trait States {
-    /// The state that lies at `place`.
+    /// The state at `place`.
     fn cell(&mut self, place: Place) -> Cell<'_>;
 }
 
-/// One (subject, set) of a check.
+/// One (subject, limit set) of a check.
 #[allow(missing_debug_implementations)] // borrows whatever the store has
 pub struct Part<'a> {
     limits: &'a LimitSet,
@@ -35,12 +35,12 @@ pub struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The state of a subject under the limits it was written under.
+    /// The state of a subject under the limits that it was written under.
     pub fn new(limits: &'a LimitSet, states: &'a mut dyn States) -> Self {
         Self { limits, states, carried: Carries::new() }
     }
 
-    /// The same, after [`migrate`] said what it carried over.
+    /// The same part, with what [`migrate`] carried over.
     #[must_use]
     pub fn carrying(mut self, carried: Carries) -> Self {
         self.carried = carried;
@@ -48,10 +48,10 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What became of each limit's count, in declared order; empty when nothing changed.
+/// What happened to each limit's count, in declared order. Empty when no limit's numbers changed.
 pub type Carries = SmallVec<[Carried; 2]>;
 
-/// What became of a limit's count when its numbers changed.
+/// What happened to a limit's count when the limit's numbers changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Carried {
@@ -60,32 +60,32 @@ pub enum Carried {
     Same,
     /// The count was carried over to new numbers.
     Over,
-    /// Another strategy, or a limit that was not there: it started fresh.
+    /// The count started fresh: the strategy changed, or the limit is new.
     Fresh,
 }
 
-/// What is asked.
+/// How a check charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Mode {
-    /// All of the cost or nothing.
+    /// Charges all of the cost or nothing.
     Whole,
-    /// As much of the cost as remains.
+    /// Charges as much of the cost as remains.
     Partial,
-    /// As `Whole`, changing nothing.
+    /// As `Whole`, without a change of state.
     Peek,
-    /// As `Partial`, changing nothing.
+    /// As `Partial`, without a change of state.
     PeekPartial,
 }
 
 impl Mode {
-    /// True when nothing may change.
+    /// True when no state may change.
     #[must_use]
     pub const fn is_peek(self) -> bool {
         matches!(self, Self::Peek | Self::PeekPartial)
     }
 
-    /// True when a part of the cost is better than nothing.
+    /// True when a part of the cost may be charged.
     #[must_use]
     pub const fn is_partial(self) -> bool {
         matches!(self, Self::Partial | Self::PeekPartial)
@@ -96,20 +96,22 @@ impl Mode {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Fields {
-    /// The largest cost that would be admitted now, after an Allow's charge.
+    /// The largest cost that would be admitted now, in units; after an Allow, with the charge
+    /// deducted.
     pub remaining: u64,
-    /// The least wait until the cost is admitted; 0 where it would be now, `None` for never.
+    /// The shortest wait in microseconds until the cost is admitted: 0 for now, `None` for never.
     pub retry_after_us: Option<u64>,
-    /// The least wait until `remaining` is the limit.
+    /// The shortest wait in microseconds until `remaining` is the limit's capacity.
     pub reset_after_us: u64,
-    /// When the charge was recorded: the store's now, or the newest stored time under skew.
+    /// When the charge was recorded, in microseconds since the Unix epoch: the store's now, or the
+    /// newest stored time if the clock stepped back.
     pub charged_at_us: u64,
-    /// What became of the count when the numbers changed.
+    /// What happened to the count when the numbers changed.
     pub carried: Carried,
 }
 
 impl Fields {
-    /// What a store answers that does not decide by [`decide`].
+    /// The fields for a store that does not decide by [`decide`].
     #[must_use]
     pub const fn new(
         remaining: u64,
@@ -134,34 +136,36 @@ impl Fields {
     }
 }
 
-/// What a store answers: who was judged is the caller's to know.
+/// A store's answer. It does not name the subjects: the caller knows them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The units admitted; 0 is a denial.
+    /// The units admitted; 0 for a denial.
     pub granted: u64,
     /// The fields of each part's limits, in declared order.
     pub fields: SmallVec<[Fields; 2]>,
-    /// True when the states must be written back, also after a denial (a repaired clock step).
+    /// True when the states must be written back; possible after a denial too (a repaired clock
+    /// step).
     pub changed: bool,
-    /// The charge's number in the store, 0 when nothing was charged. The store sets it.
+    /// The charge's number in the store; 0 when nothing was charged. The store sets it.
     pub receipt: u64,
-    /// The store's time of the decision.
+    /// The store's time at the decision.
     pub now: Time,
-    /// True when the store is full and a subject has no count of its own: it was judged by one that
-    /// it shares with others, or denied because there was no room even for that. The store sets it.
+    /// True when the store is full and a subject has no separate count. The subject was judged by a
+    /// count that it shares with others, or denied for lack of room even for that. The store sets
+    /// it.
     pub shared: bool,
 }
 
 impl Outcome {
-    /// What a store answers that does not decide by [`decide`].
+    /// The outcome for a store that does not decide by [`decide`].
     #[must_use]
     pub fn new(granted: u64, fields: SmallVec<[Fields; 2]>, receipt: u64, now: Time) -> Self {
         Self { granted, fields, changed: false, receipt, now, shared: false }
     }
 }
 
-/// What one limit answers: an [`Outcome`] without lists.
+/// The answer of one limit: an [`Outcome`] without lists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Single {
     pub(crate) granted: u64,
@@ -181,9 +185,9 @@ impl From<Single> for Outcome {
     }
 }
 
-/// True for words that a count of these limits can have. A store whose states may come from
-/// elsewhere, or be damaged, asks before it works on them; of logs it must know itself that times
-/// and totals rise.
+/// True if a count under these limits can have these words. A store whose states may come from
+/// elsewhere or be damaged checks them first. For logs the store must ensure itself that times and
+/// totals rise.
 #[must_use]
 pub fn is_sound(limits: &LimitSet, words: &[u64]) -> bool {
     let mut each = limits.limits().iter().zip(limits.places());
@@ -192,8 +196,8 @@ pub fn is_sound(limits: &LimitSet, words: &[u64]) -> bool {
     })
 }
 
-/// When the state of a set means the same as a fresh one, in microseconds since the epoch. A
-/// store may forget it then, and keeps it [`crate::SKEW_US`] longer.
+/// When the state of a limit set equals a fresh one, in microseconds since the Unix epoch. A store
+/// may drop the state then, and keeps it [`crate::SKEW_US`] longer.
 pub fn fresh_at_us(limits: &LimitSet, states: &mut dyn States) -> u64 {
     let each = limits.limits().iter().zip(limits.places());
     each.map(|(limit, place)| limit.step().fresh_at_us(&mut states.cell(*place))).max().unwrap_or(0)

@@ -1,9 +1,9 @@
-//! What can go wrong, who is at fault, and what would be right instead.
+//! Errors: what is wrong, who is at fault, and what would be right instead.
 
 use core::fmt;
 use core::ops::Range;
 
-/// A text that is not what it should be: what is wrong, where, and what would be right.
+/// An invalid text: what is wrong, where, and what would be right.
 ///
 /// Displays with a caret under the word:
 ///
@@ -22,11 +22,11 @@ pub struct ParseError {
     remedy: String,
 }
 
-/// The most characters of a text that an error shows.
+/// The longest text that an error displays, in characters.
 const SHOWN_CHARS: usize = 200;
 
 impl ParseError {
-    /// An error about the part of `text` at the bytes `at`.
+    /// An error about the bytes `at` of `text`.
     #[must_use]
     pub fn at(
         text: &str,
@@ -68,7 +68,7 @@ impl fmt::Display for ParseError {
         if text.is_empty() || text.chars().count() > SHOWN_CHARS {
             return write!(f, "{what}: {remedy}");
         }
-        // One column per character, so that the caret stands under its word.
+        // One column per character, so that the caret is under its word.
         let shown: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
         let column = |byte: usize| text.char_indices().take_while(|(i, _)| *i < byte).count();
         let start = column(at.start);
@@ -81,7 +81,7 @@ crate::debug_as_display!(ParseError);
 
 impl std::error::Error for ParseError {}
 
-/// An error whose `Debug` is what it displays: `main` prints what it returns with `Debug`.
+/// Makes an error's `Debug` the same as its `Display`: `main` prints a returned error with `Debug`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as_display {
@@ -94,14 +94,14 @@ macro_rules! debug_as_display {
     )+};
 }
 
-/// Why a question got no decision. A denial is a [`crate::Decision`], not an error.
+/// Why a check has no decision. A denial is a [`crate::Decision`], not an error.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A limit or a subject that cannot be read or built: the caller's.
+    /// The caller's fault: an invalid limit or subject.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// A question that makes no sense, with what would: the caller's.
+    /// The caller's fault: an invalid ask, with a message that describes a valid one.
     #[error("{0}")]
     Ask(String),
     /// The store could not answer.
@@ -118,14 +118,14 @@ impl From<StoreError> for Error {
 crate::debug_as_display!(Error);
 
 impl Error {
-    /// True when asking again later may succeed.
+    /// True when a retry may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Store(e) if e.is_transient())
     }
 }
 
-/// A store that could not answer: what happened, what to do, and whether it may pass.
+/// A failure of a store: what happened, what to do, and whether a retry may succeed.
 pub struct StoreError {
     what: String,
     transient: bool,
@@ -136,7 +136,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// A fault that asking again will not mend.
+    /// A failure that a retry does not fix.
     #[must_use]
     pub fn permanent(what: impl Into<String>) -> Self {
         Self::new(what, false, false)
@@ -147,56 +147,56 @@ impl StoreError {
         Self { what: what.into(), transient, ambiguous, is_alone, is_misuse, source: None }
     }
 
-    /// A question that makes no sense to this store: the caller's mistake, which a limiter answers
-    /// with [`Error::Ask`].
+    /// An ask that this store cannot answer: the caller's fault. A limiter returns it as
+    /// [`Error::Ask`].
     #[must_use]
     pub fn misuse(what: impl Into<String>) -> Self {
         Self { is_misuse: true, is_alone: true, ..Self::permanent(what) }
     }
 
-    /// The same fault, of what was asked alone: other questions are answered, as where the state
-    /// of one subject is damaged.
+    /// Marks the failure as limited to this question; the store still answers others. An example is
+    /// a damaged state of one subject.
     #[must_use]
     pub fn alone(self) -> Self {
         Self { is_alone: true, ..self }
     }
 
-    /// A fault that may pass: busy, unreachable, timed out.
+    /// A failure that may pass: busy, unreachable, timed out.
     #[must_use]
     pub fn transient(what: impl Into<String>) -> Self {
         Self::new(what, true, false)
     }
 
-    /// A fault that may pass, after which nobody knows whether the store has done what it was
-    /// asked: the answer was late or lost. A store that is in this process is never in doubt;
-    /// one behind a network can be.
+    /// A failure that may pass and leaves the outcome unknown: the answer was late or lost, and the
+    /// store may have charged. A store in this process is never in doubt; one behind a network can
+    /// be.
     #[must_use]
     pub fn ambiguous(what: impl Into<String>) -> Self {
         Self::new(what, true, true)
     }
 
-    /// The same, with the error that caused it.
+    /// Adds the error that caused this one.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
     }
 
-    /// True when asking again later may succeed.
+    /// True when a retry may succeed.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.transient
     }
 
-    /// True when it is a fault of what was asked alone, and says nothing of the store as a whole.
+    /// True when the failure is limited to this question, and the store as a whole is not affected.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.is_alone
     }
 
-    /// True when the question may have been charged all the same: asking again could charge it
-    /// twice. With a request id it is safe, for then the store knows that it is the same question.
-    /// False means that nothing was charged.
+    /// True when the check may have been charged nevertheless, so that a retry could charge it
+    /// twice. A retry with a request id is safe: the store recognizes the repeated check. False
+    /// means that nothing was charged.
     ///
     /// ```
     /// use tollgate::StoreError;

@@ -1,13 +1,13 @@
-//! IPv4 addresses as text, which most subjects are made of.
+//! IPv4 addresses as text, a part of most subjects.
 //!
-//! Not by `Display`, which pads through a buffer of its own. A text is put together in registers,
-//! without a branch on a digit that no processor can foresee, and written once.
+//! `Display` is not used: it pads through a buffer of its own. Here a text is assembled in
+//! registers, without a branch on a digit that the processor would mispredict, and written once.
 
 use std::net::Ipv4Addr;
 
 use compact_str::CompactString;
 
-/// What a text begins with: ASCII of at most 8 bytes, the first one lowest.
+/// The start of a text: at most 8 ASCII bytes, the first one in the lowest byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Start {
     text: u64,
@@ -15,7 +15,7 @@ pub(crate) struct Start {
 }
 
 impl Start {
-    /// None for a longer text, and for one that is not all ASCII.
+    /// `None` for a longer text, and for one that is not all ASCII.
     pub(crate) const fn new(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let mut start = Self { text: 0, bits: 0 };
@@ -30,7 +30,7 @@ impl Start {
         Some(start)
     }
 
-    /// This and the address, as `ip:192.0.2.7`.
+    /// This start followed by the address, such as `ip:192.0.2.7`.
     #[inline]
     pub(crate) fn with(self, address: Ipv4Addr) -> CompactString {
         let [a, b, c, d] = address.octets();
@@ -39,18 +39,18 @@ impl Start {
         let mut room = [0; 24];
         let (low, high) = room.split_at_mut(16);
         low.copy_from_slice(&(u128::from(self.text) | text << self.bits).to_le_bytes());
-        // In two steps, since a shift by all of the bits is none.
+        // In two shifts, since a shift by the full width is not defined.
         let rest = (text >> 64 >> (u64::BITS - self.bits)) as u64;
         high.copy_from_slice(&rest.to_le_bytes());
         // Without the last dot.
         let length = (self.bits + first_bits + last_bits) as usize / 8 - 1;
-        // All of the room is ASCII, and longer texts are checked by the word.
+        // All bytes of the buffer are ASCII. Longer texts are checked a word at a time.
         let text = core::str::from_utf8(&room).ok().and_then(|room| room.get(..length));
         CompactString::new(text.unwrap_or_default())
     }
 }
 
-/// An address as text: for the crates of this project, where it is on the path of every request.
+/// An address as text, for the crates of this project: it is on the path of every request.
 #[doc(hidden)]
 #[must_use]
 #[inline]
@@ -58,14 +58,14 @@ pub fn ipv4_text(address: Ipv4Addr) -> CompactString {
     Start::default().with(address)
 }
 
-/// Two octets as text, each with a dot behind it, and how many bits that has.
+/// Two octets as text, each followed by a dot, and the length in bits.
 #[inline]
 fn two(first: u8, second: u8) -> (u64, u32) {
     let (first, second) = (&OCTETS[usize::from(first)], &OCTETS[usize::from(second)]);
     (u64::from(first.0) | u64::from(second.0) << first.1, first.1 + second.1)
 }
 
-/// Each octet as text with a dot behind it, and how many bits that has.
+/// Each octet as text followed by a dot, and the length in bits.
 static OCTETS: [(u32, u32); 256] = {
     let mut octets = [(0, 0); 256];
     let mut octet = 0;

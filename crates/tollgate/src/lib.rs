@@ -22,17 +22,17 @@
 //!
 //! # The types to know
 //!
-//! - [`Limiter`] is limits over a store. Share it, and ask it with [`Limiter::check`], or with
-//!   [`Limiter::check_now`] where the store is in memory.
-//! - [`LimitSet`] is the limits, parsed from a text as `10/s burst 20 via token_bucket`.
-//! - [`Decision`] is the answer: allowed or not, what remains, how long to wait. Its
-//!   [`Receipt`] refunds what was charged.
+//! - [`Limiter`] combines limits and a store. Share it, and call [`Limiter::check`], or
+//!   [`Limiter::check_now`] if the store is in memory.
+//! - [`LimitSet`] is the limits, parsed from a text such as `10/s burst 20 via token_bucket`.
+//! - [`Decision`] is the result: allowed or not, what remains, how long to wait. Its [`Receipt`]
+//!   refunds what was charged.
 //!
-//! Beside them, an [`Ask`] has a cost, several subjects or other limits, and a [`Store`] is where
-//! counts are kept: [`MemoryStore`] here, SQLite and Redis in crates of their own.
+//! An [`Ask`] adds a cost, several subjects or other limits to a check. A [`Store`] keeps the
+//! counts: [`MemoryStore`] in this crate, SQLite and Redis in separate crates.
 //!
-//! There is no runtime and no network in this crate: [`Limiter::check`] is async for the sake of
-//! other stores. `docs/definitions.md` defines what every number means.
+//! This crate needs no async runtime and no network: [`Limiter::check`] is async for other stores.
+//! `docs/definitions.md` defines every number.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

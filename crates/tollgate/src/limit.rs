@@ -1,4 +1,4 @@
-//! Limits: a quota under a strategy, with an identity; and sets of them that count together.
+//! Limits: a quota under a strategy, with an identity; and sets of them that are checked together.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,26 +12,26 @@ mod set;
 
 pub use set::{LimitSet, Place};
 
-/// The largest `N` and the largest burst: 2^40.
+/// The largest `N` and the largest burst: 2^40 units.
 pub const MAX_UNITS: u64 = 1 << 40;
 
-/// The largest cost of one check: 2^40.
+/// The largest cost of one check: 2^40 units.
 pub const MAX_COST: u64 = 1 << 40;
 
 /// The most limits in one set.
 pub const MAX_LIMITS: usize = 32;
 
-/// The most of a bare quota (without `via`) that is taken as a `sliding_log`.
+/// The largest bare quota (without `via`) that defaults to `sliding_log`, in units.
 pub const MAX_BARE_UNITS: u64 = 1_000;
 
-/// How the straddling sub-bucket of a `sliding_window` counts.
+/// How a `sliding_window` counts the sub-bucket that is partly inside the window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Rounding {
     /// In full: never more than N in any D.
     #[default]
     Conservative,
-    /// By the share of it that is still inside the window.
+    /// In proportion to the part of it that is still inside the window.
     Interpolate,
     /// Not at all.
     Truncate,
@@ -41,14 +41,14 @@ pub enum Rounding {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Refill {
-    /// Steadily: one token each D/N.
+    /// Continuously: one token each D/N.
     #[default]
     Greedy,
     /// N at once, at every multiple of D since the epoch.
     Interval,
 }
 
-/// Where a `fixed_window` starts.
+/// Where the windows of a `fixed_window` start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum Anchor {
@@ -59,19 +59,19 @@ pub enum Anchor {
     FirstHit,
 }
 
-/// How much: `units` per `period`, and what the strategy takes beside.
+/// The quota: `units` per `period`, and the options of the strategy.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Quota {
     /// N, from 1 to [`MAX_UNITS`].
     pub units: u64,
-    /// D.
+    /// D, the period.
     pub period: Period,
-    /// The capacity of a bucket, in total.
+    /// The total capacity of a bucket, in units.
     pub burst: Option<u64>,
     /// The length of a sub-bucket.
     pub precision: Option<Period>,
-    /// How the straddling sub-bucket counts.
+    /// How the sub-bucket that is partly inside the window counts.
     pub rounding: Option<Rounding>,
     /// How a bucket refills.
     pub refill: Option<Refill>,
@@ -80,7 +80,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// `units` per `period`, everything else left to the strategy's defaults.
+    /// `units` per `period`; all options are the strategy's defaults.
     #[must_use]
     pub const fn new(units: u64, period: Period) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Quota {
         format!("{} per {}", self.units, self.period)
     }
 
-    /// The time between two units, for people.
+    /// The time between two units, as text for humans.
     pub(crate) fn gap(&self) -> String {
         let us = self.period.as_micros();
         if us.is_multiple_of(self.units) {
@@ -110,7 +110,7 @@ impl Quota {
     }
 }
 
-/// The part of a limit's text that a refusal is about.
+/// The part of a limit's text that an error is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Element {
     Units,
@@ -119,7 +119,7 @@ pub(crate) enum Element {
     Precision,
 }
 
-/// Why a quota cannot be counted: which number, what is wrong, what would be right.
+/// Why a quota is invalid: which number, what is wrong, what would be right.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) element: Element,
@@ -133,7 +133,7 @@ impl Refusal {
     }
 }
 
-/// A quota under a strategy, with an identity: its name, else strategy and window.
+/// A quota under a strategy. Its identity is its name, or else its strategy and window.
 ///
 /// ```
 /// use tollgate::Limit;
@@ -159,8 +159,8 @@ impl Limit {
     /// A limit of `quota` under `strategy`.
     ///
     /// # Errors
-    /// Numbers that are out of range or cannot be counted exactly, and an option that the
-    /// strategy does not take; the error names the number to change.
+    /// A number out of range, a quota that cannot be counted exactly, or an option that the
+    /// strategy does not have. The error names the number to change.
     pub fn new(quota: Quota, strategy: Strategy) -> Result<Self, ParseError> {
         Self::build(None, quota, strategy)
             .map_err(|(text, refusal)| ParseError::whole(&text, refusal.what, refusal.remedy))
@@ -182,60 +182,61 @@ impl Limit {
         Ok(Self { name, quota, strategy, identity, full_text, step })
     }
 
-    /// The same limit under a name of its own.
+    /// The same limit with a name.
     ///
     /// # Errors
-    /// A name that is not a letter followed by letters, digits, `_`, `-` or `.`, at most 64.
+    /// An invalid name. A name is a letter followed by letters, digits, `_`, `-` or `.`, at most 64
+    /// characters.
     pub fn named(self, name: &str) -> Result<Self, ParseError> {
         notation::check_name(name, name, 0..name.len())?;
         let full_text = full_text(Some(name), &self.quota, self.strategy);
         Ok(Self { identity: name.to_owned(), name: Some(name.to_owned()), full_text, ..self })
     }
 
-    /// The full form, with every default written out: it reads back as an equal limit.
+    /// The full text, with every default written out. It parses to an equal limit.
     #[must_use]
     pub fn full_text(&self) -> &str {
         &self.full_text
     }
 
-    /// What a count belongs to: the name, else strategy and window.
+    /// The identity of its counts: the name, or else the strategy and the window.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// The name it was given.
+    /// The name, if it has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// How much, with the strategy's defaults filled in.
+    /// The quota, with the strategy's defaults filled in.
     #[must_use]
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// How it counts.
+    /// The strategy.
     #[must_use]
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// What a fresh subject can take at once: 1 for `uniform`, the burst for `token_bucket` and
-    /// `gcra`, else N.
+    /// The most units that a fresh subject can take at once: 1 for `uniform`, the burst for
+    /// `token_bucket` and `gcra`, else N.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.step.capacity()
     }
 
-    /// The shape of its state, for stores.
+    /// The layout of its state, for stores.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.step.shape()
     }
 
-    /// The same limit for a store whose steps run in Lua.
+    /// The limit as parameters for a store that runs its steps in Lua.
     #[must_use]
     pub fn lua_spec(&self) -> LuaSpec {
         self.step.lua_spec()
@@ -247,7 +248,7 @@ impl Limit {
     }
 }
 
-/// Refuses an option that the strategy does not take: it would be lost.
+/// Rejects an option that the strategy does not have, rather than ignore it.
 fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
     let given = [
         ("burst", quota.burst.is_some(), Element::Burst),
@@ -292,7 +293,7 @@ fn check_ranges(quota: &Quota) -> Result<(), Refusal> {
     quota.burst.map_or(Ok(()), |burst| range(Element::Burst, "a burst", burst))
 }
 
-/// Writes down what the strategy takes when nothing was said, so that one meaning has one text.
+/// Fills in the strategy's defaults for omitted options, so that equal limits have equal texts.
 fn fill_defaults(quota: &mut Quota, strategy: Strategy) {
     for option in strategy.options() {
         match *option {
@@ -312,7 +313,7 @@ fn fill_defaults(quota: &mut Quota, strategy: Strategy) {
 impl FromStr for Quota {
     type Err = ParseError;
 
-    /// Reads so many units in so long, without options.
+    /// Parses units per period, without options.
     ///
     /// ```
     /// use tollgate::Quota;
@@ -322,7 +323,7 @@ impl FromStr for Quota {
     /// ```
     ///
     /// # Errors
-    /// A text that is no quota, a number or a duration that is out of range, and anything after it.
+    /// An invalid quota, a number or a duration out of range, or text after the quota.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         notation::parse_quota(text)
     }
@@ -369,7 +370,7 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
         None => "",
     };
     text += &format!(" via {strategy}");
-    // Kept for long, and counted by its length.
+    // Shrunk because it is kept for long, and its capacity counts towards the memory bound.
     text.shrink_to_fit();
     text
 }

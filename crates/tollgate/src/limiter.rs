@@ -1,4 +1,4 @@
-//! The limiter: limits over a store.
+//! The limiter: limits and the store that counts them.
 
 use core::time::Duration;
 use std::borrow::Cow;
@@ -15,7 +15,8 @@ mod waiting;
 
 pub use waiting::Waiting;
 
-/// Limits over a store: the thing to ask. Share it by reference or in an `Arc`.
+/// Limits and the store that counts them: the entry point for checks. Share it by reference or in
+/// an `Arc`.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -41,13 +42,13 @@ pub struct Limiter<S = MemoryStore> {
 const MAX_REQUEST_BYTES: usize = 256;
 
 impl Limiter<MemoryStore> {
-    /// Limits that are counted in this process.
+    /// A limiter that counts in the memory of this process.
     #[must_use]
     pub fn memory(limits: LimitSet) -> Self {
         Self::new(limits, MemoryStore::new())
     }
 
-    /// [`Limiter::check`] without waiting for anything: memory answers at once.
+    /// [`Limiter::check`] without async: the memory store answers at once.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -56,7 +57,7 @@ impl Limiter<MemoryStore> {
         self.answer_now(ask.into(), false)
     }
 
-    /// [`Limiter::peek`] without waiting for anything.
+    /// [`Limiter::peek`] without async.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -64,19 +65,20 @@ impl Limiter<MemoryStore> {
         self.answer_now(ask.into(), true)
     }
 
-    // Inlined, so that the ask is never built in memory: what comes in here are a few registers.
+    // Inlined, so that the ask is never built in memory: its parts fit into a few registers.
     #[inline(always)]
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        // One subject under one small limit is what nearly every check is: nothing is collected.
+        // Nearly every check has one subject under one small set of limits: nothing is allocated
+        // for it.
         if let Some((text, limits)) = ask.only_literal() {
             return self.answer_one(text, limits.unwrap_or(&self.limits), ask.cost, peek);
         }
         self.answer_many(ask, peek)
     }
 
-    /// The answer for one subject. It is built where the caller wants it: a decision that is moved
+    /// The answer for one subject, built in place where the caller wants it. A move of a decision
     /// right after it was written stalls the processor, which cannot forward narrow stores to the
-    /// wide loads of a move.
+    /// wide loads of the move.
     #[inline(never)]
     fn answer_one<'l>(
         &'l self,
@@ -98,8 +100,8 @@ impl Limiter<MemoryStore> {
                 return decision;
             }
         }
-        // Not known yet: now the text is looked at. Where it is its own written form, the entry
-        // that was looked for is not there.
+        // The text has no entry yet, so it is parsed now. If the text is its own written form, that
+        // entry is known to be absent.
         let mut ask = Ask::new(text).under(limits).cost(cost);
         let outcome = {
             let question = ask.question(&self.limits, peek)?;
@@ -119,35 +121,35 @@ impl Limiter<MemoryStore> {
 }
 
 impl<S: Store> Limiter<S> {
-    /// Limits that are counted in `store`.
+    /// A limiter whose limits are counted in `store`.
     #[must_use]
     pub fn new(limits: LimitSet, store: S) -> Self {
         Self { limits, store }
     }
 
-    /// The limits that count where an ask names none.
+    /// The limits of every ask that sets none.
     #[must_use]
     pub fn limits(&self) -> &LimitSet {
         &self.limits
     }
 
-    /// Where the counts live.
+    /// The store that keeps the counts.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// Asks, and charges when every limit admits. A denial is a decision, not an error.
+    /// Checks every limit, and charges the cost if all admit. A denial is a decision, not an error.
     ///
     /// # Errors
-    /// A subject that is none, a cost of 0 or over 2^40, the same count twice in one ask; or the
-    /// store could not answer.
+    /// An invalid subject, a cost of 0 or over 2^40, or the same count twice in one ask; or a store
+    /// failure.
     pub async fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
         self.answer(ask.into(), false).await
     }
 
-    /// As [`Limiter::check`], with a deadline of its own in place of the store's: by then there is
-    /// a decision or an error.
+    /// As [`Limiter::check`], with this deadline in place of the store's. The call returns a
+    /// decision or an error by then.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -159,16 +161,16 @@ impl<S: Store> Limiter<S> {
         self.answer_within(Some(deadline), ask.into(), false).await
     }
 
-    /// As [`Limiter::check`], under a request id of the caller's: asked again with the same id,
-    /// when an answer was lost, what was charged is not charged again, and the first decision is
-    /// answered. A denial charged nothing and is not remembered: asked again, it is judged anew.
+    /// As [`Limiter::check`], with a request id from the caller. A retry with the same id, after a
+    /// lost answer, returns the first decision and charges nothing more. A denial charged nothing
+    /// and is not remembered: a retry is judged anew.
     ///
-    /// The id should be unique to the request, as a UUID is; a store remembers it for some time
-    /// (the Redis store for 10 minutes) beside the count of the first subject.
+    /// The id should be unique to the request, such as a UUID. A store remembers it for some time
+    /// (the Redis store for 10 minutes), stored beside the count of the first subject.
     ///
     /// # Errors
-    /// As [`Limiter::check`]; another question under the same id; an empty id or one of over 256
-    /// bytes; a store that remembers no ids.
+    /// As [`Limiter::check`]; also a different ask with the same id, an empty id, an id of over 256
+    /// bytes, or a store that does not support ids.
     pub async fn check_idempotent<'l>(
         &'l self,
         request: &str,
@@ -177,7 +179,7 @@ impl<S: Store> Limiter<S> {
         self.once(None, request, ask.into()).await
     }
 
-    /// As [`Limiter::check_idempotent`], with a deadline of its own in place of the store's.
+    /// As [`Limiter::check_idempotent`], with this deadline in place of the store's.
     ///
     /// # Errors
     /// As [`Limiter::check_idempotent`].
@@ -209,7 +211,7 @@ impl<S: Store> Limiter<S> {
         self.decision(ask, &outcome)
     }
 
-    /// Asks the same question, with its cost, and changes nothing.
+    /// Judges the same ask, with its cost, and changes nothing.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -217,7 +219,7 @@ impl<S: Store> Limiter<S> {
         self.answer(ask.into(), true).await
     }
 
-    /// As [`Limiter::peek`], with a deadline of its own in place of the store's.
+    /// As [`Limiter::peek`], with this deadline in place of the store's.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -250,8 +252,9 @@ impl<S: Store> Limiter<S> {
         self.decision(ask, &outcome)
     }
 
-    /// Gives back what still counts of a charge, once: never more than full, never into a later
-    /// window, never a newer event in place of the charged one.
+    /// Refunds what still counts of a charge, once. A refund never raises `remaining` above the
+    /// capacity, never affects a later window, and never removes a newer event in place of the
+    /// charged one.
     ///
     /// ```
     /// use tollgate::Limiter;
@@ -266,17 +269,17 @@ impl<S: Store> Limiter<S> {
     /// ```
     ///
     /// # Errors
-    /// A receipt of another store; or the store could not answer.
+    /// A receipt of another store; or a store failure.
     pub async fn refund(&self, receipt: &Receipt) -> Result<Refund, Error> {
         self.refund_part(receipt, receipt.cost).await
     }
 
-    /// Gives back a part of a charge: `units` of it, or what is left of it where that is less. All
-    /// refunds of a receipt together never give back more than was charged.
+    /// Refunds `units` of a charge, or what is left of it if that is less. All refunds of a receipt
+    /// together never exceed the charge.
     ///
-    /// What came back by itself meanwhile came back of the units that are refunded last. A
-    /// caller that asks again because the answer was lost gives back another part:
-    /// [`Refund::left`] tells.
+    /// Units that recovered by themselves in the meantime are taken from the units that are
+    /// refunded last. A retry after a lost answer refunds another part; [`Refund::left`] shows how
+    /// much is left.
     ///
     /// ```
     /// use tollgate::{Ask, Limiter};
@@ -292,8 +295,7 @@ impl<S: Store> Limiter<S> {
     /// ```
     ///
     /// # Errors
-    /// No units, or more than were charged; a receipt of another store; or the store could not
-    /// answer.
+    /// Zero units, or more than were charged; a receipt of another store; or a store failure.
     pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
         if units == 0 || units > receipt.cost {
             return Err(Error::Ask(format!(
@@ -309,14 +311,16 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.refund(receipt, units).await?)
     }
 
-    /// Gives `delta` units back to every limit of a subject, the oldest first, or takes them when
-    /// negative, at most what remains: an administrator's correction, without a receipt. In any
-    /// window that holds it, `+n` admits at most `n` more than the limit's own bound.
+    /// Returns `delta` units to every limit of a subject, the oldest first. A negative `delta`
+    /// takes units, at most what remains. This is an administrator's correction, without a receipt.
+    /// After `+n`, any window that contains the adjustment admits at most `n` more than the limit's
+    /// own bound.
     ///
-    /// Answers the change of `remaining` per limit.
+    /// Returns the change of `remaining` per limit.
     ///
     /// # Errors
-    /// A delta of 0 or beyond 2^40, more than one subject; or the store could not answer.
+    /// A delta of 0 or beyond 2^40 in either direction, or more than one subject; or a store
+    /// failure.
     pub async fn adjust<'l>(
         &'l self,
         subject: impl Into<Ask<'l>>,
@@ -333,19 +337,19 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.adjust(counted, delta).await?)
     }
 
-    /// Forgets a subject's count. True when there was one.
+    /// Deletes a subject's count. True when there was one.
     ///
     /// # Errors
-    /// A subject that is none; or the store could not answer.
+    /// An invalid subject; or a store failure.
     pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
         let mut ask = subject.into();
         Ok(self.store.reset(ask.only(&self.limits)?).await?)
     }
 
-    /// Shows what the store holds for a subject; nothing when it is fresh.
+    /// Returns the stored state of a subject; `None` when it is fresh.
     ///
     /// # Errors
-    /// A subject that is none; or the store could not answer.
+    /// An invalid subject; or a store failure.
     pub async fn inspect<'l>(
         &'l self,
         subject: impl Into<Ask<'l>>,
@@ -354,11 +358,11 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.inspect(ask.only(&self.limits)?).await?)
     }
 
-    /// [`Limiter::check`] for one count, without waiting: where the store can answer at once, as
-    /// memory can. Else nothing, and nothing was asked.
+    /// [`Limiter::check`] for one count, without async. `None` if the store cannot answer at once,
+    /// as the memory store can; the store was then not called.
     ///
-    /// It is the shortest way to a decision over limits of any kind: what is asked is lent, so that
-    /// nothing is moved.
+    /// This is the fastest call for limits of any kind: its arguments are borrowed, so nothing is
+    /// moved.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -377,10 +381,10 @@ impl<S: Store> Limiter<S> {
         self.decision_of_one(first, shard, outcome).map(Some)
     }
 
-    /// The decision for one subject from a store that can answer at once; else the ask.
+    /// The decision for one subject from a store that can answer at once; otherwise the ask.
     ///
-    /// Before anything is awaited, so that subject and limits need not lie in a future, from which
-    /// they would be moved several times: that takes longer than the check.
+    /// This runs before the first await. Otherwise subject and limits would be stored in the future
+    /// and moved several times, which takes longer than the check.
     #[inline]
     fn at_once<'l>(
         &'l self,
@@ -400,7 +404,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The decision that a store's answer to an ask is.
+    /// Makes the decision from a store's answer to an ask.
     #[inline]
     fn decision<'l>(&'l self, ask: Ask<'l>, outcome: &Outcome) -> Result<Decision<'l>, Error> {
         let Ask { first: Some(first), more, shard, .. } = ask else {
@@ -424,7 +428,7 @@ impl<S: Store> Limiter<S> {
         Ok(Decision::new(first, rest, shard, outcome, self.store.identity()))
     }
 
-    /// The same for one subject.
+    /// As `decision`, for one subject.
     #[inline(always)]
     fn decision_of_one<'l>(
         &'l self,

@@ -1,5 +1,5 @@
-//! Limits as people write them: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R]
-//! [anchor A] [via STRATEGY]`, joined by `,` or `;`.
+//! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
+//! [via STRATEGY]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
@@ -19,13 +19,13 @@ use hints::{choices, did_you_mean, list, similar_names};
 /// The longest name of a limit, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The longest text of limits that is read, in bytes.
+/// The longest text of limits that is parsed, in bytes.
 const MAX_TEXT_BYTES: usize = 8_192;
 
 const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, as in `10/s` or \
                      `100/s burst 200 via token_bucket`";
 
-/// The words of the notation that take a value, and what they take.
+/// The options of the notation, and the values that they take.
 const OPTIONS: [(&str, &str); 6] = [
     ("burst", "a whole number, as in `burst 200`"),
     ("precision", "a duration, as in `precision 60s`"),
@@ -65,7 +65,7 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
     LimitSet::new(limits).map_err(|error| ParseError::whole(text, error.what(), error.remedy()))
 }
 
-/// A word of the text and where it stands.
+/// A word of the text and its position.
 #[derive(Clone, Copy)]
 struct Token<'a> {
     text: &'a str,
@@ -77,7 +77,7 @@ impl Token<'_> {
         self.start..self.start + self.text.len()
     }
 
-    /// What stands before the first `at`, and what after it.
+    /// The words before and after the first `at`.
     fn cut(self, at: char) -> Option<(Self, Self)> {
         let (before, after) = self.text.split_once(at)?;
         let start = self.start + before.len() + at.len_utf8();
@@ -85,7 +85,7 @@ impl Token<'_> {
     }
 }
 
-/// Reads the limit at `range` of `text`; `strategy` is the one given beside it.
+/// Parses the limit at `range` of `text`; `strategy` is the one given outside of the text.
 pub(crate) fn parse_limit(
     text: &str,
     range: Range<usize>,
@@ -94,7 +94,7 @@ pub(crate) fn parse_limit(
     Reader { text, range }.limit(strategy)
 }
 
-/// Reads a quota alone: `10/s`, `10 per 15 minutes`.
+/// Parses a quota alone: `10/s`, `10 per 15 minutes`.
 pub(crate) fn parse_quota(text: &str) -> Result<Quota, ParseError> {
     let reader = Reader { text, range: 0..text.len() };
     let mut tokens = reader.tokens().into_iter().peekable();
@@ -117,7 +117,7 @@ struct Reader<'a> {
     range: Range<usize>,
 }
 
-/// Where the numbers of a limit stand, for errors that come later.
+/// The positions of a limit's numbers, for errors found later.
 struct Spans {
     units: Range<usize>,
     period: Range<usize>,
@@ -217,7 +217,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The quota that begins with `first`: `10/s`, `10 / s`, `10 per 15 minutes`.
+    /// Parses the quota that begins with `first`: `10/s`, `10 / s`, `10 per 15 minutes`.
     fn quota(
         &self,
         first: Token<'a>,
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         if period.text.is_empty() {
             period = tokens.next_if(|next| !is_option(next)).unwrap_or(period);
         }
-        // `15 minutes`: a number, and the unit apart.
+        // `15 minutes`: a number, and a separate word for the unit.
         let digits = !period.text.is_empty() && period.text.bytes().all(|b| b.is_ascii_digit());
         let apart = |next: &Token<'_>| {
             digits && !is_option(next) && next.text.bytes().all(|b| b.is_ascii_alphabetic())
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
         Ok((Quota::new(number, period), spans))
     }
 
-    /// A whole number of units, from 1 up.
+    /// Parses a whole number of units, at least 1.
     fn number(&self, text: &str, at: Range<usize>, what: &str) -> Result<u64, ParseError> {
         let at = at.start..at.end.max(at.start + 1);
         if text.is_empty() {
@@ -466,7 +466,7 @@ pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(),
     ))
 }
 
-/// Refuses what is no name of a policy: it becomes a part of keys.
+/// Rejects an invalid name of a policy: the name becomes a part of keys.
 pub(crate) fn check_policy(name: &str) -> Result<(), ParseError> {
     let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     if !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.bytes().all(sound) {

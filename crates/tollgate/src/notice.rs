@@ -1,8 +1,8 @@
-//! Notices: short texts that lie beside the counts until their end, for every process that uses a
+//! Notices: short texts with an expiry, stored beside the counts, for every process that uses the
 //! store.
 //!
-//! They are for what is decided while processes run, as bans and exemptions: what a notice says is
-//! the business of those who post and read it.
+//! They carry decisions made at run time, such as bans and exemptions. The store does not interpret
+//! their texts.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use crate::error::StoreError;
 use crate::time::{MAX_PERIOD_US, Time};
 
-/// The most notices that a store keeps.
+/// The most notices in a store.
 pub const MAX_NOTICES: usize = 10_000;
 
 /// The longest name of a notice, in bytes.
@@ -19,34 +19,35 @@ pub const MAX_NOTICE_NAME_BYTES: usize = 1 << 10;
 /// The longest text of a notice, in bytes.
 pub const MAX_NOTICE_BYTES: usize = 4 << 10;
 
-/// A text with a name and an end.
+/// A named text with an expiry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Notice {
-    /// What it is known by: another of this name takes its place. 1 to
-    /// [`MAX_NOTICE_NAME_BYTES`] bytes.
+    /// The unique name, 1 to [`MAX_NOTICE_NAME_BYTES`] bytes. A new notice replaces one of the same
+    /// name.
     pub name: String,
-    /// What it says, in at most [`MAX_NOTICE_BYTES`].
+    /// The text, at most [`MAX_NOTICE_BYTES`] bytes.
     pub text: String,
-    /// How long it lasts from now, by the store's clock: 1 us to 366 days.
+    /// The time left until it expires, by the store's clock: 1 us to 366 days.
     pub left: Duration,
 }
 
-/// All notices of a store, at one time.
+/// All notices of a store at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Notices {
-    /// Another number after each change, and 0 where there never was one. An end is no change.
+    /// Changes with each change of the notices; 0 if there never was a notice. An expiry is not a
+    /// change.
     pub version: u64,
-    /// Those that have not ended, in the order of their names.
+    /// The notices that have not expired, sorted by name.
     pub all: Vec<Notice>,
 }
 
 impl Notice {
-    /// A notice.
+    /// Creates a notice.
     ///
     /// # Errors
-    /// A name, a text or a time beyond its bounds.
+    /// A name, a text or a time out of range.
     pub fn new(
         name: impl Into<String>,
         text: impl Into<String>,
@@ -73,23 +74,23 @@ impl Notice {
         Ok(Self { name, text, left })
     }
 
-    /// When it ends, as a store at `now` writes it.
+    /// The time of its expiry, for a store at `now`.
     #[must_use]
     pub fn until(&self, now: Time) -> Time {
-        // At most 366 days.
+        // Cannot overflow: at most 366 days.
         let left = u64::try_from(self.left.as_micros()).unwrap_or(MAX_PERIOD_US);
         Time::from_micros(now.as_micros().saturating_add(left))
     }
 }
 
 impl Notices {
-    /// What a store answers that keeps these.
+    /// The answer of a store that has these notices.
     #[must_use]
     pub fn new(version: u64, all: Vec<Notice>) -> Self {
         Self { version, all }
     }
 
-    /// What a store says that keeps [`MAX_NOTICES`] already.
+    /// The error of a store that already has [`MAX_NOTICES`].
     #[must_use]
     pub fn too_many() -> StoreError {
         StoreError::permanent(format!(
@@ -97,8 +98,8 @@ impl Notices {
         ))
     }
 
-    /// The version after this one, for a store whose clock says `now`. Times are taken, so that a
-    /// store which lost all does not come to a version again that somebody has seen.
+    /// The next version, for a store at `now`. Versions follow the time, so that a store that lost
+    /// its data does not reuse a version that a reader has seen.
     #[must_use]
     pub fn version_after(version: u64, now: Time) -> u64 {
         now.as_micros().max(version.saturating_add(1))
@@ -148,17 +149,17 @@ impl Board {
         self.version
     }
 
-    /// The version that lay in a snapshot.
+    /// Restores the version from a snapshot.
     pub(crate) fn restore_version(&mut self, version: u64) {
         self.version = version;
     }
 
-    /// One that lay in a snapshot.
+    /// Restores a notice from a snapshot.
     pub(crate) fn restore(&mut self, name: String, text: String, until: Time) {
         self.notices.insert(name, (text, until));
     }
 
-    /// All that have not ended, for a snapshot.
+    /// All notices that have not expired, for a snapshot.
     pub(crate) fn lasting(&self, now: Time) -> impl Iterator<Item = (&str, &str, Time)> {
         let each = self.notices.iter().map(|(name, (text, until))| (&**name, &**text, *until));
         each.filter(move |(.., until)| *until > now)

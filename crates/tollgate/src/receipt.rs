@@ -1,4 +1,4 @@
-//! A receipt as text, so that it can leave the process and come back.
+//! Receipts as text, so that a receipt can leave the process and come back.
 
 use core::fmt;
 use core::str::{FromStr, Lines};
@@ -12,18 +12,18 @@ use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::Time;
 
-/// What the text begins with: the version of the form.
+/// The first line of the text: the version of the format.
 const VERSION: &str = "tgr1";
 
-/// What stands before the shard: a line that is no subject, no policy and no limits.
+/// The separator before the shard: a line that cannot be a subject, a policy or limits.
 const SHARD: &str = "\n%\n";
 
-/// Several lines: the version; the store, the number, the cost and the time; then for each charge
-/// its subject, its policy (or nothing), its limits and their times; last, when there is one, a
-/// line `%` and the shard as it is.
+/// Writes several lines: the version; the store, the number, the cost and the time; then for each
+/// charge its subject, its policy (or an empty line), its limits and their times. A receipt with a
+/// shard ends with a line `%` and the shard, unescaped.
 ///
-/// Who can write such a text can give back what was never charged: a receipt that has been out of
-/// reach is to be signed and checked by whoever lets it go.
+/// Anyone who can write such a text can refund what was never charged. Sign a receipt before it
+/// leaves your control, and verify it when it comes back.
 ///
 /// ```
 /// use tollgate::{Limiter, Receipt};
@@ -86,12 +86,12 @@ impl FromStr for Receipt {
 
 const REMEDY: &str = "give it back as it was given out, whole and unchanged";
 
-/// The numbers of a line.
+/// Parses the numbers of a line.
 fn numbers(lines: &mut Lines<'_>) -> Option<Vec<u64>> {
     lines.next()?.split(' ').map(|number| number.parse().ok()).collect()
 }
 
-/// A charge; nothing when lines are missing or do not fit together.
+/// Parses a charge; `None` when lines are missing or inconsistent.
 fn charge(subject: &str, lines: &mut Lines<'_>) -> Result<Option<Charges>, ParseError> {
     let (Some(policy), Some(limits)) = (lines.next(), lines.next()) else { return Ok(None) };
     let subject = Subject::parse(subject)?;

@@ -1,8 +1,8 @@
-//! Limits and decisions as serde has them: the feature `serde`.
+//! Serialization of limits and decisions with serde: the feature `serde`.
 //!
-//! A [`Limit`] and a [`LimitSet`] are texts in the notation (`docs/notation.md`), with their names;
-//! a set's policy is not in the text. A [`Decision`] and a [`Report`] can be written, not read: a
-//! decision that was read would be nobody's.
+//! A [`Limit`] and a [`LimitSet`] are strings in the notation (`docs/notation.md`), with their
+//! names. The string does not contain a set's policy. A [`Decision`] and a [`Report`] can be
+//! serialized but not deserialized: a deserialized decision would have no store behind it.
 //!
 //! ```
 //! use tollgate::{Limit, Limiter};
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for LimitSet {
     }
 }
 
-/// Reads what is written in the notation.
+/// Deserializes a value from the notation.
 struct Notation<T>(PhantomData<T>);
 
 impl<T: FromStr<Err = ParseError>> Visitor<'_> for Notation<T> {

@@ -1,4 +1,4 @@
-//! Where state lives and whose clock counts.
+//! The store: it keeps the state, and its clock is the one that counts.
 
 use core::future::Future;
 use core::time::Duration;
@@ -13,28 +13,28 @@ use crate::notice::{Notice, Notices};
 use crate::subject::Subject;
 use crate::time::Time;
 
-/// One count: whose, and under which limits.
+/// One count: a subject under a limit set.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Counted<'a> {
-    /// Whose count.
+    /// The subject.
     pub subject: &'a Subject,
-    /// Under which limits.
+    /// The limits.
     pub limits: &'a LimitSet,
-    /// Where a store that is divided keeps it: with all counts of this shard. The same for every
-    /// part of a question. A store that is not divided does not look at it.
+    /// The shard, for a sharded store: it keeps this count on the node of the shard's other counts.
+    /// All parts of a question have the same shard. Other stores ignore it.
     pub shard: Option<&'a str>,
 }
 
 impl<'a> Counted<'a> {
-    /// The count of `subject` under `limits`, in a place of its own.
+    /// The count of `subject` under `limits`, without a shard.
     #[must_use]
     #[inline]
     pub const fn new(subject: &'a Subject, limits: &'a LimitSet) -> Self {
         Self { subject, limits, shard: None }
     }
 
-    /// The same, kept with all counts of `shard` where there is one.
+    /// The same count in `shard`, if there is one.
     #[must_use]
     #[inline]
     pub const fn in_shard(self, shard: Option<&'a str>) -> Self {
@@ -42,52 +42,52 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// What a store is asked: every part at one time, all or nothing.
+/// The input of a store for one check: all parts are judged at one time, all or nothing.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Question<'a> {
-    /// The subjects and their limits; no two of them are the same count.
+    /// The subjects and their limits. No two parts are the same count.
     pub parts: SmallVec<[Counted<'a>; 1]>,
-    /// The units, from 1 to 2^40.
+    /// The cost in units, from 1 to 2^40.
     pub cost: u64,
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
-    /// Under which id the caller may ask again without being charged again.
+    /// The request id under which the caller may retry without a second charge.
     pub request: Option<&'a str>,
-    /// How long to wait for an answer; none for as long as the store does by itself. A store that
-    /// never waits does not look at it.
+    /// The longest time to wait for an answer; `None` for the store's own deadline. A store that
+    /// never waits ignores it.
     pub deadline: Option<Duration>,
 }
 
 impl<'a> Question<'a> {
-    /// A question.
+    /// Creates a question without a request id and a deadline.
     #[must_use]
     pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
         Self { parts, cost, mode, request: None, deadline: None }
     }
 
-    /// The same question under a request id.
+    /// The same question with a request id.
     #[must_use]
     pub fn once(self, request: &'a str) -> Self {
         Self { request: Some(request), ..self }
     }
 
-    /// The same question, to be answered within this time.
+    /// The same question with a deadline.
     #[must_use]
     pub fn within(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// With whose counts a divided store keeps these: every part has the same shard, or none.
+    /// The shard of all parts, if they have one.
     #[must_use]
     pub fn shard(&self) -> Option<&'a str> {
         self.parts.first().and_then(|part| part.shard)
     }
 
-    /// For stores that remember no request ids: refuses a question that has one.
+    /// Rejects a question with a request id, for stores that do not support ids.
     ///
     /// # Errors
-    /// When it has one.
+    /// The question has a request id.
     pub fn without_request(&self) -> Result<(), StoreError> {
         match self.request {
             None => Ok(()),
@@ -99,25 +99,26 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What a store holds for one subject under one set.
+/// The state of one subject under one limit set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// The full form of the limits that the state was written under.
+    /// The full text of the limits that the state was written under.
     pub written_under: String,
     /// The words of all limits.
     pub words: Vec<u64>,
-    /// The events of every log: time in microseconds since the epoch, and cost.
+    /// The events of every log: the time in microseconds since the Unix epoch, and the cost in
+    /// units.
     pub logs: Vec<Vec<(u64, u64)>>,
-    /// When the state means the same as a fresh one.
+    /// When the state equals a fresh one.
     pub fresh_at: Time,
-    /// True when the subject has no state of its own because the store is full, and what is
-    /// shown is the one it shares with others.
+    /// True when the subject has no separate state because the store is full. The state shown is
+    /// then the one it shares with others.
     pub shared: bool,
 }
 
 impl Inspection {
-    /// What a store shows.
+    /// The result of [`Store::inspect`].
     #[must_use]
     pub fn new(
         written_under: String,
@@ -130,35 +131,35 @@ impl Inspection {
     }
 }
 
-/// Where state lives. A store owns the time, finds states, and runs [`crate::engine`] over them
-/// in one atomic step; the conformance kit of `tollgate-proof` says whether it does.
+/// Keeps the state of all counts. A store owns the time, loads states, and runs [`crate::engine`]
+/// over them in one atomic step. The conformance kit of `tollgate-proof` verifies that.
 pub trait Store: Send + Sync {
-    /// A number that tells this store's receipts from another's.
+    /// A number that distinguishes this store's receipts from those of other stores.
     fn identity(&self) -> u64;
 
-    /// True for a receipt of a charge that is counted here: one of this store, which is what a
-    /// store answers that does not write this, or one of a store whose counts it took over, as a
-    /// memory store does that was restored from a snapshot. A store around another asks that one.
+    /// True for a receipt of a charge that is counted here. By default, this is a receipt of this
+    /// store. A store that took over the counts of another, as a memory store restored from a
+    /// snapshot does, also accepts the receipts of that one. A store that wraps another forwards
+    /// the call.
     fn issued(&self, receipt: &Receipt) -> bool {
         receipt.store == self.identity()
     }
 
-    /// How long a question may take that does not say so itself: what was said where the store was
-    /// opened, as in its URL; none where nothing was.
+    /// The default deadline of a question, set when the store was opened, for example in its URL.
+    /// `None` if it was not set.
     fn deadline(&self) -> Option<Duration> {
         None
     }
 
-    /// Told by whoever asks regularly, as a gate does for its policies, how long its callers wait
-    /// for an answer at most. A store over a network then does not take its server for gone while
-    /// that can still answer them in time. Does nothing unless a store says otherwise.
+    /// Reports to the store how long its callers wait for an answer at most. A regular caller, such
+    /// as a gate with its policies, calls this. A store over a network then does not treat its
+    /// server as down while that can still answer in time. The default does nothing.
     fn will_wait(&self, longest: Duration) {
         let _ = longest;
     }
 
-    /// True when the futures of [`Store::check`] and [`Store::refund`] are ready the first time
-    /// they are polled, as those of a store in memory: then a caller need not be async. False
-    /// unless a store says otherwise.
+    /// True when the futures of [`Store::check`] and [`Store::refund`] are ready at the first poll,
+    /// as those of the memory store are. A caller then need not be async. The default is false.
     fn answers_at_once(&self) -> bool {
         false
     }
@@ -169,45 +170,45 @@ pub trait Store: Send + Sync {
         question: &Question<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Answers for one subject at once, as [`Store::check`] would, when the store can; with
-    /// nothing, which is what a store answers that does not write this, `check` is
-    /// asked. No request id and no deadline: it waits for nothing.
+    /// Answers for one subject without waiting, as [`Store::check`] would, if the store can. On
+    /// `None`, which is the default, the caller uses `check`. There is no request id and no
+    /// deadline.
     ///
-    /// A future that is ready would say the same, and take longer to build than a count in memory
-    /// takes to look up.
+    /// A future that is ready at once would give the same answer, but takes longer to build than a
+    /// count in memory takes to look up.
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         let _ = (counted, cost, mode);
         None
     }
 
-    /// Gives back what still counts of `units` of a charge, or of what is left of it where that is
-    /// less: all refunds of it together never give back more than was charged.
+    /// Refunds what still counts of `units` of a charge, or of what is left of it if that is less.
+    /// All refunds of a charge together never exceed it.
     fn refund(
         &self,
         receipt: &Receipt,
         units: u64,
     ) -> impl Future<Output = Result<Refund, StoreError>> + Send;
 
-    /// Gives `delta` units back, or takes them when negative. Answers the change of `remaining`
-    /// per limit.
+    /// Returns `delta` units to every limit, or takes them when negative. Returns the change of
+    /// `remaining` per limit.
     fn adjust(
         &self,
         counted: Counted<'_>,
         delta: i64,
     ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
 
-    /// Forgets a count. True when there was one.
+    /// Deletes a count. True when there was one.
     fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
-    /// Shows what is held, or nothing.
+    /// Returns the stored state of a count; `None` if there is none.
     fn inspect(
         &self,
         counted: Counted<'_>,
     ) -> impl Future<Output = Result<Option<Inspection>, StoreError>> + Send;
 
-    /// The notices that lie in the store; none where they are those of version `seen` still. A
-    /// store that does not write this keeps none.
+    /// Returns the notices of the store; `None` if their version is still `seen`. A store without
+    /// this method has no notices.
     fn notices(
         &self,
         seen: Option<u64>,
@@ -215,13 +216,13 @@ pub trait Store: Send + Sync {
         core::future::ready(Ok((seen != Some(0)).then(Notices::default)))
     }
 
-    /// Posts a notice, in place of one of its name.
+    /// Posts a notice, replacing one of the same name.
     fn post(&self, notice: &Notice) -> impl Future<Output = Result<(), StoreError>> + Send {
         let _ = notice;
         core::future::ready(Err(StoreError::permanent("this store keeps no notices")))
     }
 
-    /// Takes a notice away before its end. True when there was one.
+    /// Removes a notice before its expiry. True when there was one.
     fn withdraw(&self, name: &str) -> impl Future<Output = Result<bool, StoreError>> + Send {
         let _ = name;
         core::future::ready(Ok(false))

@@ -1,4 +1,4 @@
-//! Whose count it is: the dimensions of a key, written one way only.
+//! Subjects: the dimensions of a key, with a single written form.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,27 +10,28 @@ use compact_str::CompactString;
 use crate::error::ParseError;
 use crate::ipv4::Start;
 
-/// The longest subject, in bytes of its written form: 64 KiB.
+/// The longest written form of a subject, in bytes: 64 KiB.
 pub const MAX_SUBJECT_BYTES: usize = 65_536;
 
 /// The most dimensions a subject may have.
 pub const MAX_DIMENSIONS: usize = 16;
 
-/// The dimension of a subject that names none.
+/// The dimension of a subject without a colon.
 const DEFAULT_DIMENSION: &str = "key";
 const DEFAULT_PREFIX: &str = "key:";
 
-/// Whose count it is: one or more dimensions with a value each, as `user:42` or
-/// `ip:10.0.0.1,route:login`.
+/// The identity that a count belongs to: one or more dimensions with a value each, such as
+/// `user:42` or `ip:10.0.0.1,route:login`.
 ///
-/// The written form is printable ASCII: bytes that would be ambiguous (`%`, `,`), blanks, control
-/// and non-ASCII bytes are written `%XX`; the first colon separates dimension and value, so an
-/// IPv6 address needs no escape; no colon means the dimension `key`. Dimensions are kept in
-/// alphabetical order. Two subjects are equal exactly when their written forms are.
+/// The written form is printable ASCII. Bytes that would be ambiguous (`%`, `,`), blanks, control
+/// and non-ASCII bytes are written `%XX`. The first colon separates dimension and value, so an IPv6
+/// address needs no escape. Text without a colon has the dimension `key`. Dimensions are sorted
+/// alphabetically. Two subjects are equal exactly when their written forms are.
 ///
-/// There are two ways in. [`Subject::new`] and [`Subject::literal`] take what follows the
-/// first colon *literally*: nothing a caller puts into a value can make another subject of it.
-/// [`Subject::parse`] reads the written form, with its commas and escapes, as the command line
+/// There are two kinds of constructors. [`Subject::new`] and [`Subject::literal`] take what follows
+/// the first colon *literally*: no value that a client sends can turn it into another subject.
+/// [`Subject::parse`] parses the written form, with its commas and escapes, as the command line
+/// does.
 /// does.
 ///
 /// ```
@@ -49,11 +50,11 @@ const DEFAULT_PREFIX: &str = "key:";
 pub struct Subject(CompactString);
 
 impl Subject {
-    /// A subject of one dimension, with its value taken literally.
+    /// A subject of one dimension, with a literal value.
     ///
     /// # Errors
-    /// An empty dimension or value, a dimension that is no name (letters, digits, `_`, `-`, `.`),
-    /// or a written form over [`MAX_SUBJECT_BYTES`].
+    /// An empty dimension or value, an invalid dimension (it may contain letters, digits, `_`, `-`,
+    /// `.`), or a written form over [`MAX_SUBJECT_BYTES`].
     #[inline]
     pub fn new(dimension: &str, value: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let value = value.as_ref();
@@ -61,10 +62,10 @@ impl Subject {
             .map_or_else(|| Self::from_dimensions([(dimension, value)]), Ok)
     }
 
-    /// A short subject whose value needs no escape, which is what most are; none for others.
+    /// A short subject whose value needs no escape, as most are; `None` for others.
     #[inline]
     fn from_plain(dimension: &str, value: &[u8]) -> Option<Self> {
-        // `key:x` is written `x`; what is long is not worth a shorter way.
+        // `key:x` is written `x`; the fast path is not worth it for long text.
         if dimension == DEFAULT_DIMENSION || dimension.len() + value.len() >= 128 {
             return None;
         }
@@ -79,7 +80,7 @@ impl Subject {
     }
 
     /// A subject as programs write it, `user:42` or just `42`: what follows the first colon is
-    /// taken literally. This is what [`crate::Limiter::check`] does with a string.
+    /// literal. [`crate::Limiter::check`] does this with a string.
     ///
     /// # Errors
     /// As [`Subject::new`].
@@ -92,13 +93,13 @@ impl Subject {
         Self::new(dimension, value)
     }
 
-    /// A subject whose text is known to be its own written form.
+    /// A subject from text that is known to be a written form.
     #[inline]
     pub(crate) fn from_written(text: &str) -> Self {
         Self(CompactString::new(text))
     }
 
-    /// A subject of several dimensions, with their values taken literally, in any order.
+    /// A subject of several dimensions, with literal values, in any order.
     ///
     /// # Errors
     /// As [`Subject::new`]; also a dimension given twice, none, or more than [`MAX_DIMENSIONS`].
@@ -140,12 +141,12 @@ impl Subject {
         Ok(Self(text))
     }
 
-    /// Reads the written form: `dim:value`, several joined by `,`, `%XX` escapes.
+    /// Parses the written form: `dim:value`, several joined by `,`, `%XX` escapes.
     ///
     /// # Errors
-    /// What is wrong and where: an empty part, a bad escape, a dimension given twice.
+    /// What is wrong and where: an empty part, an invalid escape, a repeated dimension.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
-        // Most have one dimension and no escape.
+        // Most subjects have one dimension and no escape.
         if is_plain(text) {
             return Ok(Self::from_written(text));
         }
@@ -182,7 +183,7 @@ impl Subject {
         &self.0
     }
 
-    /// The dimensions and their values, in alphabetical order of the dimensions.
+    /// The dimensions and their values, sorted by dimension.
     pub fn dimensions(&self) -> impl Iterator<Item = (&str, Cow<'_, [u8]>)> {
         self.0.split(',').map(|part| {
             let (dimension, value) = split(part);
@@ -191,7 +192,8 @@ impl Subject {
     }
 }
 
-/// What the subjects of one dimension begin with, as `ip:`: looked at once, for many subjects.
+/// The prefix of all subjects of one dimension, such as `ip:`: validated once, used for many
+/// subjects.
 ///
 /// ```
 /// use tollgate::{Subject, SubjectPrefix};
@@ -203,15 +205,15 @@ impl Subject {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubjectPrefix {
     text: CompactString,
-    /// What a subject of an IPv4 address begins with, where that is short.
+    /// The prefix of subjects with an IPv4 address, if it is short.
     start: Option<Start>,
 }
 
 impl SubjectPrefix {
-    /// The beginning of the subjects of a dimension.
+    /// The prefix of the subjects of a dimension.
     ///
     /// # Errors
-    /// No name of a dimension: letters, digits, `_`, `-`, `.`.
+    /// An invalid dimension: it may contain letters, digits, `_`, `-`, `.`.
     pub fn new(dimension: &str) -> Result<Self, ParseError> {
         let text = compact_str::format_compact!("{dimension}:");
         if dimension.is_empty() || !is_name(dimension) {
@@ -228,13 +230,13 @@ impl SubjectPrefix {
         self.text.strip_suffix(':').unwrap_or(&self.text)
     }
 
-    /// [`Subject::new`] this dimension.
+    /// As [`Subject::new`] with this dimension.
     ///
     /// # Errors
     /// An empty value, or one that is too long.
     #[inline]
     pub fn with(&self, value: &str) -> Result<Subject, ParseError> {
-        // What fits into a subject without an allocation, and needs no escape.
+        // For text that fits into a subject without an allocation, and needs no escape.
         let short = self.text.len() + value.len() <= size_of::<CompactString>();
         // `key:x` is written `x`.
         if !short || value.is_empty() || has_odd(value.as_bytes()) || self.text == DEFAULT_PREFIX {
@@ -245,7 +247,7 @@ impl SubjectPrefix {
         Ok(Subject(text))
     }
 
-    /// The same for an IPv4 address, as `ip:192.0.2.7`, in a shorter way.
+    /// The subject of an IPv4 address, such as `ip:192.0.2.7`, on a faster path.
     #[must_use]
     #[inline]
     pub fn with_ipv4(&self, address: Ipv4Addr) -> Subject {
@@ -256,7 +258,7 @@ impl SubjectPrefix {
     }
 }
 
-/// True when one of these bytes is written in another way.
+/// True when one of these bytes must be escaped.
 #[inline]
 fn has_odd(text: &[u8]) -> bool {
     // No early exit: the loop becomes a few vector instructions.
@@ -264,7 +266,7 @@ fn has_odd(text: &[u8]) -> bool {
     text.iter().fold(false, |found, byte| found | odd(*byte))
 }
 
-/// True when `text` is its own written form, seen without taking it apart.
+/// True when `text` is a written form of one dimension without escapes, found without parsing it.
 #[inline]
 pub(crate) fn is_plain(text: &str) -> bool {
     // No early exit: the loop becomes a few vector instructions.
@@ -288,7 +290,7 @@ fn is_name(dimension: &str) -> bool {
     dimension.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
 
-/// Splits at the first colon; without one the dimension is `key`.
+/// Splits at the first colon; without one, the dimension is `key`.
 fn split(part: &str) -> (&str, &str) {
     part.split_once(':').unwrap_or((DEFAULT_DIMENSION, part))
 }
@@ -344,7 +346,7 @@ fn render(pairs: &[(&str, &[u8])]) -> CompactString {
     out
 }
 
-/// The bytes of a value, or where a bad escape stands.
+/// The bytes of a value, or the position of an invalid escape.
 fn unescape(value: &str) -> Result<Vec<u8>, usize> {
     let bytes = value.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -370,8 +372,8 @@ fn unescape(value: &str) -> Result<Vec<u8>, usize> {
     Ok(out)
 }
 
-/// Text with `%XX` for some of its bytes, as in a subject, read; for the URLs of stores. None where
-/// a `%` begins no byte in hexadecimal, or the bytes are no UTF-8.
+/// Decodes `%XX` escapes as in a subject, for the URLs of stores. `None` if a `%` is not followed
+/// by two hexadecimal digits, or the bytes are not UTF-8.
 #[doc(hidden)]
 #[must_use]
 pub fn unescape_text(text: &str) -> Option<String> {
@@ -379,7 +381,7 @@ pub fn unescape_text(text: &str) -> Option<String> {
 }
 
 impl From<IpAddr> for Subject {
-    /// The dimension `ip`. An IPv4 address in IPv6 clothes is the IPv4 address.
+    /// The dimension `ip`. An IPv4-mapped IPv6 address becomes the IPv4 address.
     fn from(ip: IpAddr) -> Self {
         const IP: Option<Start> = Start::new("ip:");
         match (IP, ip.to_canonical()) {

@@ -1,4 +1,4 @@
-//! Times and durations in whole microseconds, and how people write durations.
+//! Times and durations in whole microseconds, and the notation of durations.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,17 +6,17 @@ use core::time::Duration;
 
 use crate::error::ParseError;
 
-/// The longest duration a quota may have: 366 days, in microseconds.
+/// The longest duration of a quota: 366 days, in microseconds.
 pub const MAX_PERIOD_US: u64 = 366 * 86_400 * 1_000_000;
 
 /// How far a store's clock may lag behind the newest stored time before it counts as a step
 /// back: one second, in microseconds. `docs/definitions.md`, section 3.
 pub const SKEW_US: u64 = 1_000_000;
 
-/// A point of a store's time: whole microseconds since the Unix epoch.
+/// A point in a store's time: whole microseconds since the Unix epoch.
 ///
-/// Bounded by [`Time::MAX`] so that every sum of a time and a wait stays below 2^53, which a
-/// double holds exactly (Lua on Redis has nothing else).
+/// At most [`Time::MAX`], so that every sum of a time and a wait stays below 2^53. A double holds
+/// these exactly, and Lua on Redis has no other numbers.
 ///
 /// ```
 /// use tollgate::Time;
@@ -27,10 +27,10 @@ pub const SKEW_US: u64 = 1_000_000;
 pub struct Time(u64);
 
 impl Time {
-    /// The last representable time: in the year 2184. Later times are taken as this one.
+    /// The last representable time, in the year 2184. Later times are replaced by it.
     pub const MAX: Self = Self((1 << 53) - (1 << 51));
 
-    /// The time `us` microseconds after the Unix epoch, at most [`Time::MAX`].
+    /// The time `us` microseconds after the Unix epoch, or [`Time::MAX`] if that is earlier.
     #[inline]
     #[must_use]
     pub const fn from_micros(us: u64) -> Self {
@@ -44,7 +44,7 @@ impl Time {
         self.0
     }
 
-    /// This time moved forward by `wait`, at most [`Time::MAX`].
+    /// This time plus `wait`, at most [`Time::MAX`].
     #[must_use]
     pub fn plus(self, wait: Duration) -> Self {
         let us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
@@ -78,7 +78,7 @@ impl Period {
     }
 }
 
-/// Units of time as people write them, longest first, with their microseconds.
+/// Units of time in the notation, longest first, in microseconds.
 pub(crate) const UNITS: [(&str, u64); 7] = [
     ("w", 7 * 86_400_000_000),
     ("d", 86_400_000_000),
@@ -90,9 +90,9 @@ pub(crate) const UNITS: [(&str, u64); 7] = [
 ];
 
 impl fmt::Display for Period {
-    /// `10s`, and `s` for exactly one unit with the alternate form `{:#}` (as in `10/s`).
+    /// Writes `10s`. The alternate form `{:#}` writes exactly one unit as `s` (as in `10/s`).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Weeks are read but never written: `7d` says the same, and one length has one text.
+        // Weeks are parsed but never written: `7d` is equal, and each duration has one text.
         for (unit, us) in UNITS.iter().skip(1) {
             if self.0.is_multiple_of(*us) {
                 let count = self.0 / us;
@@ -110,7 +110,7 @@ impl fmt::Display for Period {
 impl FromStr for Period {
     type Err = ParseError;
 
-    /// Reads a duration as limits have it: whole numbers with units from long to short.
+    /// Parses a duration as in limits: whole numbers with units from long to short.
     ///
     /// ```
     /// use tollgate::Period;
@@ -120,7 +120,7 @@ impl FromStr for Period {
     /// ```
     ///
     /// # Errors
-    /// A text that is no duration, or one that is not from 1us to 366d.
+    /// An invalid duration, or one outside of 1us to 366d.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let wrong = |fault: DurationFault| {
             let (what, remedy) = fault.explain();
@@ -137,7 +137,7 @@ impl FromStr for Period {
     }
 }
 
-/// Why a text is not a duration.
+/// Why a text is not a valid duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DurationFault {
     Empty,
@@ -171,7 +171,7 @@ impl DurationFault {
     }
 }
 
-/// Reads `10s`, `1500ms`, `1h30m` or, with `bare_unit`, `s` for one second. In microseconds.
+/// Parses `10s`, `1500ms`, `1h30m` or, with `bare_unit`, `s` for one second. Returns microseconds.
 pub(crate) fn parse_duration_us(text: &str, bare_unit: bool) -> Result<u64, DurationFault> {
     let mut rest = text;
     let mut total = 0_u64;

@@ -1,4 +1,4 @@
-//! Warnings: what is surely not what was meant. What is only unusual is not warned of.
+//! Warnings about what is certainly unintended. Unusual policies cause no warning.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(super) fn limits(
                 set(&policy.cost, limits, &at.limits, problems);
             }
         }
-        // What comes after an override that holds whenever a later one does.
+        // Overrides after one that holds whenever a later one does.
         for (i, (other, at)) in entry.overrides.iter().zip(&at.overrides).enumerate() {
             let earlier = &entry.overrides[..i];
             if !earlier.iter().all(|earlier| work.allows(&earlier.when, &other.when)) {
@@ -53,13 +53,13 @@ pub(super) fn limits(
     }
 }
 
-/// One set of limits, with the place of each.
+/// Checks one set of limits, with the position of each.
 fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<Problem>) {
     let limits = set.limits();
     for (i, limit) in limits.iter().enumerate() {
         let at = places.get(i).copied().flatten();
         let implied = |(j, other): &(usize, &Limit)| {
-            // Of two that imply each other, the first stays.
+            // Of two limits that imply each other, the first is kept.
             *j != i && implies(other, limit) && (*j < i || !implies(limit, other))
         };
         if let Some((_, other)) = limits.iter().enumerate().find(implied) {
@@ -88,15 +88,15 @@ fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<
     }
 }
 
-/// The most that `shorter` admits in the window of `limit`.
+/// The most units that `shorter` admits in the window of `limit`.
 fn most_in(shorter: &Limit, limit: &Limit) -> u128 {
     let (own, whole) = (shorter.quota().period.as_micros(), limit.quota().period.as_micros());
     let worst = shorter.strategy().traits(shorter.quota()).worst_window;
     u128::from(whole.div_ceil(own)) * u128::from(worst)
 }
 
-/// True when `limit` admits whatever `other` admits. Only said of a log, which denies for nothing
-/// but too many units in its window.
+/// True when `limit` admits whatever `other` admits. Decided only for a log: it denies for no other
+/// reason than too many units in its window.
 fn implies(other: &Limit, limit: &Limit) -> bool {
     limit.shape() == Shape::Log && most_in(other, limit) <= u128::from(limit.quota().units)
 }
@@ -113,9 +113,10 @@ pub(super) fn policies(
     }
 }
 
-/// Policies behind one that applies whenever they do.
+/// Finds policies behind one that applies whenever they do.
 fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
-    // One that may cover others is found by an exact value it demands, or looked at always.
+    // A policy that may cover others is found by an exact value in its conditions, or is always
+    // compared.
     let mut by_value: HashMap<(&Field, &str), Vec<usize>> = HashMap::new();
     let mut broad: Vec<usize> = Vec::new();
     let mut work = Work(MAX_WORK);
@@ -167,7 +168,7 @@ fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem
     }
 }
 
-/// Policies of one check that no shard keeps together.
+/// Finds policies of one check whose counts no shard keeps together.
 fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     let enforced: Vec<(&Policy, &PolicySpans)> = policies
         .iter()
@@ -184,7 +185,7 @@ fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) 
             if same || are_disjoint(policy, other) {
                 continue;
             }
-            // One is enough to know of it.
+            // One warning is enough.
             return problems.push(Problem::warning(
                 place.name,
                 format!(

@@ -1,4 +1,4 @@
-//! What makes sense as text and not as policies: names that clash, subjects that cannot be made.
+//! Checks of parsed policies: names that clash, subjects that cannot be built.
 
 use std::collections::HashMap;
 
@@ -16,15 +16,15 @@ use crate::spans::{EntrySpans, FileSpans, PolicySpans};
 mod lint;
 mod subjects;
 
-/// How many steps are taken to compare policies with each other: 10,000 policies are 50 million
-/// pairs, each with up to 10,000 values, and a file must be read in a moment.
+/// The most steps to compare policies with each other. 10,000 policies are 50 million pairs, each
+/// with up to 10,000 values, and a file must load quickly.
 const MAX_WORK: usize = 40_000_000;
 
-/// What comparing may still take.
+/// The remaining steps for comparisons.
 struct Work(usize);
 
 impl Work {
-    /// False when these two would take more than is left.
+    /// False when comparing these two would exceed the remaining steps.
     fn allows(&mut self, one: &[Condition], other: &[Condition]) -> bool {
         let pairs = one.iter().flat_map(|mine| other.iter().map(move |theirs| mine.work(theirs)));
         let steps = pairs.sum::<usize>() + 1;
@@ -34,7 +34,7 @@ impl Work {
     }
 }
 
-/// Says what is wrong, and joins the entries of a policy that have the same subject.
+/// Reports what is wrong, and joins the entries of a policy that have the same subject.
 pub(crate) fn check(
     combine: Combine,
     policies: &mut [Policy],
@@ -75,7 +75,7 @@ pub(crate) fn check(
 fn names(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     let mut known: HashMap<&str, usize> = HashMap::new();
     for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
-        // Of a file it was looked at already, where its characters are.
+        // For a file, the reader has already checked this, where the positions are known.
         let probe = "1/s".parse::<LimitSet>().and_then(|set| set.in_policy(&policy.name));
         if let (Err(error), None) = (probe, place.name) {
             problems.push(Problem::error(None, error.what(), error.remedy()));
@@ -92,7 +92,7 @@ fn names(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Overrides for requests that their policy never meets.
+/// Finds overrides for requests that their policy never applies to.
 fn overrides(policy: &Policy, place: &PolicySpans, work: &mut Work, problems: &mut Vec<Problem>) {
     let all = policy.entries.iter().zip(&place.entries);
     for (other, at) in all.flat_map(|(entry, at)| entry.overrides.iter().zip(&at.overrides)) {
@@ -110,7 +110,7 @@ fn overrides(policy: &Policy, place: &PolicySpans, work: &mut Work, problems: &m
     }
 }
 
-/// The most policies in shadow where all that apply are asked: each is a check of its own.
+/// The most shadow policies when all that apply are checked: each is a check of its own.
 const MAX_SHADOWS: usize = 16;
 
 fn shadows(combine: Combine, policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
@@ -126,7 +126,7 @@ fn shadows(combine: Combine, policies: &[Policy], places: &FileSpans, problems: 
     }
 }
 
-/// What a program may have set to anything.
+/// Checks numbers that a program may set to any value.
 fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     let name = &policy.name;
     let mut error = |at, what: String, remedy: &str| {
@@ -163,8 +163,9 @@ fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     }
 }
 
-/// What a program put together itself means what it would mean if it were written: a constant with
-/// the name of a field, or a header in capital letters, would count or match as nobody expects.
+/// Checks that conditions and constants built by a program mean the same as when written in a file.
+/// A constant with the name of a field, or a header in capital letters, would count or match
+/// unexpectedly.
 fn written(policy: &Policy, problems: &mut Vec<Problem>) {
     let name = &policy.name;
     let mut refuse = |what: String, remedy: &str| {
@@ -219,9 +220,9 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Entries with the same subject become one set of limits, which is one state in the store.
+/// Joins entries with the same subject into one set of limits, which is one state in the store.
 fn join(policy: &mut Policy, place: &mut PolicySpans, problems: &mut Vec<Problem>) {
-    // Of a file it was said where the entries are read. More would be compared with each other.
+    // For a file, the reader has already reported this. Joining compares every pair of entries.
     if policy.entries.len() > MAX_PARTS {
         let what = format!("`{}` has {} entries", policy.name, policy.entries.len());
         let remedy = format!("at most {MAX_PARTS}: make it several policies");
@@ -301,7 +302,7 @@ fn shard(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     }
 }
 
-/// With all matches in one check there is one cost, and room for so many subjects.
+/// With all matches in one check, there is one cost, and a bound on the subjects.
 fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) {
     let enforced: Vec<(&Policy, &PolicySpans)> =
         policies.iter().zip(&places.policies).filter(|(policy, _)| !policy.shadow).collect();
@@ -347,12 +348,12 @@ fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>
     }
 }
 
-/// True when no request can have both apply.
+/// True when no request can match both.
 fn are_disjoint(one: &Policy, other: &Policy) -> bool {
     one.when.iter().any(|mine| other.when.iter().any(|theirs| mine.excludes(theirs)))
 }
 
-/// Every set of limits that an entry may count under.
+/// Every set of limits that an entry may use.
 fn sets(entry: &Entry) -> impl Iterator<Item = &LimitSet> {
     let others = entry.overrides.iter().filter_map(|other| match &other.rule {
         Rule::Limits(set) => Some(set),
@@ -361,7 +362,7 @@ fn sets(entry: &Entry) -> impl Iterator<Item = &LimitSet> {
     std::iter::once(&entry.limits).chain(others)
 }
 
-/// The dimensions of a subject are few and differ.
+/// True when the dimensions of a subject are within the bound and differ.
 fn sound_dimensions(entry: &Entry) -> bool {
     let twice = |(i, d): (usize, &Dimension)| {
         entry.subject[..i].iter().any(|other| other.name() == d.name())

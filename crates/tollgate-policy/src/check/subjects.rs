@@ -1,4 +1,4 @@
-//! Subjects: what stands in for what is absent, and whether two of them can be the same.
+//! Checks of subjects: substitutes for absent dimensions, and whether two subjects can be equal.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,8 +11,7 @@ use crate::problem::Problem;
 use crate::read::MAX_ABSENT;
 use crate::spans::{EntrySpans, PolicySpans};
 
-/// In how many ways an entry's subject may be made up: each dimension that can be absent doubles
-/// them.
+/// The most variants of an entry's subject: each dimension that can be absent doubles them.
 const MAX_WAYS: usize = 1_024;
 
 pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
@@ -26,7 +25,7 @@ pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Pro
             ));
             continue;
         }
-        // A program may give any number, and what stands in is followed to its end.
+        // A program may pass any number, and substitutes are followed to the end.
         if entry.absent.len() > MAX_ABSENT {
             let what = format!("`absent` names {} fields", entry.absent.len());
             let remedy = format!("at most {MAX_ABSENT}: name only what the subject needs");
@@ -73,7 +72,7 @@ fn named(subject: &[Dimension]) -> String {
     subject.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Every dimension that can be absent says what happens then, and so does what stands in.
+/// Checks that every dimension that can be absent has an `absent` rule, and so does its substitute.
 fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
     let place = at.absent.or(at.subject);
     let mut reached: BTreeSet<&Field> = BTreeSet::new();
@@ -129,13 +128,13 @@ fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The sets of dimensions that the subject may be made of.
+/// The sets of dimensions that the subject may be built from.
 fn ways(entry: &Entry) -> Option<BTreeSet<BTreeSet<Dimension>>> {
     let mut ways = BTreeSet::from([BTreeSet::new()]);
     for dimension in &entry.subject {
         let mut choices = vec![dimension];
         let mut last = dimension.field();
-        // It ends: circles were errors before.
+        // Terminates: cycles were reported as errors before.
         while let Some(Absent::Instead(next)) = last.and_then(|field| entry.absent.get(field)) {
             choices.push(next);
             last = next.field();
@@ -156,7 +155,7 @@ fn ways(entry: &Entry) -> Option<BTreeSet<BTreeSet<Dimension>>> {
     Some(ways)
 }
 
-/// Two constants of one name and different values are no subject.
+/// Reports two constants with one name and different values: they cannot be in one subject.
 fn twice_named(ways: &BTreeSet<BTreeSet<Dimension>>, at: &EntrySpans, problems: &mut Vec<Problem>) {
     let clash = ways.iter().find_map(|way| {
         let names: Vec<String> = way.iter().map(Dimension::name).collect();

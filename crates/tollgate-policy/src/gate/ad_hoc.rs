@@ -1,5 +1,5 @@
-//! What is asked of a gate other than for a request that policies decide: peeks, one policy by its
-//! name, inline limits (those that the caller gives with the question), and corrections.
+//! Operations of a gate besides checking a request by its policies. These are peeks, checks of one
+//! policy by name, inline limits (the caller passes them with the check), and corrections.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -13,31 +13,31 @@ use crate::field::Fields;
 use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
 use crate::resolve::Plan;
 
-/// Whose count [`Gate::probe`] writes.
+/// The subject that [`Gate::probe`] charges.
 const PROBE: &str = "tollgate:ready";
 
-/// The limit of that count: it admits more probes than there are instances to send them, and is
-/// fresh, so forgotten, within a second.
+/// The limit of the probe. It admits more probes than there are instances to send them, and is
+/// fresh, so its state is dropped, within a second.
 const PROBE_LIMIT: &str = "1000/s via gcra";
 
-/// What holds for inline limits, as a policy says it for its own.
+/// The failure rule and the deadline of inline limits; a policy has its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Terms {
     /// The answer when the store cannot answer.
     pub on_failure: OnFailure,
-    /// How long the store may take.
+    /// The longest time to wait for the store.
     pub deadline: Duration,
 }
 
 impl Terms {
-    /// This failure rule, and the usual deadline.
+    /// Terms with this failure rule and the default deadline.
     #[must_use]
     pub fn new(on_failure: OnFailure) -> Self {
         Self { on_failure, deadline: DEFAULT_DEADLINE }
     }
 
-    /// How long the store may take.
+    /// Sets the longest time to wait for the store.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
@@ -45,10 +45,10 @@ impl Terms {
 }
 
 impl<S: Store> Gate<S> {
-    /// As [`Gate::prepare`], for one policy by its name: its conditions are not looked at, its
-    /// other parts are. Nothing when there is none of this name.
+    /// As [`Gate::prepare`], for one policy by its name. Its conditions are ignored; everything
+    /// else of it applies. `None` if there is no policy of this name.
     ///
-    /// A policy in shadow stays in shadow: it is asked, and never denies.
+    /// A shadow policy stays in shadow: it is checked, and never denies.
     #[must_use]
     pub fn prepare_named(&self, policy: &str, fields: &dyn Fields) -> Option<Prepared> {
         let mut prepared = self.begin();
@@ -58,8 +58,8 @@ impl<S: Store> Gate<S> {
         Some(prepared)
     }
 
-    /// What the policies would say to a request, and changes nothing: no count, no counter, no
-    /// word to the observer. Policies in shadow are not asked.
+    /// The answer that the policies would give to a request. It changes no count and no counter,
+    /// and the observer is not called. Shadow policies are not checked.
     pub async fn peek(&self, prepared: Prepared) -> Answer<'static> {
         let Prepared { live, plan, .. } = prepared;
         let live = Guard::into_inner(live);
@@ -73,24 +73,24 @@ impl<S: Store> Gate<S> {
         answer.into_owned()
     }
 
-    /// Asks under inline limits, and charges when all of them admit. No policy is looked at, so
-    /// counts are those of the same limits on the command line and in programs.
+    /// Checks inline limits, and charges when all of them admit. No policy is involved. The counts
+    /// are the same as those of the same limits on the command line and in programs.
     ///
     /// # Errors
-    /// An ask that makes no sense, as a cost of 0. A store that cannot answer is no error: the
-    /// failure rule of `terms` answers.
+    /// An invalid ask, such as a cost of 0. A store failure is not an error: the failure rule of
+    /// `terms` decides.
     pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
         let started = self.started();
         let result = self.0.limiter.check_within(terms.deadline, ask).await;
         self.charged_limits(result, terms, started)
     }
 
-    /// As [`Gate::check_limits`], under a request id: asked again with the same id, nothing is
-    /// charged again, and the first decision is answered.
+    /// As [`Gate::check_limits`], with a request id. A retry with the same id returns the first
+    /// decision and charges nothing more.
     ///
     /// # Errors
-    /// As [`Gate::check_limits`]; another question under the same id; an empty id or one of over
-    /// 256 bytes; a store that remembers no ids, as memory and SQLite.
+    /// As [`Gate::check_limits`]; a different ask with the same id; an empty id, or one of over 256
+    /// bytes; a store that does not support ids, such as memory and SQLite.
     pub async fn check_limits_once(
         &self,
         request: &str,
@@ -112,7 +112,7 @@ impl<S: Store> Gate<S> {
         let (outcome, authority) = (answer.outcome(), answer.authority());
         let (live, error) = (&answer.live, answer.error());
         self.0.inline.add(outcome, authority);
-        // A store that missed a deadline shorter than usual may answer all others in time.
+        // A store that missed a shorter deadline than usual may answer all others in time.
         if error.is_none() || terms.deadline >= live.usual {
             self.0.loss.see(outcome, authority, error);
         }
@@ -122,7 +122,7 @@ impl<S: Store> Gate<S> {
         Ok(answer)
     }
 
-    /// What [`Gate::check_limits`] would say; changes and counts nothing.
+    /// The answer that [`Gate::check_limits`] would give. It changes no count and no counter.
     ///
     /// # Errors
     /// As [`Gate::check_limits`].
@@ -136,7 +136,7 @@ impl<S: Store> Gate<S> {
         result: Result<Decision<'_>, Error>,
         terms: Terms,
     ) -> Result<Answer<'static>, Error> {
-        // A question that makes no sense is the caller's, and no failure rule answers it.
+        // An invalid ask is the caller's error; the failure rule does not apply.
         if let Err(error @ (Error::Ask(_) | Error::Parse(_))) = result {
             return Err(error);
         }
@@ -144,57 +144,58 @@ impl<S: Store> Gate<S> {
         Ok(Answer::new(&self.0.live.load(), &plan, result).into_owned())
     }
 
-    /// How often each outcome was under inline limits.
+    /// The number of each outcome under inline limits.
     #[must_use]
     pub fn counters_of_inline_limits(&self) -> &Counters {
         &self.0.inline
     }
 
-    /// How often each outcome was where no policy applied: `no_policy`, and `missing` where a front
-    /// refused a request that it could not read.
+    /// The number of each outcome of requests without a policy: `no_policy`, and `missing` if a
+    /// front refused a request that it could not read.
     #[must_use]
     pub fn counters_of_unmatched(&self) -> &Counters {
         &self.0.unmatched
     }
 
-    /// Whether the store can count now: charges a count of the gate's own, which the store forgets
-    /// within about a second. A look would not do: a store that is full or read-only answers looks,
-    /// and refuses every charge. No policy, no counter and no observer sees it.
+    /// Tests whether the store can count now. It charges a count of the gate's own, which the store
+    /// drops within about a second. A peek would not do: a store that is full or read-only answers
+    /// peeks, and rejects every charge. The probe does not affect policies, counters or the
+    /// observer.
     ///
     /// # Errors
-    /// Why the store cannot count, within the deadline.
+    /// Why the store cannot count, or that it did not answer within the deadline.
     pub async fn probe(&self, deadline: Duration) -> Result<(), Error> {
         let limits: LimitSet = PROBE_LIMIT.parse()?;
         let ask = Ask::new(PROBE).under(&limits);
         self.0.limiter.check_within(deadline, ask).await.map(drop)
     }
 
-    /// Gives back what a receipt says was charged, once.
+    /// Refunds the charge of a receipt, once.
     ///
     /// # Errors
-    /// A receipt of another store; or the store could not answer.
+    /// A receipt of another store; or a store failure.
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<Refund, Error> {
         self.0.limiter.refund(receipt).await
     }
 
-    /// Gives back `units` of what a receipt says was charged, as [`tollgate::Limiter::refund_part`]
-    /// does.
+    /// Refunds `units` of the charge of a receipt, as [`tollgate::Limiter::refund_part`] does.
     ///
     /// # Errors
-    /// No units, or more than were charged; as [`Gate::refund_receipt`].
+    /// Zero units, or more than were charged; as [`Gate::refund_receipt`].
     pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
         self.0.limiter.refund_part(receipt, units).await
     }
 
-    /// Forgets a count. True when there was one.
+    /// Deletes a count. True when there was one.
     ///
     /// # Errors
-    /// A subject that is none; or the store could not answer.
+    /// An invalid subject; or a store failure.
     pub async fn reset(&self, ask: Ask<'_>) -> Result<bool, Error> {
         self.0.limiter.reset(ask).await
     }
 
-    /// Gives units back, or takes them when negative: the change of `remaining` per limit.
+    /// Returns `delta` units, or takes them when negative. The result is the change of `remaining`
+    /// per limit.
     ///
     /// # Errors
     /// As `Limiter::adjust`.
@@ -202,7 +203,7 @@ impl<S: Store> Gate<S> {
         self.0.limiter.adjust(ask, delta).await
     }
 
-    /// What is held for a count.
+    /// The stored state of a count; `None` if there is none.
     ///
     /// # Errors
     /// As [`Gate::reset`].
@@ -212,11 +213,11 @@ impl<S: Store> Gate<S> {
 }
 
 impl Prepared {
-    /// Asks for so many units, in place of one. Nothing is changed when a policy that applies has a
-    /// cost of its own: then two would say what the request costs.
+    /// Sets the cost in units; the default is one. Nothing changes if a policy that applies has a
+    /// cost of its own, since the two would conflict.
     ///
     /// # Errors
-    /// The policy that has one.
+    /// The policy that has a cost.
     pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
         let Self { live, matched, plan, shadows, .. } = self;
         let places = matched.enforced.iter().chain(&matched.shadows).copied();

@@ -1,4 +1,4 @@
-//! What a gate answers.
+//! The answer of a gate.
 
 use core::any::Any;
 use core::fmt;
@@ -16,7 +16,7 @@ use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
 use crate::resolve::{Cause, Early, Part, Plan};
 
-/// Something that an answer borrows, or has of its own.
+/// A borrowed or an owned value.
 #[derive(Debug)]
 pub(crate) enum Kept<'a, T> {
     Lent(&'a T),
@@ -35,10 +35,11 @@ impl<T> Deref for Kept<'_, T> {
     }
 }
 
-/// What a gate answers: whether the request may go on, who says so, and why.
+/// The answer of a gate: whether the request may go on, what decided it, and why.
 ///
-/// It has the policies that it was given under, and so stays right when they are replaced. One that
-/// borrows ([`Gate::ask_now`](super::Gate::ask_now)) is made to last by [`Answer::into_owned`].
+/// An answer keeps the policies that it was given under, and stays valid when they are replaced.
+/// [`Answer::into_owned`] turns one that borrows ([`Gate::ask_now`](super::Gate::ask_now)) into one
+/// that does not.
 #[derive(Debug)]
 #[must_use = "an answer that nobody looks at limits nothing"]
 pub struct Answer<'a> {
@@ -46,15 +47,15 @@ pub struct Answer<'a> {
     pub(crate) parts: Cow<'a, [Part]>,
     pub(crate) outcome: Outcome,
     pub(crate) authority: Authority,
-    /// The policy that decided; none where none applies.
+    /// The policy that decided; `None` if no policy applies.
     pub(crate) policy: Option<usize>,
     pub(crate) decision: Option<Kept<'a, Decision<'a>>>,
     pub(crate) cause: Option<Arc<Cause>>,
-    /// Those in shadow, asked when the others have admitted.
+    /// The results of the shadow policies, checked after the others admitted.
     pub(crate) shadows: Vec<Shadowed>,
 }
 
-/// What a policy in shadow would have said.
+/// The result of a shadow policy.
 #[derive(Debug)]
 pub(crate) struct Shadowed {
     pub(crate) policy: usize,
@@ -63,7 +64,7 @@ pub(crate) struct Shadowed {
 }
 
 impl<'a> Answer<'a> {
-    /// The answer to a plan that asks the store nothing.
+    /// The answer to a plan that needs no store call.
     pub(super) fn early(live: &'a Arc<Live>, early: &'a Early) -> Self {
         let Early { outcome, authority, policy, cause } = early;
         Self {
@@ -78,7 +79,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer to a plan, by what the store said.
+    /// The answer to a plan, from the store's result.
     #[inline(always)]
     pub(super) fn new(
         live: &'a Arc<Live>,
@@ -106,7 +107,7 @@ impl<'a> Answer<'a> {
         Self { live, parts, outcome, authority, policy, decision, cause, shadows: Vec::new() }
     }
 
-    /// The same, no longer borrowing from the gate and the request.
+    /// The same answer, no longer borrowing from the gate and the request.
     pub fn into_owned(self) -> Answer<'static> {
         let Self { live, parts, outcome, authority, policy, decision, cause, shadows } = self;
         Answer {
@@ -144,57 +145,57 @@ impl<'a> Answer<'a> {
         self.outcome.admits()
     }
 
-    /// What became of it.
+    /// The outcome of the request.
     #[must_use]
     #[inline]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// Who says so.
+    /// What decided the request.
     #[must_use]
     #[inline]
     pub fn authority(&self) -> Authority {
         self.authority
     }
 
-    /// The revision of the policies that it was given under.
+    /// The revision of the policies that the answer was given under.
     #[must_use]
     #[inline]
     pub fn revision(&self) -> &Revision {
         &self.live.revision
     }
 
-    /// The policy that decided: on a denial the one that denied, else the one whose limit binds;
-    /// none where none applies.
+    /// The policy that decided: on a denial the one that denied, otherwise the one with the binding
+    /// limit. `None` if no policy applies.
     #[must_use]
     pub fn policy(&self) -> Option<&Policy> {
         self.live.policies.policy(self.policy?)
     }
 
-    /// The limit that binds: on a denial the one with the longest wait, else the one with the least
-    /// left; none where no limit was asked.
+    /// The binding limit: on a denial the one with the longest wait, otherwise the one with the
+    /// least remaining. `None` if no limit was checked.
     #[must_use]
     pub fn limit(&self) -> Option<&Limit> {
         Some(self.decision()?.binding().limit())
     }
 
-    /// What the store decided over all limits that are enforced; none where it was not asked, or
-    /// could not answer.
+    /// The store's decision over all enforced limits; `None` if the store was not called, or
+    /// failed.
     #[must_use]
     #[inline]
     pub fn decision(&self) -> Option<&Decision<'a>> {
         self.decision.as_deref()
     }
 
-    /// All of the policies that it was given under.
+    /// All policies that the answer was given under.
     #[must_use]
     pub fn policies(&self) -> &Policies {
         &self.live.policies
     }
 
-    /// The value that a front derives from the policies of this revision: one of each type, made
-    /// once, and dropped with them. Threads that ask while it is being made wait.
+    /// A value that a front derives from the policies of this revision: one of each type, created
+    /// once, and dropped with the policies. Other threads wait while it is created.
     ///
     /// ```
     /// use tollgate::MemoryStore;
@@ -222,23 +223,23 @@ impl<'a> Answer<'a> {
         self.live.extension(make)
     }
 
-    /// Where the limits of each subject of the decision are among the policies, in the order of
-    /// the decision; nothing without a decision.
+    /// The position of each subject's limits in the policies, in the order of the decision. Empty
+    /// without a decision.
     #[must_use]
     #[inline]
     pub fn parts(&self) -> &[Part] {
         if self.decision.is_some() { &self.parts } else { &[] }
     }
 
-    /// Every limit's part in the decision, with its policy.
+    /// The report of every limit in the decision, with its policy.
     pub fn reports(&self) -> impl Iterator<Item = (&Policy, Report<'_>)> {
         let policies = &self.live.policies;
         reports(self.decision(), &self.parts)
             .filter_map(|(part, report)| Some((policies.policy(part.policy)?, report)))
     }
 
-    /// How long to wait until the same request is admitted, if nothing else happens; none when it
-    /// was admitted, never will be, or nobody knows.
+    /// The wait until the same request is admitted, if nothing else is charged. `None` when it was
+    /// admitted, never will be, or the wait is unknown.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
@@ -247,7 +248,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// What is missed: a dimension, or the field of a cost.
+    /// The missing field: a dimension, or the field of a cost.
     #[must_use]
     pub fn missing(&self) -> Option<&Field> {
         match self.cause.as_deref() {
@@ -256,7 +257,7 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Why the store could not answer, when the failure rule did.
+    /// Why the store failed, if the failure rule decided.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         match self.cause.as_deref() {
@@ -265,19 +266,19 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// What the policies in shadow would have said.
+    /// The results of the shadow policies.
     pub fn shadows(&self) -> impl Iterator<Item = Shadow<'_>> {
         let live = &**self.live;
         self.shadows.iter().map(move |shadowed| Shadow { live, shadowed })
     }
 
-    /// What was charged in shadow.
+    /// The receipts of shadow charges.
     pub(crate) fn shadow_receipts(&self) -> impl Iterator<Item = Receipt> {
         self.shadows.iter().filter_map(|shadowed| shadowed.decision.as_ref()?.receipt())
     }
 }
 
-/// Every limit's part in a decision over `parts`, with the part that it belongs to.
+/// The report of every limit in a decision over `parts`, with its part.
 pub(crate) fn reports<'a>(
     decision: Option<&'a Decision<'_>>,
     parts: &'a [Part],
@@ -286,7 +287,7 @@ pub(crate) fn reports<'a>(
     all.filter_map(|report| Some((parts.get(report.part())?, report)))
 }
 
-/// What a policy in shadow would have said.
+/// The result of a shadow policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Shadow<'a> {
     live: &'a Live,
@@ -300,13 +301,13 @@ impl<'a> Shadow<'a> {
         self.live.policies.policy(self.shadowed.policy)
     }
 
-    /// What would have become of the request.
+    /// The outcome that the policy would have had.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         self.shadowed.outcome
     }
 
-    /// What the store decided.
+    /// The store's decision.
     #[must_use]
     pub fn decision(&self) -> Option<&'a Decision<'static>> {
         self.shadowed.decision.as_ref()
@@ -314,8 +315,8 @@ impl<'a> Shadow<'a> {
 }
 
 impl fmt::Display for Answer<'_> {
-    /// One line for people: the outcome, the policy, and what the store said, with the subject of
-    /// the limit that binds, which is personal data.
+    /// One line for humans: the outcome, the policy, and the store's decision with the subject of
+    /// the binding limit. The subject is personal data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.outcome().name())?;
         if let Some(policy) = self.policy() {

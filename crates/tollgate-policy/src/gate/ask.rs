@@ -1,4 +1,4 @@
-//! Asking the store, and reporting the answer: to counters, the observer and the log.
+//! Calls the store, and reports the answer to the counters, the observer and the log.
 
 use core::future::Future;
 use core::task::{Context, Poll, Waker};
@@ -27,8 +27,8 @@ impl<S: Store> Inner<S> {
         Answer::new(live, plan, result)
     }
 
-    /// Asks the policies in shadow, after the others have admitted, and records them. All of them
-    /// together get the time that the others had: a shadow holds nobody up for longer.
+    /// Checks the shadow policies after the others have admitted, and records their results.
+    /// Together they get the time that the others had, so they at most double the wait.
     pub(super) async fn ask_shadows(
         &self,
         live: &Arc<Live>,
@@ -50,7 +50,7 @@ impl<S: Store> Inner<S> {
                 let failed = answer.authority == Authority::FailureRule && plan.early.is_none();
                 let (outcome, decision) = (answer.outcome, answer.into_decision());
                 all.push(Shadowed { policy: *policy, outcome, decision });
-                // A store that has just failed is not asked for what has no effect.
+                // A store that has just failed is not called for a shadow policy.
                 if failed {
                     break;
                 }
@@ -65,7 +65,7 @@ impl<S: Store> Inner<S> {
         all
     }
 
-    /// The same without waiting.
+    /// The same for a store that answers without waiting.
     #[inline]
     pub(super) fn ask_shadows_now(
         &self,
@@ -81,8 +81,8 @@ impl<S: Store> Inner<S> {
         at_once(self.ask_shadows(live, answer, deadline, shadows, started)).unwrap_or_default()
     }
 
-    /// Counts what became of the policies that are enforced, and reports it to the observer, and to
-    /// the log when the store is lost or back.
+    /// Counts the outcomes of the enforced policies and reports them to the observer. A loss of the
+    /// store, and its return, are logged.
     #[inline]
     pub(super) fn record(&self, answer: &Answer<'_>, enforced: &[usize], started: Option<Instant>) {
         let duration = started.map(|started| started.elapsed());
@@ -104,7 +104,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Reports to the observer, when there is one; `decision` is that of the limit that binds.
+    /// Reports to the observer, if there is one; `decision` is that of the binding limit.
     #[inline]
     pub(super) fn report(
         &self,
@@ -131,7 +131,7 @@ impl<S: Store> Inner<S> {
 }
 
 impl Answer<'_> {
-    /// What became of one policy's part.
+    /// The outcome of one policy.
     fn outcome_of(&self, policy: usize, policies: usize) -> Outcome {
         if policies == 1 || self.policy == Some(policy) {
             return self.outcome;
@@ -153,7 +153,7 @@ impl Answer<'_> {
 }
 
 impl Plan {
-    /// Plans what is to be asked for these policies; or what is answered without asking.
+    /// Plans the check of these policies, or the answer that needs no store call.
     #[inline]
     pub(super) fn fill(&mut self, live: &Live, policies: &[usize], fields: &dyn Fields) {
         let Some(first) = policies.first() else { return };
@@ -171,16 +171,16 @@ impl Plan {
         }
     }
 
-    /// The answer where there is nothing to ask.
+    /// The answer of a plan that needs no store call.
     pub(super) fn answered_early<'l>(&'l self, live: &'l Arc<Live>) -> Answer<'l> {
         Answer::early(live, self.early.as_deref().unwrap_or(&Early::NO_POLICY))
     }
 
-    /// The question to the store; none when there is nothing to ask.
+    /// The question for the store; `None` if there is nothing to check.
     pub(super) fn question<'l>(&'l self, live: &'l Live) -> Option<Ask<'l>> {
         let (mut subjects, mut parts) = (self.subjects.iter(), self.parts.iter());
         let subject = subjects.next()?;
-        // Every part was made of limits that are there.
+        // Always found: every part was made from existing limits.
         let first = live.policies.limits_of(*parts.next()?)?;
         let mut ask = Ask::new(subject).under(first).cost(self.cost);
         for (subject, part) in subjects.zip(parts) {
@@ -192,7 +192,7 @@ impl Plan {
         Some(ask)
     }
 
-    /// The only count of the question, where it is over one.
+    /// The only count of the question, if it has exactly one.
     #[inline]
     pub(super) fn only<'l>(&'l self, live: &'l Live) -> Option<Counted<'l>> {
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
@@ -201,7 +201,7 @@ impl Plan {
     }
 }
 
-/// What a future gives that is ready at once.
+/// The output of a future that is ready at the first poll.
 #[inline]
 pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = core::pin::pin!(future);
@@ -211,7 +211,7 @@ pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// A store that breaks its word is one that did not answer.
+/// A store that claims to answer at once and does not is treated as failed.
 #[cold]
 pub(super) fn no_answer() -> Error {
     let what = "the store did not answer at once, though it says that it does";

@@ -1,12 +1,12 @@
-//! What a front notes on a request that was decided, so that nobody decides it again.
+//! The mark that a front puts on a decided request, so that no other layer decides it again.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use crate::policies::Policies;
 
-/// Who decided a request: which gate, by which policies, over which store. Three numbers, so that
-/// noting it keeps nothing alive.
+/// What decided a request: the gate, its policies, and the store. The mark is three numbers, so it
+/// keeps nothing alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecisionMark {
     gate: u64,
@@ -19,11 +19,11 @@ static NEXT_GATE: AtomicU64 = AtomicU64::new(FIRST_GATE);
 
 const FIRST_GATE: u64 = 1;
 
-/// That of the first gate of this process, by the policies that it began with.
+/// The mark of the first gate in this process, with its first policies.
 static FIRST: OnceLock<DecisionMark> = OnceLock::new();
 
 impl DecisionMark {
-    /// That of a new gate over a store.
+    /// The mark of a new gate over a store.
     pub(super) fn new(store: u64, policies: &Policies) -> Self {
         let gate = NEXT_GATE.fetch_add(1, Ordering::Relaxed);
         let is_first = gate == FIRST_GATE;
@@ -34,8 +34,8 @@ impl DecisionMark {
         mark
     }
 
-    /// That of the first gate of this process, by the policies that it began with: for a mark that
-    /// needs no memory. None before there is one.
+    /// The mark of the first gate in this process, with its first policies. A front can represent
+    /// it by a zero-sized type. `None` before there is a gate.
     #[must_use]
     pub fn first() -> Option<Self> {
         FIRST.get().copied()
@@ -48,7 +48,7 @@ impl DecisionMark {
         self.is_first
     }
 
-    /// That of the same gate with other policies.
+    /// The mark of the same gate with other policies.
     pub(super) fn with(self, policies: &Policies) -> Self {
         let (policies, first) = (policies.hash_number(), Self::first());
         let is_first =
@@ -56,7 +56,7 @@ impl DecisionMark {
         Self { policies, is_first, ..self }
     }
 
-    /// True when both decide the same: one gate, or the same policies over the same store.
+    /// True when both decide equally: the same gate, or the same policies over the same store.
     #[must_use]
     pub fn is_alike(self, other: Self) -> bool {
         self.gate == other.gate || (self.store == other.store && self.policies == other.policies)

@@ -3,7 +3,7 @@
 use core::any::Any;
 use std::sync::OnceLock;
 
-/// One value of each type, in a list: most gates have one front, so that its value comes first.
+/// One value of each type, in a list: most gates have one front, so its value comes first.
 #[derive(Default)]
 pub(super) struct Extensions {
     value: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -11,7 +11,7 @@ pub(super) struct Extensions {
 }
 
 impl Extensions {
-    /// The value of this type, made now if there is none. Threads that ask meanwhile wait.
+    /// The value of this type, created now if there is none. Other threads wait meanwhile.
     #[inline]
     pub(super) fn get_or_init<T: Any + Send + Sync>(&self, make: impl Fn() -> T) -> &T {
         let mut at = self;

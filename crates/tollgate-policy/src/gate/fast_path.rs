@@ -1,4 +1,4 @@
-//! The fast path: asking without waiting, where every request is asked the same.
+//! The fast path: checks without waiting, if every request leads to the same kind of check.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,15 +15,16 @@ use crate::policies::Only;
 use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
-    /// [`Gate::prepare`] and [`Gate::ask_now`] in one, where every request is asked the same: of
-    /// one policy for all of them, with one subject of one field. It is the fast path, with what to
-    /// note on the request ([`Prepared::mark`](super::Prepared::mark)).
+    /// [`Gate::prepare`] and [`Gate::ask_now`] in one call, for policies under which every request
+    /// leads to the same kind of check. That is a check of one unconditional policy, with one
+    /// subject from one field. `view` reads the answer. The result also contains the mark for the
+    /// request ([`Prepared::mark`](super::Prepared::mark)).
     ///
-    /// `subject` makes that subject, as [`subject_of`](crate::subject_of) does: a front may make it
-    /// without the field's text.
+    /// `subject` builds that subject, as [`subject_of`](crate::subject_of) does. A front may build
+    /// it without the field's text.
     ///
-    /// None elsewhere, where the store has to be waited for, and where there is no such subject:
-    /// nothing was asked, and the general path is to be taken.
+    /// `None` in all other cases: with other policies, if the store cannot answer at once, and if
+    /// there is no such subject. The store was then not called; use the general path.
     #[inline(always)]
     pub fn check_at_once<T>(
         &self,
@@ -39,7 +40,7 @@ impl<S: Store> Gate<S> {
             let Only { part, field, prefix, limits, cost } = only;
             let subject = subject(field, prefix)?;
             let checked = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
-            // Looked at where it lies: the processor stalls on what was written just now.
+            // Read in place: the processor stalls on a move of what was written just now.
             let Ok(Some(decision)) = &checked else {
                 let failed = checked.err();
                 let answer = self.0.ask_only(live, only, subject, failed, started, view);
@@ -69,7 +70,7 @@ impl<S: Store> Gate<S> {
 }
 
 impl Live {
-    /// What every request is asked, where that is so; none while administrators rule about some.
+    /// The single check of every request, if there is one; `None` while rulings are in force.
     #[inline]
     fn only(&self) -> Option<&Only> {
         if self.rulings.is_some() {
@@ -92,7 +93,7 @@ impl<S: Store> Inner<S> {
         self.ask_unless(checked, live, plan)
     }
 
-    /// The same, unless it was answered already.
+    /// The same, unless the plan already has an answer.
     #[inline(always)]
     fn ask_unless<'l>(
         &'l self,
@@ -112,8 +113,8 @@ impl<S: Store> Inner<S> {
         Answer::new(live, plan, result)
     }
 
-    /// The answer to the only question where the check could not answer at once, as for a new
-    /// subject, or where the store failed.
+    /// The answer if the direct check was not possible, as for a new subject, or if the store
+    /// failed.
     #[inline(never)]
     fn ask_only<T>(
         &self,

@@ -1,6 +1,6 @@
-//! The loss of something that is asked for each request, and its return: one line of the log for
-//! each, however many are answered by failure rules meanwhile. Whatever asks a gate tells it: the
-//! service, a layer, a program.
+//! Detects when a dependency of every request, such as the store, is lost and when it is back. Each
+//! is one log line, however many requests the failure rules decide meanwhile. Every caller of a
+//! gate reports to it: the service, a layer, a program.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -12,16 +12,16 @@ use tollgate::Error;
 
 use crate::outcome::{Authority, Outcome};
 
-/// How long it must have answered before it is back: one late answer among many would else be two
-/// lines.
+/// How long the dependency must answer before it counts as back: otherwise one late answer among
+/// many would cause two log lines.
 const CALM: Duration = Duration::from_secs(1);
 
-/// Whether something answers that each request needs, as a store, and what became of requests while
-/// it did not. A [`Gate`](super::Gate) has one for its store.
+/// Whether a dependency of every request answers, and the outcomes of requests while it did not. A
+/// [`Gate`](super::Gate) has one for its store.
 #[derive(Debug)]
 pub struct Loss {
     what: &'static str,
-    /// Looked at with each answer.
+    /// Read with each answer.
     is_lost: AtomicBool,
     lost: Mutex<Option<Lost>>,
 }
@@ -35,13 +35,13 @@ struct Lost {
 }
 
 impl Loss {
-    /// The loss of `what`, as the log calls it: `the store`.
+    /// The loss of `what`, the name in log lines, such as `the store`.
     #[must_use]
     pub const fn new(what: &'static str) -> Self {
         Self { what, is_lost: AtomicBool::new(false), lost: Mutex::new(None) }
     }
 
-    /// It failed, and the failure rule answered.
+    /// Records a failure that the failure rule decided.
     #[cold]
     pub fn failed(&self, allowed: bool, why: &dyn fmt::Display) {
         let now = Instant::now();
@@ -60,7 +60,7 @@ impl Loss {
         *counted += 1;
     }
 
-    /// It answered.
+    /// Records an answer.
     #[inline]
     pub fn answered(&self) {
         if self.is_lost.load(Ordering::Relaxed) {
@@ -87,12 +87,12 @@ impl Loss {
         );
     }
 
-    /// Sees the answer to a question to a store.
+    /// Records the result of a store call.
     #[inline]
     pub(super) fn see(&self, outcome: Outcome, authority: Authority, error: Option<&Error>) {
         match (authority, error) {
             (Authority::Store, _) => self.answered(),
-            // A question that makes no sense and a state that is damaged say nothing of others.
+            // An invalid question and a damaged state do not affect other questions.
             (Authority::FailureRule, Some(Error::Store(error))) if !error.is_alone() => {
                 self.failed(outcome.admits(), error);
             }

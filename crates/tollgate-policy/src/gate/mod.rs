@@ -1,5 +1,5 @@
-//! The gate: a request comes in, the policies that apply are asked in one check, an answer goes
-//! out.
+//! The gate: finds the policies that apply to a request, checks them all in one store call, and
+//! returns the answer.
 
 use core::any::Any;
 use core::fmt;
@@ -46,11 +46,11 @@ use crate::outcome::{Authority, Outcome};
 use crate::policies::{Matched, Policies};
 use crate::resolve::{Cause, Early, Plan};
 
-/// The door that every front asks through. Cheap to clone: clones are the same door.
+/// Applies policies to requests; all fronts share one. Clones are cheap and share the gate.
 ///
-/// One request is one atomic check over all limits of all policies that apply; policies in shadow
-/// are asked separately, and only recorded. [`Gate::replace`] changes the policies while the gate
-/// is asked.
+/// A request is one atomic check over all limits of all policies that apply. Shadow policies are
+/// checked separately, and only recorded. [`Gate::replace`] changes the policies while the gate is
+/// in use.
 ///
 /// ```
 /// use tollgate::MemoryStore;
@@ -78,11 +78,11 @@ pub struct Gate<S>(Arc<Inner<S>>);
 struct Inner<S> {
     limiter: Limiter<S>,
     live: SnapshotCache,
-    /// The number of the newest revision; held while policies are replaced.
+    /// The number of the newest revision; locked while policies are replaced.
     newest: Mutex<u64>,
     registry: Registry,
     unmatched: Counters,
-    /// Of inline limits.
+    /// The counters of inline limits.
     inline: Counters,
     loss: Loss,
     following: Following,
@@ -95,11 +95,11 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     mark: DecisionMark,
     counters: Vec<Arc<Counters>>,
-    /// What fronts have made of these policies.
+    /// The values that fronts derive from these policies.
     extensions: Extensions,
-    /// How long the store may take where a policy does not say so.
+    /// The deadline of policies that have none.
     usual: Duration,
-    /// What administrators have ruled; none while nothing is.
+    /// The rulings of administrators; `None` while there are none.
     rulings: Option<Arc<Rulings>>,
 }
 
@@ -121,30 +121,30 @@ impl<S> fmt::Debug for Gate<S> {
     }
 }
 
-/// A request that is prepared and not decided yet: what there is to ask, and nothing of the request
-/// itself. Each time that it is asked for, it is charged.
+/// A prepared request without an answer yet. It contains the check, and nothing borrowed from the
+/// request. Every call with it charges again.
 #[derive(Debug)]
 #[must_use = "a request that is not asked for is not limited"]
 pub struct Prepared {
     live: Guard<Arc<Live>>,
     matched: Matched,
-    /// What to ask for those that are enforced.
+    /// The check of the enforced policies.
     plan: Plan,
-    /// What to ask for those in shadow, with their places, when the others have admitted.
+    /// The checks of the shadow policies, with their positions, for when the others admit.
     shadows: Vec<(usize, Plan)>,
     started: Option<Instant>,
 }
 
 impl<S: Store> Gate<S> {
-    /// A gate over counts in `store`.
+    /// A gate with counts in `store`.
     ///
     /// # Errors
-    /// None today: what is wrong with policies was said when they were made.
+    /// None at present: the policies were checked when they were created.
     pub fn new(policies: Policies, store: S) -> Result<Self, ParseError> {
         Self::build(policies, store, None)
     }
 
-    /// A gate that tells an observer of every answer, with the time it took.
+    /// A gate that reports every answer, with its duration, to an observer.
     ///
     /// # Errors
     /// As [`Gate::new`].
@@ -161,7 +161,7 @@ impl<S: Store> Gate<S> {
         store: S,
         observer: Option<Box<dyn Observer>>,
     ) -> Result<Self, ParseError> {
-        // A limiter has limits for those who ask with none; every question here has its own.
+        // A limiter needs default limits; every question here has its own.
         let minute = Period::from_micros(60_000_000).ok_or_else(|| {
             ParseError::whole("1m", "this is no period", "give one from 1us to 366d")
         })?;
@@ -183,66 +183,66 @@ impl<S: Store> Gate<S> {
         })))
     }
 
-    /// Where the counts live.
+    /// The store that keeps the counts.
     #[must_use]
     pub fn store(&self) -> &S {
         self.0.limiter.store()
     }
 
-    /// How long the store may take where neither a policy nor a question says so: what its URL
-    /// says, else [`DEFAULT_DEADLINE`](crate::DEFAULT_DEADLINE).
+    /// The deadline if neither a policy nor a call sets one: that of the store's URL, or else
+    /// [`DEFAULT_DEADLINE`](crate::DEFAULT_DEADLINE).
     #[must_use]
     pub fn usual_deadline(&self) -> Duration {
         self.0.live.load().usual
     }
 
-    /// True when both are the same door: clones of one gate.
+    /// True when both are clones of one gate.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The policies of now.
+    /// The current policies.
     #[must_use]
     pub fn policies(&self) -> Policies {
         self.0.live.load().policies.clone()
     }
 
-    /// The revision of now.
+    /// The current revision.
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.0.live.load().revision.clone()
     }
 
-    /// Makes a value of the policies of now, before an answer is asked for it
+    /// Creates a value derived from the current policies, before an answer needs it
     /// ([`Answer::extension`]).
     pub fn make_extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
         self.0.live.load().extension(make);
     }
 
-    /// What to note on a request that this gate decides, by the policies of now.
+    /// The mark for requests that this gate decides with the current policies.
     #[must_use]
     pub fn mark(&self) -> DecisionMark {
         self.0.live.load().mark
     }
 
-    /// The counters of every policy that there was, by name.
+    /// The counters of every policy so far, by name.
     #[must_use]
     pub fn counters(&self) -> Vec<(String, Arc<Counters>)> {
         self.0.registry.all()
     }
 
-    /// How many requests no policy applied to.
+    /// The number of requests that no policy applied to.
     #[must_use]
     pub fn unmatched(&self) -> u64 {
         self.0.unmatched.total(Outcome::NoPolicy)
     }
 
-    /// Asks whether a request may go on, and charges it when it may.
+    /// Checks whether a request may go on, and charges it if so.
     ///
-    /// Always an answer: where the store cannot give one within the deadline, the failure rule of
-    /// the policies does. The request is read before this returns, so that the future holds nothing
-    /// of it. Dropped before its end, it has charged nothing, or all.
+    /// There is always an answer: if the store does not answer within the deadline, the failure
+    /// rule of the policies decides. The request is read before this returns, so the future does
+    /// not borrow from it. Dropped before its end, the future has charged either nothing or all.
     pub fn check<'g>(
         &'g self,
         fields: &dyn Fields,
@@ -250,8 +250,8 @@ impl<S: Store> Gate<S> {
         self.ask(self.prepare(fields))
     }
 
-    /// The first half of [`Gate::check`]: finds the policies of a request and makes its subjects.
-    /// For fronts that have more to say before the store is asked.
+    /// The first half of [`Gate::check`]: finds the policies of a request and builds its subjects.
+    /// Use it if a front has more to set before the store is called.
     #[inline]
     pub fn prepare(&self, fields: &dyn Fields) -> Prepared {
         let mut prepared = self.begin();
@@ -260,40 +260,41 @@ impl<S: Store> Gate<S> {
         prepared
     }
 
-    /// A request that meets no policy yet.
+    /// A request without policies yet.
     #[inline(always)]
     fn begin(&self) -> Prepared {
         Prepared {
             live: self.0.live.load(),
             matched: Matched::default(),
-            // Written here, where it stays, and not moved.
+            // Written in place, so that it is not moved.
             plan: Plan::new(),
             shadows: Vec::new(),
             started: self.started(),
         }
     }
 
-    /// When a question begins, for the observer.
+    /// The start time of a check, if there is an observer.
     #[inline]
     fn started(&self) -> Option<Instant> {
         self.0.observer.as_ref().map(|_| Instant::now())
     }
 
-    /// The second half of [`Gate::check`]: asks the store.
+    /// The second half of [`Gate::check`]: calls the store.
     pub async fn ask(&self, prepared: Prepared) -> Answer<'static> {
         let Prepared { live, matched, plan, shadows, started } = prepared;
-        // A guard is for a moment: where many are kept, every other one is slow.
+        // A guard is for short use: while many are held, further ones are slow.
         let live = Guard::into_inner(live);
         let mut answer = self.0.ask(&live, &plan, Duration::MAX).await;
-        // Before the shadows: a caller that gives up while those are asked has been charged.
+        // Recorded before the shadow checks: a caller that gives up during those has been charged.
         self.0.record(&answer, &matched.enforced, started);
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
         answer.into_owned()
     }
 
-    /// [`Gate::ask`] without waiting, where the store answers at once, as memory does; else none,
-    /// and nothing was asked. The answer borrows: making it last takes as long as all the rest.
+    /// [`Gate::ask`] without async, if the store answers at once, as memory does. Otherwise `None`,
+    /// and the store was not called. The answer borrows: an owned answer takes as long as
+    /// everything else.
     #[inline]
     pub fn ask_now<'a>(&'a self, prepared: &'a Prepared) -> Option<Answer<'a>> {
         if !self.store().answers_at_once() {
@@ -306,8 +307,8 @@ impl<S: Store> Gate<S> {
         Some(answer)
     }
 
-    /// The other second half: refuses a request that has a field which cannot be taken for what it
-    /// should be, as a header that was sent twice. Nothing is asked; it is counted as missing.
+    /// An alternative second half: refuses a request with an unusable field, such as a header that
+    /// was sent twice. The store is not called; the request is counted as missing.
     pub fn refuse(&self, prepared: Prepared, field: Field) -> Answer<'static> {
         let Prepared { live, matched: Matched { enforced, .. }, started, .. } = prepared;
         let early = Early {
@@ -321,10 +322,11 @@ impl<S: Store> Gate<S> {
         answer.into_owned()
     }
 
-    /// Gives back what was charged for an answer, in shadow too; none when nothing was.
+    /// Refunds the charges of an answer, including those of shadow policies. `None` if nothing was
+    /// charged.
     ///
     /// # Errors
-    /// The store could not answer. What became of a shadow's charge is not told: it has no effect.
+    /// A store failure. Failures of shadow refunds are ignored: shadow charges have no effect.
     pub async fn refund(&self, answer: &Answer<'_>) -> Result<Option<Refund>, Error> {
         let refund = match answer.decision().and_then(Decision::receipt) {
             Some(receipt) => Some(self.0.limiter.refund(&receipt).await?),
@@ -336,12 +338,12 @@ impl<S: Store> Gate<S> {
         Ok(refund)
     }
 
-    /// Charges `units` more for a request that was admitted, when its cost is known only
-    /// afterwards: as much of them as remains, for what has been done cannot be denied any more.
-    /// What was granted is in the decision; none when nothing had been charged, or `units` is 0.
+    /// Charges `units` more for an admitted request whose cost is known only afterwards. It charges
+    /// as much of them as remains, since the request can no longer be denied. The decision contains
+    /// the granted units. `None` if nothing had been charged, or `units` is 0.
     ///
     /// # Errors
-    /// More than 2^40 units; the store could not answer. As [`Gate::refund`] for shadows.
+    /// More than 2^40 units; or a store failure. Shadow policies as in [`Gate::refund`].
     pub async fn charge_extra(
         &self,
         answer: &Answer<'_>,
@@ -379,7 +381,7 @@ impl<S: Store> Gate<S> {
 }
 
 impl Prepared {
-    /// Plans the questions of the policies that it meets.
+    /// Plans the check of the matched policies.
     #[inline(always)]
     fn fill(&mut self, fields: &dyn Fields) {
         if let Some(rulings) = self.live.rulings.clone() {
@@ -390,7 +392,7 @@ impl Prepared {
         self.fill_shadows(|_| true, fields);
     }
 
-    /// Planned now, since the fields are there only now; asked when the others admit.
+    /// Planned now, while the fields are available; checked after the others admit.
     #[inline(always)]
     fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
         let Self { live, matched, shadows, .. } = self;
@@ -401,15 +403,15 @@ impl Prepared {
         }
     }
 
-    /// What to note on the request once it is decided.
+    /// The mark for the request once it is decided.
     #[must_use]
     #[inline]
     pub fn mark(&self) -> DecisionMark {
         self.live.mark
     }
 
-    /// True when a field decides about this request: a policy that is not in shadow has a condition
-    /// on it, or applies and looks at it; or a ruling does. What only shadows look at has no
+    /// True when a field affects the answer to this request: an enforced policy has a condition on
+    /// it, or applies and reads it; or a ruling does. A field that only shadow policies read has no
     /// effect.
     #[must_use]
     pub fn enforces(&self, field: &Field) -> bool {
@@ -421,7 +423,7 @@ impl Prepared {
 }
 
 impl Live {
-    /// The value of this type that belongs to these policies, made now if there is none.
+    /// The value of this type derived from these policies, created now if there is none.
     #[inline]
     fn extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) -> &T {
         self.extensions.get_or_init(|| make(&self.policies))

@@ -1,4 +1,4 @@
-//! What a gate tells of its answers: counters of its own, and an observer of yours.
+//! What a gate reports about its answers: its own counters, and an observer of the program.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,33 +11,33 @@ use tollgate::{Error, Limit};
 
 use crate::outcome::{Authority, Outcome};
 
-/// One policy's part in one answer.
+/// The part of one policy in one answer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'e> {
-    /// The policy; none when none applied.
+    /// The policy; `None` if none applied.
     pub policy: Option<&'e str>,
-    /// The limit that binds, when it is this policy's.
+    /// The binding limit, if it belongs to this policy.
     pub limit: Option<&'e Limit>,
-    /// Whose count it is, with the limit. It is personal data: for a log that hashes it. In a
-    /// metric a label for each would have no bound.
+    /// The subject of the binding limit. It is personal data, so log only a hash of it. As a metric
+    /// label it would have unbounded cardinality.
     pub subject: Option<&'e str>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Who says so.
+    /// What decided.
     pub authority: Authority,
-    /// Why the store could not answer, where a failure rule answered for it.
+    /// Why the store failed, if a failure rule decided.
     pub error: Option<&'e Error>,
-    /// How long the whole answer took.
+    /// The duration of the whole answer.
     pub duration: Duration,
-    /// True for exactly one event of each answer: for counting answers, where several policies
-    /// have a part in one. Never true of a policy in shadow.
+    /// True for exactly one event of each answer, to count answers when several policies are part
+    /// of one. Never true for a shadow policy.
     pub decides: bool,
 }
 
-/// Told of every answer, on the path of the request: it must be fast and must not wait.
+/// Receives every answer, on the path of the request: an observer must be fast and must not block.
 pub trait Observer: Send + Sync {
-    /// One policy's part in one answer.
+    /// Receives the part of one policy in one answer.
     fn observe(&self, event: &Event<'_>);
 }
 
@@ -50,7 +50,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {
 const OUTCOMES: usize = Outcome::ALL.len();
 const CELLS: usize = OUTCOMES * Authority::ALL.len();
 
-/// How often each outcome was, by who said so.
+/// The number of each outcome, by authority.
 pub struct Counters([AtomicU64; CELLS]);
 
 impl Default for Counters {
@@ -60,7 +60,7 @@ impl Default for Counters {
 }
 
 impl Counters {
-    /// One more of these: for observers that count by something else than a gate does.
+    /// Adds one, for observers that count by something other than a gate does.
     #[inline]
     pub fn add(&self, outcome: Outcome, authority: Authority) {
         if let Some(cell) = self.0.get(cell(outcome, authority)) {
@@ -68,26 +68,26 @@ impl Counters {
         }
     }
 
-    /// As many more as others counted: for sums over several.
+    /// Adds other counters, for sums.
     pub fn add_all(&self, others: &Self) {
         for (sum, other) in self.0.iter().zip(&others.0) {
             sum.fetch_add(other.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
-    /// How often this outcome was, by this authority.
+    /// The number of this outcome by this authority.
     #[must_use]
     pub fn get(&self, outcome: Outcome, authority: Authority) -> u64 {
         self.0.get(cell(outcome, authority)).map_or(0, |cell| cell.load(Ordering::Relaxed))
     }
 
-    /// How often this outcome was, by whomever.
+    /// The number of this outcome by any authority.
     #[must_use]
     pub fn total(&self, outcome: Outcome) -> u64 {
         Authority::ALL.iter().map(|authority| self.get(outcome, *authority)).sum()
     }
 
-    /// All that is not 0.
+    /// All counters that are not 0.
     pub fn iter(&self) -> impl Iterator<Item = (Outcome, Authority, u64)> {
         let each = Outcome::ALL.iter().flat_map(|o| Authority::ALL.iter().map(move |a| (*o, *a)));
         each.map(|(outcome, authority)| (outcome, authority, self.get(outcome, authority)))
@@ -106,15 +106,15 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// The counters by policy. They outlive the policies of one file: a reload loses no number.
+/// The counters by policy. They outlive a reload, so no count is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Registry(Mutex<BTreeMap<String, Arc<Counters>>>);
 
-/// The most names that are kept; the policies that are gone are forgotten beyond that.
+/// The most names kept; beyond it, the counters of removed policies are dropped.
 const MAX_KEPT: usize = 2 * crate::read::MAX_POLICIES;
 
 impl Registry {
-    /// The counters of these policies, in their order.
+    /// The counters of these policies, in order.
     pub(crate) fn counters<'n>(
         &self,
         names: impl Iterator<Item = &'n str> + Clone,

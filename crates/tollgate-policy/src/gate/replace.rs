@@ -1,4 +1,4 @@
-//! Policies take the place of others while they are asked.
+//! Replaces policies while the gate is in use.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,13 +8,13 @@ use tollgate::Store;
 use super::{Gate, Live};
 use crate::policies::Policies;
 
-/// Which policies answered: how many times they were replaced, and what the file is.
+/// The identity of policies: how often they were replaced, and the hash of the file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Revision {
-    /// 1 for the first policies of a gate, and one more each time they are replaced.
+    /// 1 for the first policies of a gate, increased by one at each replacement.
     pub number: u64,
-    /// The first 12 digits of the SHA-1 of the file.
+    /// The first 12 hexadecimal digits of the SHA-1 of the file.
     pub hash: String,
 }
 
@@ -24,18 +24,18 @@ impl fmt::Display for Revision {
     }
 }
 
-/// What came of reading policies again.
+/// The result of rereading policies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reread {
-    /// Others count now, of this revision.
+    /// New policies are in force, with this revision.
     Taken(Revision),
-    /// The file holds what counts already.
+    /// The file contains the policies already in force.
     Unchanged(Revision),
 }
 
 impl Reread {
-    /// The revision that counts now.
+    /// The revision in force.
     #[must_use]
     pub fn revision(&self) -> &Revision {
         match self {
@@ -45,15 +45,15 @@ impl Reread {
 }
 
 impl<S: Store> Gate<S> {
-    /// Takes other policies from the next request on. Requests that are being answered keep those
-    /// they began with. Counts stay where the name of the policy, the subject and the identities
-    /// of the limits do.
+    /// Replaces the policies from the next request on. Requests in progress keep their policies. A
+    /// count continues if the policy's name, the subject and the identities of the limits are
+    /// unchanged.
     pub fn replace(&self, policies: Policies) -> Revision {
         let mut newest = self.0.newest.lock();
         self.take(policies, &mut newest)
     }
 
-    /// Takes them, under the lock of the number.
+    /// Replaces the policies, while the lock on the number is held.
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         *newest += 1;
         let mark = self.mark().with(&policies);
@@ -66,14 +66,14 @@ impl<S: Store> Gate<S> {
         revision
     }
 
-    /// Reads policies again, and takes them unless they are what counts already: then the revision
-    /// stays. Nobody else replaces them meanwhile, so that of two who read the one that read last
-    /// is not undone by the one that was slow.
+    /// Rereads policies, and replaces the current ones unless they are equal: then the revision
+    /// stays. No other replacement happens meanwhile. Of two concurrent readers, the slower one
+    /// therefore cannot undo the later read.
     ///
-    /// `read` must not replace policies of this gate itself: it would wait for itself.
+    /// `read` must not replace policies of this gate itself: that would deadlock.
     ///
     /// # Errors
-    /// What `read` says; the policies that were there count on.
+    /// The error of `read`; the current policies stay in force.
     pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {
         let mut newest = self.0.newest.lock();
         let policies = read()?;
@@ -84,8 +84,8 @@ impl<S: Store> Gate<S> {
     }
 }
 
-/// Tells a store how long these policies wait for it, and gives the deadline of those that say
-/// none.
+/// Reports to a store how long these policies wait for it. Returns the deadline of those without
+/// one.
 pub(super) fn tell_deadlines(store: &impl Store, policies: &Policies) -> Duration {
     let usual = store.deadline().unwrap_or(crate::DEFAULT_DEADLINE);
     let own = policies.policies().iter().filter_map(|policy| policy.deadline);

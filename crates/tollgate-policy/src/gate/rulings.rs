@@ -1,5 +1,5 @@
-//! Rulings of administrators at a gate: read from the store now and then, so that no request waits
-//! for them, and looked at before the policies.
+//! Rulings of administrators at a gate. They are read from the store at intervals, so that no
+//! request waits for them, and are applied before the policies.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use crate::pattern::Condition;
 use crate::resolve::Early;
 use crate::ruling::{Effect, Ruling};
 
-/// How often [`Gate::follow_rulings`] looks: with the time of a question to the store, what one
-/// process rules holds in every other within a second.
+/// The interval of [`Gate::follow_rulings`]. Including a store call, a ruling of one process is in
+/// force in every other within a second.
 const EVERY: Duration = Duration::from_millis(500);
 
 /// What is known of the rulings in the store.
@@ -31,7 +31,7 @@ pub(super) struct Following {
     is_failing: AtomicBool,
 }
 
-/// The rulings that hold, found by what a request is.
+/// The rulings in force, indexed by their conditions.
 #[derive(Debug)]
 pub(super) struct Rulings {
     index: Index,
@@ -43,11 +43,11 @@ pub(super) struct Rulings {
 #[derive(Debug)]
 struct Lasting {
     ruling: Ruling,
-    /// By this process's clock, so that it ends in time while the store is away, too.
+    /// By this process's clock, so that it ends in time even while the store is down.
     until: Instant,
 }
 
-/// What rulings make of a request.
+/// The effect of the rulings on a request.
 #[derive(Default)]
 struct Held<'r> {
     banned: bool,
@@ -57,7 +57,7 @@ struct Held<'r> {
 }
 
 impl Rulings {
-    /// Those that were asked for at `asked`; none where there is none that can be read.
+    /// The rulings that were read at `asked`; `None` if there is no readable one.
     fn new(notices: Vec<Notice>, asked: Instant) -> Option<Arc<Self>> {
         let lasting = |notice: Notice| {
             let ruling = Ruling::read(&notice.text)?;
@@ -114,7 +114,7 @@ fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
 }
 
 impl Live {
-    /// The same under other rulings.
+    /// The same policies under other rulings.
     pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
         let Self { policies, revision, mark, counters, usual, .. } = self;
         let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
@@ -124,7 +124,7 @@ impl Live {
 }
 
 impl Prepared {
-    /// Makes the questions of the policies that it meets and that no ruling speaks for.
+    /// Plans the checks of the matched policies that no ruling decides.
     #[cold]
     pub(super) fn fill_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
         let Self { live, matched, plan, .. } = self;
@@ -157,13 +157,13 @@ impl Prepared {
 }
 
 impl<S: Store> Gate<S> {
-    /// Rules about some requests for so long, here and in every process that follows the rulings in
-    /// this store ([`Gate::follow_rulings`]). A ruling about the same requests of the same policy
-    /// takes its place.
+    /// Bans or exempts some requests for the duration `lasts`, here and in every process that
+    /// follows the rulings in this store ([`Gate::follow_rulings`]). A ruling replaces an earlier
+    /// one about the same requests of the same policy.
     ///
-    /// An exemption goes before a ban, and both before what the policies say: one for all policies
-    /// before every ban, one for a policy before the bans of that policy. A request that is banned
-    /// for all policies is denied also where no policy applies.
+    /// An exemption takes precedence over a ban, and both over the policies. An exemption for all
+    /// policies overrides every ban; one for a policy overrides the bans of that policy. A request
+    /// that is banned for all policies is denied even if no policy applies.
     ///
     /// ```
     /// use std::time::Duration;
@@ -186,8 +186,8 @@ impl<S: Store> Gate<S> {
     /// ```
     ///
     /// # Errors
-    /// A policy that this gate has not; less than 1 us or more than 366 days; 10,000 rulings
-    /// already; a store that keeps none; or it could not answer.
+    /// A policy that this gate does not have; a duration below 1 us or above 366 days; already
+    /// 10,000 rulings; a store that keeps none; or a store failure.
     pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
         if let Some(policy) = &ruling.policy
             && self.0.live.load().policies.place_of(policy).is_none()
@@ -199,11 +199,11 @@ impl<S: Store> Gate<S> {
         self.read_rulings().await.map(drop)
     }
 
-    /// Takes back what was ruled about these requests of this policy, or of all policies, before
-    /// its end. True when there was something.
+    /// Removes a ruling about these requests of this policy, or of all policies, before its end.
+    /// True when there was one.
     ///
     /// # Errors
-    /// Conditions that no ruling has; or the store could not answer.
+    /// Conditions that no ruling can have; or a store failure.
     pub async fn lift(&self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
         let ruling = Ruling::new(Effect::Ban, when.to_vec())?;
         let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
@@ -212,7 +212,7 @@ impl<S: Store> Gate<S> {
         Ok(was_there)
     }
 
-    /// The rulings that hold here, and for how long still.
+    /// The rulings in force here, each with the time left.
     #[must_use]
     pub fn rulings(&self) -> Vec<(Ruling, Duration)> {
         let live = self.0.live.load();
@@ -223,16 +223,16 @@ impl<S: Store> Gate<S> {
             .collect()
     }
 
-    /// Reads the rulings that lie in the store. True when they are others than before.
+    /// Reads the rulings in the store. True when they have changed.
     ///
     /// # Errors
-    /// The store could not answer: those that were known hold on, each until its end.
+    /// A store failure: the known rulings stay in force, each until its end.
     pub async fn read_rulings(&self) -> Result<bool, Error> {
         let Following { seen, .. } = &self.0.following;
         let known = *seen.lock();
         let asked = Instant::now();
         let Some(Notices { version, all, .. }) = self.store().notices(known).await? else {
-            // So that requests are answered as fast again as before.
+            // Drops ended rulings, so that requests can take the fast path again.
             if self.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended()) {
                 self.take_rulings(None);
             }
@@ -244,14 +244,15 @@ impl<S: Store> Gate<S> {
     }
 
     fn take_rulings(&self, rulings: Option<Arc<Rulings>>) {
-        // Nobody replaces the policies meanwhile.
+        // Prevents a replacement of the policies meanwhile.
         let _newest = self.0.newest.lock();
         let live = self.0.live.load().with_rulings(rulings);
         self.0.live.store(live);
     }
 
-    /// Follows the rulings in the store, so that what another process rules holds here within a
-    /// second: never ends. `wait` is a timer, as `tokio::time::sleep`. No request waits for it.
+    /// Follows the rulings in the store, so that a ruling of another process is in force here
+    /// within a second. Never returns. `wait` is a timer, such as `tokio::time::sleep`. No request
+    /// waits for it.
     ///
     /// ```no_run
     /// # async fn example<S: tollgate::Store + 'static>(gate: tollgate_policy::Gate<S>) {

@@ -1,4 +1,4 @@
-//! The policies of now, cached for each thread.
+//! The current policies, cached per thread.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -10,19 +10,20 @@ use thread_local::ThreadLocal;
 
 use super::Live;
 
-/// The policies that count, which may be replaced while they are asked. Each thread that takes the
-/// fast path keeps the ones that it saw last: while they are the same, it writes to no memory that
-/// other threads write to. A thread that asks no more keeps the last ones until the gate is gone.
+/// The current policies, which may be replaced while in use. Each thread on the fast path caches
+/// the ones it saw last. While they are unchanged, it writes to no memory that other threads write
+/// to. An idle thread keeps its cached policies until the gate is dropped.
 pub(super) struct SnapshotCache {
     live: Arc<ArcSwap<Live>>,
-    /// Whether there is a fast path: without one nothing is cached for a thread. While policies are
-    /// replaced it is, for a moment, that of the ones before: the policies themselves are asked.
+    /// Whether the policies have a fast path; without one, threads cache nothing. During a
+    /// replacement the flag may briefly be that of the previous policies, so the policies
+    /// themselves are checked again.
     has_fast_path: AtomicBool,
     cached: ThreadLocal<Padded>,
 }
 
-/// What one thread caches. The values of several threads lie side by side: each on cache lines of
-/// its own, since each request marks it as used.
+/// The cache of one thread. The caches of several threads are adjacent in memory. Each has its own
+/// cache lines, since every request marks it as used.
 #[repr(align(128))]
 struct Padded(RefCell<Cache<Arc<ArcSwap<Live>>, Arc<Live>>>);
 
@@ -33,7 +34,7 @@ impl SnapshotCache {
         Self { live, has_fast_path, cached: ThreadLocal::new() }
     }
 
-    /// What `work` makes of the policies of now, where they have a fast path.
+    /// Runs `work` on the current policies, if they have a fast path.
     #[inline]
     pub(super) fn fast_path<T>(&self, work: impl FnOnce(&Arc<Live>) -> Option<T>) -> Option<T> {
         if !self.has_fast_path.load(Ordering::Relaxed) {
@@ -42,7 +43,7 @@ impl SnapshotCache {
         let cached = || Padded(RefCell::new(Cache::new(Arc::clone(&self.live))));
         match self.cached.get_or(cached).0.try_borrow_mut() {
             Ok(mut cached) => work(cached.load()),
-            // Within the work of another.
+            // Called within another `work`.
             Err(_) => self.fast_path_within(work),
         }
     }
@@ -52,13 +53,13 @@ impl SnapshotCache {
         work(&self.live.load())
     }
 
-    /// The policies of now, for as long as they are held.
+    /// The current policies, while the guard is held.
     #[inline]
     pub(super) fn load(&self) -> Guard<Arc<Live>> {
         self.live.load()
     }
 
-    /// Replaces them.
+    /// Replaces the policies.
     pub(super) fn store(&self, live: Live) {
         let has_fast_path = live.has_fast_path();
         self.live.store(Arc::new(live));

@@ -1,4 +1,4 @@
-//! How policies stand to a request and to a subject, without asking the store.
+//! How policies relate to a request and to a subject, without a call of the store.
 
 use tollgate::{LimitSet, ParseError, Subject};
 
@@ -7,36 +7,36 @@ use crate::model::{Policy, Rule};
 use crate::pattern::Condition;
 use crate::policies::Policies;
 
-/// How one policy stands to a request.
+/// How one policy relates to a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Standing<'p> {
     /// The policy.
     pub policy: &'p Policy,
-    /// The first of its conditions that does not hold; none when all do.
+    /// The first of its conditions that does not hold; `None` if all do.
     pub fails: Option<&'p Condition>,
-    /// Whether it is asked: all its conditions hold, and no policy before it is the only one that
+    /// Whether it is checked: all its conditions hold, and no earlier policy is the only one that
     /// counts.
     pub applies: bool,
 }
 
-/// What a policy counts for one subject.
+/// The counts of a policy for one subject.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct SubjectCounts {
-    /// Every set of limits that the subject may be counted under: those of the entries with such a
-    /// subject, and of their overrides. Each is a count of its own.
+    /// Every limit set that the subject may be counted under: those of the entries with such a
+    /// subject, and of their overrides. Each is a separate count.
     pub limits: Vec<LimitSet>,
-    /// What the policy shares on a cluster, where the subject has it.
+    /// The shard of the policy on a cluster, if the subject has it.
     pub shard: Option<String>,
 }
 
 impl Policies {
-    /// The counts that a policy keeps for a subject; without limits where it counts by other
-    /// dimensions than the subject's. None when there is no such policy.
+    /// The counts that a policy keeps for a subject. The list of limits is empty if the policy
+    /// counts by other dimensions than the subject's. `None` if there is no such policy.
     ///
     /// # Errors
-    /// None that a policy which was read has.
+    /// None in practice: the policies were checked when they were created.
     pub fn counts_of(
         &self,
         policy: &str,
@@ -70,7 +70,7 @@ impl Policies {
         Ok(Some(SubjectCounts { limits, shard }))
     }
 
-    /// How every policy stands to a request, in their order.
+    /// How every policy relates to a request, in order.
     #[must_use]
     pub fn standings(&self, fields: &dyn Fields) -> Vec<Standing<'_>> {
         let matched = self.matched(fields);

@@ -1,4 +1,4 @@
-//! Reading one entry of a policy: its subject, limits, absences and overrides; and conditions.
+//! Reads one entry of a policy: its subject, limits, absent rules and overrides; and conditions.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) const MAX_OVERRIDES: usize = 10_000;
 /// The most conditions of one `when`.
 pub(crate) const MAX_CONDITIONS: usize = 64;
 
-/// The most fields of one `absent`: those of the subject, and what stands in for them.
+/// The most fields of one `absent`: those of the subject, and their substitutes.
 pub(crate) const MAX_ABSENT: usize = 64;
 
 pub(super) fn entry(reader: &mut Reader<'_>, node: &Node) -> Option<(Entry, EntrySpans)> {
@@ -97,7 +97,7 @@ fn subject(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Dimension>> {
     sound.then_some(dimensions)
 }
 
-/// Limits, and for each the text that it is in; `word` is what to do with `unlimited` or `banned`.
+/// Reads limits, and the text of each; `word` handles `unlimited` and `banned`.
 fn limits(
     reader: &mut Reader<'_>,
     node: &Node,
@@ -268,7 +268,7 @@ fn overrides(
     sound.then_some(all)
 }
 
-/// Conditions: a table of fields, each with one pattern or a list of them.
+/// Reads conditions: a table of fields, each with one pattern or a list of them.
 pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition>> {
     let Value::Table(pairs) = &node.value else {
         reader.wrong(node, "when", "a table of fields, as `{ path = \"/api/*\" }`");
@@ -308,7 +308,7 @@ pub(super) fn when(reader: &mut Reader<'_>, node: &Node) -> Option<Vec<Condition
             None => sound = false,
         }
     }
-    // TOML's tables have no order: one order for one meaning.
+    // Tables in TOML have no order; sorting gives equal conditions one form.
     conditions.sort_by(|a, b| a.field.cmp(&b.field));
     sound.then_some(conditions)
 }
@@ -356,7 +356,7 @@ fn patterns(reader: &mut Reader<'_>, field: &Field, node: &Node) -> Option<Vec<P
     sound.then_some(all)
 }
 
-/// Networks in a file of their own: `{ file = "list.txt" }`.
+/// Reads networks in a separate file: `{ file = "list.txt" }`.
 fn listed(reader: &mut Reader<'_>, node: &Node) -> Option<NetworkList> {
     let keys = reader.keys(node, "a list of networks", &LIST_KEYS)?;
     let remedy = "name the file, as `{ file = \"list.txt\" }`";
@@ -376,7 +376,7 @@ fn listed(reader: &mut Reader<'_>, node: &Node) -> Option<NetworkList> {
     }
 }
 
-/// Warns of a pattern that is surely not meant.
+/// Warns of a pattern that is certainly unintended.
 fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Pattern, text: &str) {
     let small = |text: &str| text.bytes().any(|b| b.is_ascii_lowercase());
     if *field == Field::Method && matches!(pattern, Pattern::Exact(text) if small(text)) {
@@ -399,7 +399,7 @@ fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Patter
             ),
         );
     }
-    // `Bearer *` is a scheme, and `*` says that there is one: neither is a secret.
+    // `Bearer *` is a scheme, and `*` matches any value: neither is a secret.
     let scheme = |text: &str| text.ends_with(' ') && !text.trim_end().contains(' ');
     let open = match pattern {
         Pattern::Any => true,
@@ -407,14 +407,14 @@ fn suspect(reader: &mut Reader<'_>, field: &Field, node: &Node, pattern: &Patter
         _ => false,
     };
     if field.is_secret() && !open {
-        // What it is must not be in the warning either.
+        // The warning must not contain the secret itself.
         let remedy = "a secret in a file is read by whoever reads the file or its check: compare \
                       `api_key` or `user`, or write `*` for any value";
         reader.warning(node.at, format!("`{field}` is compared with a secret"), remedy);
     }
 }
 
-/// Pairs under their full names: what TOML makes of `header.x-tier = "gold"` is a table in a table.
+/// The pairs with their full names: TOML reads `header.x-tier = "gold"` as a table in a table.
 fn flat(pairs: &[(Key, Node)]) -> Vec<(Key, &Node)> {
     fn add<'n>(prefix: &str, pairs: &'n [(Key, Node)], into: &mut Vec<(Key, &'n Node)>) {
         for (key, node) in pairs {

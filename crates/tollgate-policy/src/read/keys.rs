@@ -1,4 +1,5 @@
-//! Reading a tree: keys taken one by one, every problem kept, nothing given up at the first.
+//! Reads a tree: takes keys one by one, and collects every problem instead of stopping at the
+//! first.
 
 use std::collections::HashMap;
 
@@ -9,20 +10,20 @@ use crate::list::NetworkList;
 use crate::problem::{Problem, Span};
 use crate::source::{Key, Node, Value, place_in};
 
-/// Gives the list of a file as it is named in the policies, or says what is wrong with it.
+/// Loads a list by its name in the policies, or returns what is wrong with it.
 pub(crate) type Lists<'l> = dyn FnMut(&str) -> Result<NetworkList, Unlisted> + 'l;
 
-/// Why there is no such list.
+/// Why a list cannot be loaded.
 #[derive(Clone, Debug)]
 pub(crate) struct Unlisted {
     pub(crate) what: String,
     pub(crate) remedy: &'static str,
 }
 
-/// What reading needs everywhere: the text, and where problems go.
+/// The state of a reader: the text, and the collected problems.
 pub(super) struct Reader<'s> {
     pub(super) source: &'s str,
-    /// Gives the networks of a file that the text names.
+    /// Loads a list of networks that the text refers to.
     pub(super) lists: &'s mut Lists<'s>,
     pub(super) problems: Vec<Problem>,
 }
@@ -40,25 +41,25 @@ impl<'s> Reader<'s> {
         self.problems.push(Problem::warning(Some(at), what, remedy));
     }
 
-    /// The error of a text within the file.
+    /// Reports the error of a text within the file.
     pub(super) fn refused(&mut self, node: &Node, text: &str, error: &ParseError) {
         let at = place_in(self.source, node, text, error);
-        // Some remedies are several lines, for a terminal: here each is one message.
+        // Some remedies have several lines, for a terminal: here each is one message.
         self.error(at, error.what(), error.remedy());
     }
 
-    /// The error of the text of a key.
+    /// Reports the error of the text of a key.
     pub(super) fn refused_key(&mut self, key: &Key, error: &ParseError) {
         self.error(key.at, error.what(), error.remedy());
     }
 
-    /// A value of a wrong type.
+    /// Reports a value of a wrong type.
     pub(super) fn wrong(&mut self, node: &Node, key: &str, right: &str) {
         let kind = node.kind();
         self.error(node.at, format!("`{key}` is {kind}"), format!("it is {right}"));
     }
 
-    /// A table's pairs under known keys; unknown keys and those given twice are problems.
+    /// The pairs of a table under known keys; unknown and repeated keys are problems.
     pub(super) fn keys<'n>(
         &mut self,
         node: &'n Node,
@@ -91,7 +92,7 @@ impl<'s> Reader<'s> {
         Some(Keys { at: node.at, found })
     }
 
-    /// A key that must be there.
+    /// A required key.
     pub(super) fn required<'n>(
         &mut self,
         keys: &Keys<'n>,
@@ -106,7 +107,6 @@ impl<'s> Reader<'s> {
         node
     }
 
-    /// A text.
     pub(super) fn text<'n>(&mut self, node: &'n Node, key: &str, right: &str) -> Option<&'n str> {
         if let Value::Text(text) = &node.value {
             return Some(text);
@@ -115,7 +115,7 @@ impl<'s> Reader<'s> {
         None
     }
 
-    /// One value or a list of them; an empty list is a problem.
+    /// Reads one value or a list of them; an empty list is a problem.
     pub(super) fn one_or_more<'n>(&mut self, node: &'n Node, key: &str) -> &'n [Node] {
         match &node.value {
             Value::List(list) => {
@@ -128,13 +128,13 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// A list without a value.
+    /// Reports an empty list.
     pub(super) fn empty(&mut self, node: &Node, key: &str) {
         let remedy = "write at least one value in it, or leave the key out";
         self.error(node.at, format!("the list of `{key}` is empty"), remedy);
     }
 
-    /// A whole number within these bounds.
+    /// Reads a whole number within these bounds.
     pub(super) fn whole(&mut self, node: &Node, key: &str, least: u64, most: u64) -> Option<u64> {
         let Value::Whole(number) = node.value else {
             self.wrong(node, key, &format!("a whole number from {least} to {most}"));
@@ -160,7 +160,7 @@ impl<'n> Keys<'n> {
         self.found.get(name).map(|(_, node)| *node)
     }
 
-    /// Where the key stands, else the table.
+    /// The position of the key, or else of the table.
     pub(super) fn at(&self, name: &str) -> Span {
         self.found.get(name).map_or(self.at, |(key, _)| key.at)
     }
@@ -175,7 +175,7 @@ pub(super) fn list(words: &[&str]) -> String {
     }
 }
 
-/// A word of somebody else, short enough for a message.
+/// A word from the file, shortened for a message.
 pub(super) fn shown(word: &str) -> String {
     let mut short: String = word.chars().take(40).flat_map(char::escape_debug).collect();
     if word.chars().count() > 40 {

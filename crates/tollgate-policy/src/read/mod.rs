@@ -1,4 +1,4 @@
-//! From the tree of a file to policies, with every problem on the way.
+//! Reads policies from the tree of a file, and collects every problem.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) const POLICY_KEYS: [&str; 8] =
 /// The keys of a cost that is read from a field.
 pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 
-/// What was read: as much as makes sense, and what is wrong with the rest.
+/// The result of reading: as much as is valid, and the problems with the rest.
 pub(crate) struct Read {
     pub(crate) combine: Combine,
     pub(crate) policies: Vec<Policy>,
@@ -40,7 +40,7 @@ pub(crate) struct Read {
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads a file. Without a problem that is an error, everything is there.
+/// Reads a file. If no problem is an error, the result is complete.
 pub(crate) fn read<'l>(text: &'l str, format: Format, lists: &'l mut Lists<'l>) -> Read {
     let mut reader = Reader::new(text, lists);
     let mut read = Read {
@@ -253,7 +253,7 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
     found
 }
 
-/// Reads how long the store may take, as `20ms`: from [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
+/// Parses a deadline, such as `20ms`, from [`MIN_DEADLINE`] to [`MAX_DEADLINE`].
 #[must_use]
 pub fn parse_deadline(text: &str) -> Option<Duration> {
     let duration = text.parse::<Period>().ok()?.as_duration();

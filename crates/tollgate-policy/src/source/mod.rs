@@ -1,4 +1,4 @@
-//! A file as a tree of values that know where they stand: the same for TOML and YAML.
+//! A file as a tree of values with their positions: the same for TOML and YAML.
 
 use tollgate::ParseError;
 
@@ -14,13 +14,14 @@ mod yaml;
 /// The largest file, in bytes: 4 MiB.
 pub const MAX_FILE_BYTES: usize = 4 << 20;
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Format {
     /// TOML 1.0.
     Toml,
-    /// YAML 1.2, read with the feature `yaml`. Without it every such text is an error that says so.
+    /// YAML 1.2, with the feature `yaml`. Without the feature, every such file is an error that
+    /// explains this.
     Yaml,
 }
 
@@ -36,7 +37,7 @@ impl Format {
     }
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) at: Span,
@@ -50,11 +51,11 @@ pub(crate) enum Value {
     Bool(bool),
     List(Vec<Node>),
     Table(Vec<(Key, Node)>),
-    /// What no key of a policy takes: a fraction, a date, nothing.
+    /// A type that no key of a policy takes: a fraction, a date, a null.
     Other(&'static str),
 }
 
-/// A key of a table and where it stands.
+/// A key of a table and its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) text: String,
@@ -62,7 +63,7 @@ pub(crate) struct Key {
 }
 
 impl Node {
-    /// What it is, in a sentence.
+    /// The type as a phrase, for messages.
     pub(crate) fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "a text",
@@ -75,7 +76,7 @@ impl Node {
     }
 }
 
-/// The tree of a text. Problems of the syntax end it for YAML; TOML goes on after them.
+/// Parses a text into a tree. A syntax error ends it for YAML; TOML continues after one.
 pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> Option<Node> {
     if text.len() > MAX_FILE_BYTES {
         problems.push(Problem::error(
@@ -107,8 +108,8 @@ pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> O
     tree.filter(|_| !empty)
 }
 
-/// The place of an error about the text of `node`: the very word where the file has the text as it
-/// is, the whole value where it is written with escapes.
+/// The position of an error about the text of `node`: the exact word if the file has the text
+/// unchanged, the whole value if it is written with escapes.
 pub(crate) fn place_in(source: &str, node: &Node, text: &str, error: &ParseError) -> Span {
     let Span { start, end } = node.at;
     let inner = error.span();

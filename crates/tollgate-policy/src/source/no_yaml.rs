@@ -1,4 +1,4 @@
-//! YAML in a build that does not read it: an error that says what to do.
+//! YAML in a build without it: an error that explains what to do.
 
 use super::Node;
 use crate::problem::{Problem, Span};

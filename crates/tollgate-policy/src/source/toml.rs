@@ -12,7 +12,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     for error in &errors {
         let at = error.span().map_or(Span::new(0, 0), Span::from).within(text);
         let message = error.message();
-        // All else can be read as it is: the first of the two counts, and both are there.
+        // Everything else is still readable: the tree has both keys, and the first one counts.
         if message.starts_with("duplicate key") {
             let key = text.get(at.start..at.end).unwrap_or_default();
             let what = format!("`{}` is given twice", key.trim_matches(['"', '\'']));
@@ -36,7 +36,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
         let what = message.lines().next().unwrap_or("this is no TOML").to_owned();
         problems.push(Problem::error(Some(at), what, remedy(message)));
     }
-    // What is read after an error of the syntax is guesswork: keys would be missing that are there.
+    // The tree after a syntax error is a guess: existing keys could be reported as missing.
     if guesswork {
         return None;
     }
@@ -46,7 +46,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     })
 }
 
-/// The rest of the parser's message, or what is always true.
+/// The rest of the parser's message, or general advice.
 fn remedy(message: &str) -> String {
     let rest: Vec<&str> = message.lines().skip(1).collect();
     if rest.is_empty() { "write it as TOML: https://toml.io".to_owned() } else { rest.join(", ") }
@@ -58,7 +58,7 @@ fn read_table(table: &DeTable<'_>, text: &str) -> Value {
         (Key { text: key.get_ref().to_string(), at }, read_node(value, text))
     });
     let mut pairs: Vec<(Key, Node)> = pairs.collect();
-    // As they stand in the file: of two that mean the same, the second is the one too many.
+    // In the order of the file: of two equal keys, the second is the superfluous one.
     pairs.sort_by_key(|(key, _)| key.at);
     Value::Table(pairs)
 }

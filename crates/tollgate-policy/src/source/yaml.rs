@@ -1,4 +1,4 @@
-//! YAML as a tree: aliases followed within bounds, merge keys and tags of others refused.
+//! YAML as a tree: aliases are followed within bounds, merge keys and foreign tags are rejected.
 
 use core::fmt;
 
@@ -9,14 +9,14 @@ use serde_saphyr::{Location, Spanned};
 use super::{Key, Node, Value};
 use crate::problem::{Problem, Span};
 
-/// How many events of the parser aliases may repeat: a file of one page can ask for billions.
+/// The most parser events that aliases may repeat: a file of one page can expand to billions.
 const MAX_REPEATED: usize = 100_000;
 
 /// The most values of a file: each policy has about twenty.
 const MAX_NODES: usize = 1_000_000;
 
 pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
-    // An empty document is nothing, which is an error elsewhere.
+    // An empty document is a null, which is reported elsewhere.
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
         Ok(raw) => Some(node(raw, text)),
         Err(error) => {
@@ -29,7 +29,7 @@ pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     }
 }
 
-/// What the parser says, without its own place, and what helps where it is known.
+/// The parser's message without its position, and advice if there is any.
 fn explain(message: &str) -> (String, &'static str) {
     let first = message.lines().next().unwrap_or("this is no YAML");
     let what = first.rfind(" at line ").and_then(|at| first.get(..at)).unwrap_or(first);
@@ -72,13 +72,13 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: budget,
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
-        // Ours to report, with both places.
+        // Reported by our own check, with both positions.
         duplicate_keys: DuplicateKeyPolicy::PassThrough,
         merge_keys: MergeKeyPolicy::AsOrdinary,
-        // `yes` and `no` are texts, as YAML 1.2 has it.
+        // `yes` and `no` are texts, as in YAML 1.2.
         strict_booleans: true,
         reject_unsupported_tags: true,
-        // No key takes a fraction, and ours is the better message.
+        // No key takes a fraction, and our own message is better.
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     }
 }
@@ -94,7 +94,7 @@ fn span(location: &Location, text: &str) -> Span {
     at.within(text)
 }
 
-/// Where the parser tells no bytes, as for some errors.
+/// The position of errors for which the parser gives no bytes.
 fn line_and_column(text: &str, line: usize, column: usize) -> Span {
     let mut start = 0;
     for (number, full) in (1..).zip(text.split_inclusive('\n')) {
@@ -134,7 +134,7 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
                     Raw::Text(string) => string,
                     Raw::Whole(number) => number.to_string(),
                     Raw::Bool(yes) => yes.to_string(),
-                    // Brackets are in no key of ours, so it is unknown under this name.
+                    // No key of ours contains brackets, so the key is unknown under this name.
                     Raw::Other(kind) => format!("({kind})"),
                     Raw::List(_) => "(a list)".to_owned(),
                     Raw::Table(_) => "(a table)".to_owned(),
@@ -147,7 +147,7 @@ fn node(raw: Spanned<Raw>, text: &str) -> Node {
     Node { at, value }
 }
 
-/// The parser takes whole numbers that it cannot hold, or that begin with 0, for fractions.
+/// The parser reads integers that are too large, or begin with 0, as fractions.
 fn number_kind(kind: &'static str, written: Option<&str>) -> &'static str {
     let digits = written.map_or("", |text| text.trim_start_matches(['+', '-']));
     if kind != FRACTION || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

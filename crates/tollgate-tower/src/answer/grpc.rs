@@ -1,4 +1,5 @@
-//! Refusals for gRPC: headers alone, with a status and, where waiting helps, its `RetryInfo`.
+//! Refusals for gRPC: a response of headers only, with a status and, if waiting helps, a
+//! `RetryInfo`.
 
 use core::time::Duration;
 
@@ -10,17 +11,17 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const GRPC_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// What pages need to see of a refusal by gRPC-Web.
+/// The headers of a gRPC-Web refusal that pages need to read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("grpc-status, grpc-message, grpc-status-details-bin");
 
-/// The protocol that a request speaks, by its content type: its refusal must speak it, too.
+/// The protocol of a request, by its content type: a refusal uses the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Wire {
     /// Everything else.
     Http,
-    /// `application/grpc`, also with a format as `+proto`.
+    /// `application/grpc`, also with a format such as `+proto`.
     Grpc,
     /// `application/grpc-web`.
     GrpcWeb,
@@ -68,7 +69,7 @@ impl Wire {
     }
 }
 
-/// Status codes of gRPC that refusals use.
+/// The gRPC status codes of refusals.
 #[derive(Clone, Copy)]
 pub(super) struct Code(u8);
 
@@ -82,7 +83,7 @@ impl Code {
     pub(super) const UNAUTHENTICATED: Self = Self(16);
 }
 
-/// A response of headers alone (*Trailers-Only*).
+/// A response of headers only (*Trailers-Only*).
 pub(super) fn refusal(
     wire: Wire,
     code: Code,
@@ -109,7 +110,7 @@ pub(super) fn refusal(
     response
 }
 
-/// `grpc-message` is percent-encoded.
+/// Percent-encodes a `grpc-message`.
 fn percent(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for byte in message.bytes() {
@@ -125,8 +126,8 @@ fn percent(message: &str) -> String {
     out
 }
 
-/// A `google.rpc.Status` with one `google.rpc.RetryInfo`. Written by hand: four fields, where a
-/// protobuf library would be six crates.
+/// A `google.rpc.Status` with one `google.rpc.RetryInfo`, encoded by hand: it has four fields, and
+/// a protobuf library would add six crates.
 fn status(code: Code, message: &str, wait: Duration) -> Vec<u8> {
     let mut delay = Vec::new();
     number(&mut delay, 1, wait.as_secs());
@@ -143,7 +144,7 @@ fn status(code: Code, message: &str, wait: Duration) -> Vec<u8> {
     status
 }
 
-/// A number's field; a zero is not written.
+/// Encodes an integer field; zero is omitted.
 fn number(out: &mut Vec<u8>, field: u8, value: u64) {
     if value > 0 {
         out.push(field << 3);
@@ -151,7 +152,7 @@ fn number(out: &mut Vec<u8>, field: u8, value: u64) {
     }
 }
 
-/// A field of bytes.
+/// Encodes a field of bytes.
 fn bytes(out: &mut Vec<u8>, field: u8, value: &[u8]) {
     out.push(field << 3 | 2);
     varint(out, u64::try_from(value.len()).unwrap_or(u64::MAX));
@@ -166,7 +167,7 @@ fn varint(out: &mut Vec<u8>, mut value: u64) {
     out.push(u8::try_from(value).unwrap_or(0));
 }
 
-/// Without padding, as gRPC asks.
+/// Encodes without padding, as gRPC requires.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);

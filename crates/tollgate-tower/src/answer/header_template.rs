@@ -1,4 +1,4 @@
-//! What is constant in the answers about a set of limits: names, quotas, windows.
+//! The constant part of the headers for a set of limits: names, quotas, windows.
 
 use core::fmt::Write as _;
 
@@ -7,10 +7,10 @@ use tollgate::{Decision, Limit, LimitSet, ParseError, Refill, Report};
 
 use super::numbers::Numbers;
 
-/// The longest name, in bytes as it is written, quotes included.
+/// The longest name in its written form, in bytes, including the quotes.
 pub const MAX_NAME_BYTES: usize = 160;
 
-/// The most limits that `RateLimit-Policy` lists; with more it has the one that binds.
+/// The most limits that `RateLimit-Policy` lists; with more, it contains only the binding one.
 pub const MAX_LISTED: usize = 16;
 
 /// The largest integer of a structured field (RFC 9651).
@@ -18,9 +18,9 @@ const MAX_INTEGER: u128 = 999_999_999_999_999;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// A set of limits as answers show it: made once, when the limits are.
+/// The headers of a set of limits, built once per set.
 ///
-/// A decision over several subjects has one template for each, in their order.
+/// A decision over several subjects has one template per subject, in the same order.
 ///
 /// ```
 /// use tollgate_tower::answer::HeaderTemplate;
@@ -37,17 +37,17 @@ pub struct HeaderTemplate {
 /// One limit of a template.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// The name as a structured field writes it, which is as JSON does: `"api"`.
+    /// The name as a string of a structured field, which is also valid JSON: `"api"`.
     pub(super) name: String,
     /// `"api";q=10;w=1`.
     pub(super) policy: HeaderValue,
-    /// Units and microseconds of the rate, for a bucket that refills steadily: where `r/t` could
-    /// promise more than the rate.
+    /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
+    /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
 }
 
 impl Item {
-    /// `RateLimit`, built where it stays: one allocation, that of the value itself.
+    /// The value of `RateLimit`, built in place with a single allocation.
     #[inline]
     pub(super) fn rate_limit(&self, numbers: Numbers) -> Option<HeaderValue> {
         let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
@@ -80,13 +80,13 @@ impl Rate {
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the upper half
     fn div_ceil(self, product: u64) -> u64 {
-        // The estimate is the quotient or one less.
+        // The estimate is the quotient, or one less.
         let estimate = ((u128::from(product) * u128::from(self.inverse)) >> 64) as u64;
         let rest = product - estimate * self.units;
         estimate + u64::from(rest > 0) + u64::from(rest > self.units)
     }
 
-    /// The time in which so many units come back, rounded up.
+    /// The time in microseconds until this number of units is replenished, rounded up.
     #[inline]
     pub(super) fn us_of(self, units: u64) -> u64 {
         match units.checked_mul(self.period_us) {
@@ -101,7 +101,7 @@ impl Rate {
         u64::try_from(product.div_ceil(u128::from(self.units))).unwrap_or(u64::MAX)
     }
 
-    /// The units that come back within a time, rounded down.
+    /// The units that are replenished within `us` microseconds, rounded down.
     pub(super) fn units_in(self, us: u64) -> u64 {
         let product = u128::from(us) * u128::from(self.units);
         u64::try_from(product / u128::from(self.period_us.max(1))).unwrap_or(u64::MAX)
@@ -109,12 +109,12 @@ impl Rate {
 }
 
 impl HeaderTemplate {
-    /// The template of `limits` under the name of their policy. Templates that are shown together
-    /// need different names, as `api/ip` and `api/user`.
+    /// The template of `limits` under the name of their policy. Templates in one response need
+    /// different names, such as `api/ip` and `api/user`.
     ///
     /// # Errors
-    /// An empty name, or one that is longer than [`MAX_NAME_BYTES`] with what tells its limits
-    /// apart.
+    /// An empty name, or one longer than [`MAX_NAME_BYTES`] including the suffixes that distinguish
+    /// its limits.
     pub fn new(name: &str, limits: &LimitSet) -> Result<Self, ParseError> {
         if name.is_empty() {
             return Err(ParseError::whole(
@@ -142,21 +142,21 @@ impl HeaderTemplate {
         Ok(Self { policy: value(whole)?, items })
     }
 
-    /// The only item, where there is one.
+    /// The only item, if there is exactly one.
     #[inline]
     pub(super) fn only(&self) -> Option<&Item> {
         let [item] = &self.items[..] else { return None };
         Some(item)
     }
 
-    /// The text of `RateLimit-Policy` for this template alone.
+    /// The value of `RateLimit-Policy` for this template alone.
     #[must_use]
     pub fn policy(&self) -> &str {
         self.policy.to_str().unwrap_or_default()
     }
 }
 
-/// Everything that is listed, in its order.
+/// Joins all items into a list, in order.
 fn join<'c>(items: impl Iterator<Item = &'c Item>) -> String {
     let mut out = String::new();
     for item in items {
@@ -174,7 +174,8 @@ fn value(text: String) -> Result<HeaderValue, ParseError> {
     })
 }
 
-/// The policy's name alone, or with what tells the limit from the others of its set.
+/// The policy's name alone, or with a suffix that distinguishes the limit from the others of its
+/// set.
 fn item_name(policy: &str, limit: &Limit, set: &[Limit]) -> String {
     if set.len() == 1 {
         return policy.to_owned();
@@ -190,8 +191,8 @@ fn item_name(policy: &str, limit: &Limit, set: &[Limit]) -> String {
     format!("{policy}/{}", limit.identity())
 }
 
-/// A name as a string of RFC 9651. What such a string cannot hold is escaped as in a URI; so is
-/// `%`, so that two names stay two.
+/// A name as a string of RFC 9651. Characters that such a string cannot contain are
+/// percent-encoded; so is `%`, so that different names stay different.
 pub(super) fn quoted(name: &str) -> String {
     let mut out = String::with_capacity(name.len() + 2);
     out.push('"');
@@ -203,7 +204,7 @@ pub(super) fn quoted(name: &str) -> String {
             }
             b' '..=b'~' if byte != b'%' => out.push(char::from(byte)),
             _ => {
-                // Writing to a string does not fail.
+                // Writing to a string cannot fail.
                 let _ = write!(out, "%{byte:02X}");
             }
         }
@@ -212,8 +213,8 @@ pub(super) fn quoted(name: &str) -> String {
     out
 }
 
-/// `q` and `w`: the window, or for a bucket the time in which its burst comes back, rounded up to
-/// seconds; and the units that come back in that time, rounded down.
+/// `q` and `w`. `w` is the window, or for a bucket the time until its burst is replenished, rounded
+/// up to seconds. `q` is the units replenished in that time, rounded down.
 fn quota_and_window(limit: &Limit) -> (u128, u128) {
     let quota = limit.quota();
     let (units, period_us) = (u128::from(quota.units.max(1)), u128::from(quota.period.as_micros()));
@@ -230,18 +231,18 @@ fn rate(limit: &Limit) -> Option<Rate> {
     steady.then(|| Rate::new(quota.units, quota.period.as_micros()))
 }
 
-/// The limit that binds, with its item.
+/// The binding limit, with its item.
 pub(super) struct Bound<'d> {
     pub(super) item: &'d Item,
     pub(super) report: Report<'d>,
 }
 
-/// The limit that binds a decision; none when the templates are not those of the decision.
+/// The binding limit of a decision; `None` when the templates do not belong to the decision.
 pub(super) fn bound<'d>(
     templates: &'d [&HeaderTemplate],
     decision: &'d Decision<'_>,
 ) -> Option<Bound<'d>> {
-    // The rule of `Decision::binding`, which tells the limit but not its place.
+    // The same rule as `Decision::binding`, which returns the limit without its position.
     let mut best: Option<Bound<'d>> = None;
     for (item, report) in items(templates).zip(decision.reports()) {
         let better = best.as_ref().is_none_or(|best| {
@@ -260,7 +261,7 @@ pub(super) fn bound<'d>(
     best
 }
 
-/// The items of all templates, as a decision has its reports.
+/// The items of all templates, in the order of a decision's reports.
 pub(super) fn items<'c>(templates: &'c [&HeaderTemplate]) -> impl Iterator<Item = &'c Item> {
     templates.iter().flat_map(|template| &template.items)
 }

@@ -1,6 +1,6 @@
-//! What the answers say: headers on what was limited, and whole answers where it was refused.
+//! Responses: headers for limited requests, and complete responses for refused ones.
 //!
-//! The fields and their numbers are in `docs/headers.md`.
+//! `docs/headers.md` describes the headers and their numbers.
 
 mod grpc;
 mod header_template;
@@ -30,21 +30,21 @@ const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// What `X-RateLimit-Reset` is: the field has had both meanings for years.
+/// The meaning of `X-RateLimit-Reset`: both have been in use for years.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reset {
     /// Seconds from now.
     Delta,
-    /// Seconds since 1970, by the store's clock.
+    /// Seconds since 1970 (the Unix epoch), by the store's clock.
     Epoch,
 }
 
-/// Which headers tell a client about its limits. `Retry-After` is part of every denial.
+/// The headers that inform a client about its limits. `Retry-After` is part of every denial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Profile {
-    /// `RateLimit-Policy` and `RateLimit`, as revisions 08 to 11 of the IETF's draft have them.
+    /// `RateLimit-Policy` and `RateLimit`, as in revisions 08 to 11 of the IETF draft.
     #[default]
     Draft,
     /// `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
@@ -67,7 +67,7 @@ impl Profile {
         }
     }
 
-    /// What `Access-Control-Expose-Headers` must list for pages to see them.
+    /// The value for `Access-Control-Expose-Headers` that lets pages read the headers.
     fn exposed(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Draft => "RateLimit-Policy, RateLimit, Retry-After",
@@ -82,7 +82,7 @@ impl Profile {
         })
     }
 
-    /// Adds them to what is listed already.
+    /// Appends them to those already listed.
     fn list_exposed(self, headers: &mut HeaderMap) {
         let value = self.exposed();
         if !headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter().any(|line| line == value) {
@@ -91,15 +91,15 @@ impl Profile {
     }
 }
 
-/// What a decision says in the headers of a response.
+/// The headers of a decision, to be written into a response.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     policy: Option<HeaderValue>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<Legacy>,
-    /// The profile whose headers pages may see.
+    /// The profile whose headers pages may read.
     expose: Option<Profile>,
-    /// A header of the layer's, which few have.
+    /// A header of the layer itself, which few responses have.
     other: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
@@ -112,15 +112,15 @@ struct Legacy {
 }
 
 impl Marks {
-    /// Adds a header, when there is one.
+    /// Adds a header, if it has a value.
     pub(crate) fn add(&mut self, name: HeaderName, value: Option<HeaderValue>) {
         self.other = value.map(|value| Box::new((name, value)));
     }
 
-    /// Writes them, once.
+    /// Writes the headers, once.
     #[inline]
     pub(crate) fn write(&mut self, headers: &mut HeaderMap) {
-        // Lists: what an inner server said of its own limits stays.
+        // The header is a list: values of an inner server about its own limits stay.
         if let Some(value) = self.policy.take() {
             headers.append(RATE_LIMIT_POLICY, value);
         }
@@ -141,7 +141,7 @@ impl Marks {
     }
 }
 
-/// How decisions become answers.
+/// Converts decisions to headers and responses.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -170,23 +170,23 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Answers with the headers of `profile`.
+    /// Uses the headers of `profile`.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         Self { profile, expose: false }
     }
 
-    /// Whether `Access-Control-Expose-Headers` lists the headers of the profile, beside what it
-    /// lists already: no unless said otherwise.
+    /// Sets whether `Access-Control-Expose-Headers` also lists the headers of the profile. The
+    /// default is no.
     #[must_use]
     pub fn expose(self, expose: bool) -> Self {
         Self { expose, ..self }
     }
 
-    /// Writes what a decision says into the headers of a response.
+    /// Writes the headers of a decision into a response.
     ///
-    /// `templates` are those of the decision's subjects, in their order; with others, nothing is
-    /// written that would be wrong.
+    /// `templates` are those of the decision's subjects, in the same order. With any others,
+    /// headers that would be wrong are omitted.
     pub fn mark(
         &self,
         headers: &mut HeaderMap,
@@ -198,7 +198,7 @@ impl Answers {
         marks.write(headers);
     }
 
-    /// What [`Answers::mark`] writes, to be written later: the decision need not last until then.
+    /// The headers that [`Answers::mark`] writes, for later: the decision need not live until then.
     #[inline]
     pub(crate) fn fill(
         &self,
@@ -210,7 +210,7 @@ impl Answers {
         if self.profile == Profile::None {
             return;
         }
-        // One template of one limit, as most have: nothing to look for.
+        // The usual case of one template with one limit: nothing to search.
         if let [template] = templates
             && let Some(item) = template.only()
         {
@@ -231,7 +231,7 @@ impl Answers {
         }
     }
 
-    /// What `report`, of the limit that binds, says under the name of `item`.
+    /// Fills in the headers for `report`, that of the binding limit, under the name of `item`.
     #[inline]
     fn fill_in(
         &self,
@@ -262,8 +262,8 @@ impl Answers {
         }
     }
 
-    /// The answer to a denied request: 429 when waiting helps, 422 when the cost is above what a
-    /// limit ever admits. None for a decision that admits.
+    /// The response to a denied request: 429 if waiting helps, 422 if the cost is above the
+    /// capacity of a limit. `None` for a decision that admits.
     #[must_use]
     pub fn refused(
         &self,
@@ -284,7 +284,7 @@ impl Answers {
         let never = wait.is_none();
         let judged = header_template::items(templates).zip(decision.reports());
         let violated = judged.filter_map(|(item, report)| {
-            // Beside a limit that never admits, those that would after a while are not the reason.
+            // If one limit never admits, limits that would admit later are not the reason.
             let blames = if never { report.retry_after().is_none() } else { !report.admits() };
             blames.then_some(item.name.as_str())
         });
@@ -297,7 +297,7 @@ impl Answers {
         Some(response)
     }
 
-    /// The answer to a request whose cost is above `most`, the most that `policy` ever takes: 422.
+    /// The response to a request whose cost is above `most`, the maximum of `policy`: 422.
     #[must_use]
     pub fn too_costly(&self, wire: Wire, policy: &str, most: u64) -> Response<Bytes> {
         let problem = problem::too_costly(most);
@@ -308,8 +308,8 @@ impl Answers {
         problem.response([header_template::quoted(policy).as_str()].into_iter())
     }
 
-    /// The answer where the store did not answer and a policy's rule for that is to deny: 503, to
-    /// be asked again after `retry_after`, rounded up to seconds.
+    /// The response if the store failed and the policy's failure rule denies: 503. `Retry-After` is
+    /// `retry_after`, rounded up to seconds.
     #[must_use]
     pub fn unavailable(
         &self,
@@ -331,8 +331,8 @@ impl Answers {
         response
     }
 
-    /// The answer to a client that a policy bans, or an administrator: 403. Waiting does not help.
-    /// No policy where none applies to the request.
+    /// The response to a client that a policy or an administrator bans: 403. Waiting does not help.
+    /// `policy` is `None` if no policy applies to the request.
     #[must_use]
     pub fn banned(&self, wire: Wire, policy: Option<&str>) -> Response<Bytes> {
         let problem = problem::banned();
@@ -348,8 +348,8 @@ impl Answers {
         problem.response(policy.map(header_template::quoted).iter().map(String::as_str))
     }
 
-    /// The answer to a request without the identity that its policy demands: the status is
-    /// [`Missing::status`], the reason stands in the body. A 401 says how to authenticate.
+    /// The response to a request without the identity that its policy requires. The status is
+    /// [`Missing::status`], and the body contains the reason. A 401 contains how to authenticate.
     #[must_use]
     pub fn missing(&self, wire: Wire, missing: &Missing<'_>) -> Response<Bytes> {
         let status = missing.status();

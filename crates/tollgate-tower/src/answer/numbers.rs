@@ -1,4 +1,4 @@
-//! The numbers of a decision as headers show them: rounded, and never more than the limit gives.
+//! The numbers of a decision in headers: rounded, and never more than the limit admits.
 
 use core::time::Duration;
 
@@ -8,14 +8,14 @@ use super::header_template::Item;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// What is shown of the limit that binds.
+/// The numbers of the binding limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Numbers {
-    /// `r`.
+    /// `r`: the remaining units.
     pub(super) remaining: u64,
-    /// What `t` says, in microseconds.
+    /// `t`, in microseconds.
     wait_us: u64,
-    /// The store's time.
+    /// The store's time at the decision, in microseconds since the Unix epoch.
     at_us: u64,
 }
 
@@ -28,38 +28,39 @@ impl Numbers {
             return Self::from_refusal(wait, item, remaining, at_us);
         }
         let reset_us = micros(report.reset_after());
-        // A bucket that is nearly full is full in no time: `r/t` would be any rate.
+        // `t` is at least the time that `r` takes at the rate. A bucket that is nearly full is full
+        // in almost no time, so `r/t` could be any rate.
         let least_us = rate.map_or(0, |rate| rate.us_of(remaining));
         Self { remaining, wait_us: reset_us.max(least_us), at_us }
     }
 
     #[cold]
     fn from_refusal(wait: Duration, item: &Item, remaining: u64, at_us: u64) -> Self {
-        // `t` is `Retry-After`; so `r` is cut to what comes back until then.
+        // `t` equals `Retry-After`, so `r` is cut to what is replenished until then.
         let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
         let most = item.rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
         Self { remaining: remaining.min(most), wait_us, at_us }
     }
 
-    /// `t`.
+    /// `t` in seconds, rounded up.
     pub(super) fn seconds(self) -> u64 {
         self.wait_us.div_ceil(SECOND_US)
     }
 
-    /// `t` as a time: seconds since 1970.
+    /// `t` as a point in time: seconds since 1970 (the Unix epoch), rounded up.
     pub(super) fn epoch_seconds(self) -> u64 {
         self.at_us.saturating_add(self.wait_us).div_ceil(SECOND_US)
     }
 }
 
-/// Not by `as_micros`, whose 128 bits take longer.
+/// Avoids `as_micros`, whose 128-bit arithmetic takes longer.
 #[inline]
 fn micros(duration: Duration) -> u64 {
     let whole = duration.as_secs().saturating_mul(SECOND_US);
     whole.saturating_add(duration.subsec_micros().into())
 }
 
-/// `Retry-After`: seconds, rounded up, at least 1. 0 would say *come back now*.
+/// The value of `Retry-After`: seconds, rounded up, at least 1. 0 would mean *retry now*.
 #[must_use]
 pub fn retry_seconds(wait: Duration) -> u64 {
     let whole = wait.as_secs();

@@ -1,4 +1,5 @@
-//! Bodies by RFC 9457: what is wrong, for programs and for people. They name no subject.
+//! Response bodies by RFC 9457: what is wrong, for programs and for humans. They contain no
+//! subject.
 
 use core::fmt::Write as _;
 
@@ -11,7 +12,7 @@ const REDUCED_CAPACITY: &str =
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 const BLANK: &str = "about:blank";
 
-/// A problem, before it is written.
+/// A problem, before its serialization.
 pub(super) struct Problem {
     kind: &'static str,
     title: &'static str,
@@ -51,21 +52,22 @@ pub(super) fn banned() -> Problem {
 }
 
 impl Problem {
-    /// A problem that its status says: with `about:blank` the title is the status's phrase.
+    /// A problem described by its status: with `about:blank`, the title is the status's reason
+    /// phrase.
     pub(super) fn plain(status: StatusCode, detail: String) -> Self {
         let title = match status {
-            // RFC 9110 has renamed it.
+            // Renamed by RFC 9110.
             StatusCode::UNPROCESSABLE_ENTITY => "Unprocessable Content",
             other => other.canonical_reason().unwrap_or("Refused"),
         };
         Self { kind: BLANK, title, status, detail }
     }
 
-    /// The response. The names of policies come in quotes, as JSON has them too.
+    /// The response. The names of policies are already quoted, in a form that is valid JSON.
     pub(super) fn response<'n>(self, violated: impl Iterator<Item = &'n str>) -> Response<Bytes> {
         let Self { kind, title, status, detail } = self;
         let mut body = String::with_capacity(256);
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(body, r#"{{"type":"{kind}","title":"{title}","status":{}"#, status.as_u16());
         body.push_str(r#","detail":""#);
         push_escaped(&mut body, &detail);
@@ -89,7 +91,7 @@ impl Problem {
     }
 }
 
-/// Text within a JSON string.
+/// Escapes text for a JSON string.
 fn push_escaped(out: &mut String, text: &str) {
     for c in text.chars() {
         match c {

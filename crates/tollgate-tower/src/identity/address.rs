@@ -1,17 +1,17 @@
-//! Addresses as headers write them, in one form, and the network that one counts as.
+//! Parses addresses in headers, converts them to a canonical form, and groups them by network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use compact_str::{CompactString, format_compact};
 use tollgate::ParseError;
 
-/// The longest zone of an address that is read, in bytes: interface names are far shorter.
+/// The longest zone of an address that is accepted, in bytes: interface names are far shorter.
 const MAX_ZONE_BYTES: usize = 64;
 
 /// `64:ff9b::/96`: IPv4 addresses behind NAT64.
 const NAT64: u128 = 0x0064_ff9b << 96;
 
-/// How many bits of an IPv6 address tell clients apart: 32 to 128, 64 unless said otherwise.
+/// The bits of an IPv6 address that distinguish clients: 32 to 128, by default 64.
 ///
 /// ```
 /// use tollgate_tower::identity::Ipv6Prefix;
@@ -52,8 +52,8 @@ impl Default for Ipv6Prefix {
     }
 }
 
-/// Reads an address as headers write it: with a port, in brackets, with a zone; no names, no
-/// shortened or octal IPv4. The result is as written: [`canonical`] brings it into one form.
+/// Parses an address as in headers: with a port, in brackets, with a zone; no names, no shortened
+/// or octal IPv4. The result is not canonical: see [`canonical`].
 pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     let text = core::str::from_utf8(text.trim_ascii()).ok()?;
     if let Some(rest) = text.strip_prefix('[') {
@@ -72,7 +72,7 @@ pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {
     is_port(port).then(|| host.parse::<Ipv4Addr>().ok().map(IpAddr::V4))?
 }
 
-/// An IPv6 address, its zone left out.
+/// An IPv6 address, without its zone.
 fn parse_v6(text: &str) -> Option<Ipv6Addr> {
     let Some((address, zone)) = text.split_once('%') else { return text.parse().ok() };
     let is_zone = !zone.is_empty()
@@ -81,7 +81,7 @@ fn parse_v6(text: &str) -> Option<Ipv6Addr> {
     is_zone.then(|| address.parse().ok())?
 }
 
-/// True for a port, and for one that is hidden as RFC 7239 allows: `_x`.
+/// True for a port, including one obfuscated as RFC 7239 allows: `_x`.
 fn is_port(text: &str) -> bool {
     if let Some(hidden) = text.strip_prefix('_') {
         return !hidden.is_empty()
@@ -91,7 +91,7 @@ fn is_port(text: &str) -> bool {
     digits && text.parse::<u16>().is_ok()
 }
 
-/// One form for one address: IPv4 that is mapped into IPv6 is IPv4, by its bits.
+/// The canonical form of an address: IPv4-mapped IPv6 becomes IPv4. With `nat64`, so does NAT64.
 pub(super) fn canonical(address: IpAddr, nat64: bool) -> IpAddr {
     let address = address.to_canonical();
     if let (true, IpAddr::V6(v6)) = (nat64, address) {
@@ -104,7 +104,7 @@ pub(super) fn canonical(address: IpAddr, nat64: bool) -> IpAddr {
     address
 }
 
-/// What an address counts as, as text: IPv4 as it is, IPv6 as its network.
+/// The value that an address is counted by, as text: IPv4 unchanged, IPv6 as its network.
 #[inline]
 pub(super) fn group(address: IpAddr, prefix: Ipv6Prefix) -> CompactString {
     match address {

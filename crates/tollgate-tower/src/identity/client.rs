@@ -1,4 +1,4 @@
-//! The client's address: the peer, or what trusted proxies say of it, walked from the right.
+//! The client's address: the peer, or the one that trusted proxies report, read from the right.
 
 use core::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,26 +12,26 @@ use super::hops::{self, Syntax};
 use super::network::Networks;
 use super::text::Value;
 
-/// The most proxies that can be counted.
+/// The most proxies that [`ClientAddress::behind_hops`] accepts.
 pub const MAX_HOPS: u8 = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const CF_CONNECTING_IP: HeaderName = HeaderName::from_static("cf-connecting-ip");
 
-/// The one header in which proxies write the client's address.
+/// The header in which proxies report the client's address.
 ///
-/// One, and not several in order: a proxy writes one of them, and the client the others.
+/// There is exactly one: a proxy sets one such header, and a client can send the others.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AddressHeader {
     name: HeaderName,
-    /// None for a header that holds one address.
+    /// `None` for a header that contains one address.
     list: Option<Syntax>,
 }
 
 #[expect(non_upper_case_globals, reason = "they read as the headers they are")]
 impl AddressHeader {
-    /// `X-Forwarded-For: client, proxy`: each proxy adds the address it sees.
+    /// `X-Forwarded-For: client, proxy`: each proxy appends the address it sees.
     pub const XForwardedFor: Self = Self { name: X_FORWARDED_FOR, list: Some(Syntax::Plain) };
     /// `Forwarded: for=client, for=proxy` (RFC 7239).
     pub const Forwarded: Self = Self { name: FORWARDED, list: Some(Syntax::Forwarded) };
@@ -40,35 +40,35 @@ impl AddressHeader {
     /// `CF-Connecting-IP: client`: set by the proxy.
     pub const CfConnectingIp: Self = Self { name: CF_CONNECTING_IP, list: None };
 
-    /// Another header that is written as `X-Forwarded-For`.
+    /// Another header in the format of `X-Forwarded-For`.
     ///
     /// # Errors
-    /// What is no name of a header.
+    /// An invalid name of a header.
     pub fn list(name: &str) -> Result<Self, ParseError> {
         Ok(Self { name: super::header_name(name)?, list: Some(Syntax::Plain) })
     }
 
-    /// Another header that holds one address, as `X-Real-IP` does: the proxy must set it, and not
-    /// pass on what it got.
+    /// Another header that contains one address, like `X-Real-IP`. The proxy must set it, and not
+    /// pass on the client's own.
     ///
     /// # Errors
-    /// What is no name of a header.
+    /// An invalid name of a header.
     pub fn single(name: &str) -> Result<Self, ParseError> {
         Ok(Self { name: super::header_name(name)?, list: None })
     }
 }
 
-/// Whose header counts, when proxies are counted and not named.
+/// The peers whose header is trusted, if proxies are counted rather than named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Peers {
-    /// Everybody's: nobody but your proxies may be able to reach the server.
+    /// All peers. Use it only if nobody but your proxies can reach the server.
     Any,
-    /// That of these peers.
+    /// The peers in these networks.
     Networks(Networks),
 }
 
-/// How the client's address is found, and what counts as one client. See `docs/identity.md`.
+/// How the client's address is determined, and what counts as one client. See `docs/identity.md`.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -97,22 +97,22 @@ enum Way {
 }
 
 impl ClientAddress {
-    /// The other end of the connection: nothing that a client writes can change it.
+    /// The peer of the connection: nothing that a client sends can change it.
     #[must_use]
     pub fn peer() -> Self {
         Self::new(Way::Peer)
     }
 
-    /// Behind `proxies`: the first address from the right of the header that is none of them.
+    /// Behind `proxies`: the first address from the right of the header that is not one of them.
     #[must_use]
     pub fn behind(proxies: Networks, header: AddressHeader) -> Self {
         Self::new(Way::Networks(proxies, header))
     }
 
-    /// Behind `hops` proxies: the address that stands so many places from the right of the header.
+    /// Behind `hops` proxies: the address at this position from the right of the header.
     ///
     /// # Errors
-    /// A number of 0 or over [`MAX_HOPS`], or a header that is no list.
+    /// A number of 0 or over [`MAX_HOPS`], or a header that is not a list.
     pub fn behind_hops(hops: u8, peers: Peers, header: AddressHeader) -> Result<Self, ParseError> {
         let AddressHeader { name, list } = header;
         if hops == 0 || hops > MAX_HOPS {
@@ -136,20 +136,21 @@ impl ClientAddress {
         Self { way, prefix: Ipv6Prefix::default(), nat64: false }
     }
 
-    /// How much of an IPv6 address tells clients apart: a `/64` unless said otherwise.
+    /// Sets the prefix of an IPv6 address that distinguishes clients; the default is `/64`.
     #[must_use]
     pub fn ipv6_prefix(self, prefix: Ipv6Prefix) -> Self {
         Self { prefix, ..self }
     }
 
-    /// Whether addresses in `64:ff9b::/96` are the IPv4 addresses within: no unless said otherwise.
+    /// Sets whether addresses in `64:ff9b::/96` count as the IPv4 addresses they contain. The
+    /// default is no.
     #[must_use]
     pub fn nat64(self, unmap: bool) -> Self {
         Self { nat64: unmap, ..self }
     }
 
-    /// Who sent a request with these headers from `peer`. It reads at most 32 entries of the
-    /// header, of at most 512 bytes each.
+    /// The client of a request with these headers from `peer`. At most 32 entries of the header are
+    /// read, of at most 512 bytes each.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
         let client = self.client_unread(peer, headers);
@@ -160,8 +161,8 @@ impl ClientAddress {
         client
     }
 
-    /// The same without a look for headers that would not count anyway: with peers alone, nothing
-    /// of the headers is read.
+    /// As `client`, but does not read headers that would be ignored: if only the peer counts, no
+    /// header is read.
     #[inline]
     pub(crate) fn client_unread(&self, peer: IpAddr, headers: &HeaderMap) -> Client {
         let peer = address::canonical(peer, self.nat64);
@@ -191,8 +192,8 @@ impl ClientAddress {
         Client { address, remark, prefix: self.prefix }
     }
 
-    /// The client, where that is the peer whoever it is, and it has an IPv4 address: what most
-    /// requests need, without a look at anything else. `peer` is asked only where it is the peer.
+    /// The client's IPv4 address, if the peer is always the client and has an IPv4 address. Most
+    /// requests need no more. `peer` is only called if the peer is the client.
     #[inline]
     pub(crate) fn plain_ipv4(&self, peer: impl FnOnce() -> Option<IpAddr>) -> Option<Ipv4Addr> {
         let Way::Peer = self.way else { return None };
@@ -200,7 +201,7 @@ impl ClientAddress {
         Some(address)
     }
 
-    /// Goes from proxy to proxy until `is_client` says so of an address and its place.
+    /// Walks from proxy to proxy until `is_client` is true of an address and its position.
     fn walk(
         &self,
         peer: IpAddr,
@@ -222,7 +223,7 @@ impl ClientAddress {
         (last, Some(Remark::TooManyHops))
     }
 
-    /// The address of a header that a trusted peer sets.
+    /// The address in a header that a trusted peer sets.
     fn single(
         &self,
         peer: IpAddr,
@@ -249,22 +250,22 @@ fn untrusted_header(headers: &HeaderMap, name: &HeaderName) -> Option<Remark> {
     headers.contains_key(name).then_some(Remark::HeaderFromUntrustedPeer)
 }
 
-/// What was odd about the way to an address: worth one line in a log, since the set-up is likely
+/// An anomaly in finding the address. It is worth one log line, since the configuration is likely
 /// wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Remark {
-    /// There is a header, but the peer is not trusted: the peer counts.
+    /// The header is present, but the peer is not trusted: the peer is used.
     HeaderFromUntrustedPeer,
-    /// The peer is trusted and sent no header: the peer counts.
+    /// The peer is trusted and sent no header: the peer is used.
     NoHeader,
-    /// An entry is no address: the last one before it counts.
+    /// An entry is not an address: the last one before it is used.
     Unreadable,
-    /// All entries are trusted: the leftmost counts.
+    /// All entries are trusted: the leftmost is used.
     OnlyProxies,
-    /// There are fewer entries than proxies: the leftmost counts.
+    /// There are fewer entries than proxies: the leftmost is used.
     TooFewHops,
-    /// There are more than 32 trusted entries: the last that was read counts.
+    /// There are more than 32 trusted entries: the last that was read is used.
     TooManyHops,
 }
 
@@ -298,7 +299,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// Who a client is. Its `Debug` shows no address: addresses are personal data.
+/// The address of a client. Its `Debug` omits the address, which is personal data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Client {
     address: IpAddr,
@@ -307,19 +308,19 @@ pub struct Client {
 }
 
 impl Client {
-    /// The whole address, in one form: never IPv4 that is mapped into IPv6.
+    /// The full address in canonical form: never IPv4-mapped IPv6.
     #[must_use]
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// What it counts as: `192.0.2.7`, `2001:db8:0:1::/64`.
+    /// The value that it is counted by: `192.0.2.7`, `2001:db8:0:1::/64`.
     #[must_use]
     pub fn value(&self) -> Value<'static> {
         self.group(self.prefix)
     }
 
-    /// What it counts as in networks of another size, for a limit on `/48` beside one on `/64`.
+    /// The value for another prefix, for a limit on `/48` besides one on `/64`.
     #[must_use]
     pub fn group(&self, prefix: Ipv6Prefix) -> Value<'static> {
         Value::short(address::group(self.address, prefix))
@@ -331,7 +332,7 @@ impl Client {
         address::group(self.address, self.prefix).into()
     }
 
-    /// What was odd about finding it.
+    /// An anomaly in finding the address, if there was one.
     #[must_use]
     pub fn remark(&self) -> Option<Remark> {
         self.remark

@@ -1,4 +1,4 @@
-//! The entries of a header that proxies add to, read from the right: no further than is asked.
+//! Reads the entries of a header that proxies append to, from the right, and only as far as needed.
 
 use std::net::IpAddr;
 
@@ -7,23 +7,23 @@ use http::header::{HeaderName, HeaderValue};
 
 use super::address;
 
-/// The most entries that are read, from the right: no request comes through more proxies.
+/// The most entries that are read, from the right: no request passes through more proxies.
 pub(super) const MAX_ENTRIES: usize = 32;
 
 /// The longest entry, in bytes: a `Forwarded` element with all its parts is far shorter.
 pub(super) const MAX_ENTRY_BYTES: usize = 512;
 
-/// How the entries of a list are written.
+/// The format of the entries of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Syntax {
-    /// Addresses.
+    /// Plain addresses.
     Plain,
-    /// RFC 7239.
+    /// Elements of RFC 7239.
     Forwarded,
 }
 
-/// The entries of all lines of one header, from the right: an address, or none for an entry that
-/// is no address. After one that is too long there are no more: where it begins is not known.
+/// The entries of all lines of one header, from the right: an address, or `None` for an invalid
+/// entry. The iterator ends after an entry that is too long, since its start is unknown.
 pub(super) struct FromRight<'h, Lines> {
     lines: Lines,
     line: Option<&'h [u8]>,
@@ -43,7 +43,7 @@ impl<'h, Lines: Iterator<Item = &'h HeaderValue>> Iterator for FromRight<'h, Lin
     type Item = Option<IpAddr>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // Empty entries are none (RFC 9110, 5.6.1), but looking at them is bounded, too.
+        // Empty entries are skipped (RFC 9110, 5.6.1), but their number is bounded too.
         for _ in 0..MAX_ENTRIES {
             let line = match self.line.take() {
                 Some(line) => line,
@@ -78,8 +78,8 @@ fn last_comma(text: &[u8]) -> Option<usize> {
     text.iter().rposition(|byte| *byte == b',')
 }
 
-/// The last comma outside of quotes, found from the right: what a client wrote to the left, an
-/// open quote for example, cannot take in what a proxy added.
+/// The last comma outside of quotes, found from the right. Text of the client on the left, such as
+/// an open quote, cannot include what a proxy appended.
 fn last_comma_unquoted(text: &[u8]) -> Option<usize> {
     let mut quoted = false;
     for at in (0..text.len()).rev() {
@@ -87,7 +87,7 @@ fn last_comma_unquoted(text: &[u8]) -> Option<usize> {
             b',' if !quoted => return Some(at),
             b'"' => {
                 let slashes = text[..at].iter().rev().take_while(|byte| **byte == b'\\').count();
-                // Within quotes, a quote after a backslash is one of the text.
+                // Within quotes, a quote after a backslash is part of the text.
                 if !quoted || slashes.is_multiple_of(2) {
                     quoted = !quoted;
                 }
@@ -98,8 +98,8 @@ fn last_comma_unquoted(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The address of a `Forwarded` element: `for=192.0.2.60;proto=http;by=203.0.113.43`. None when
-/// it has none, or two, or is not written as RFC 7239 says.
+/// The address of a `Forwarded` element: `for=192.0.2.60;proto=http;by=203.0.113.43`. `None` if it
+/// has no `for` or several, or is not valid by RFC 7239.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     let mut rest = element.trim_ascii();
     let mut found = None;
@@ -122,17 +122,17 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
             Some((b';', more)) => rest = more,
             Some(_) => return None,
         }
-        // `for=1.2.3.4;` is written by some.
+        // Some proxies write `for=1.2.3.4;`.
         if rest.trim_ascii().is_empty() {
             return found;
         }
     }
 }
 
-/// A token or a quoted string, unescaped, and what follows it.
+/// A token or a quoted string, unescaped, and the text after it.
 fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
-        // `:` and brackets should be quoted; many write them without, and they are no separators.
+        // `:` and brackets should be quoted, but often are not; they are no separators.
         let end = text.iter().position(|byte| !is_token(*byte) && !b":[]".contains(byte));
         let end = end.unwrap_or(text.len());
         return (end > 0).then(|| (text[..end].to_vec(), &text[end..]));
@@ -149,7 +149,7 @@ fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     None
 }
 
-/// RFC 9110, 5.6.2.
+/// A token character by RFC 9110, 5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

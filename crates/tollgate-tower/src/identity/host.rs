@@ -1,7 +1,7 @@
-//! Hosts in one form.
+//! The canonical form of hosts.
 
-/// A host without its port and the dot that ends it: `a.example.:80` is `a.example`, `[::1]:80` is
-/// `[::1]`. Letters stay as they are: hosts are compared in lower case.
+/// A host without its port and its trailing dot: `a.example.:80` becomes `a.example`, `[::1]:80`
+/// becomes `[::1]`. The case of letters is kept: hosts are compared in lower case.
 ///
 /// ```
 /// use tollgate_tower::identity::host_name;

@@ -1,4 +1,4 @@
-//! API keys: found in a header, counted and shown only as a hash.
+//! API keys: read from a header, counted and shown only as a hash.
 
 use core::fmt;
 
@@ -12,16 +12,16 @@ use tollgate::ParseError;
 use super::Why;
 use super::text::Value;
 
-/// The longest key, in bytes: signed tokens are some kilobytes, and servers take few more.
+/// The longest key, in bytes: signed tokens are some kilobytes, and servers accept few more.
 pub const MAX_KEY_BYTES: usize = 8_192;
 
 /// The shortest secret of [`Hashing::keyed`], in bytes.
 pub const MIN_SECRET_BYTES: usize = 16;
 
-/// The bytes of a hash that are kept: 128 bits tell all keys apart.
+/// The bytes of a hash that are kept: 128 bits distinguish all keys.
 const KEPT_BYTES: usize = 16;
 
-/// How a key is hashed. There is no default: which one is right depends on the keys.
+/// How a key is hashed. There is no default: the right choice depends on the keys.
 #[derive(Clone)]
 pub struct Hashing(Kind);
 
@@ -32,14 +32,14 @@ enum Kind {
 }
 
 impl Hashing {
-    /// HMAC-SHA256 with a secret of yours: for keys that somebody could guess, and for all others.
-    /// Processes that count together need the same secret.
+    /// HMAC-SHA256 with your secret, for keys that could be guessed, and for all others. Processes
+    /// that share counts need the same secret.
     ///
     /// # Errors
     /// A secret of fewer than [`MIN_SECRET_BYTES`].
     pub fn keyed(secret: impl AsRef<[u8]>) -> Result<Self, ParseError> {
         let secret = secret.as_ref();
-        // The text of the error must not be the secret.
+        // The text of the error must not contain the secret.
         let refused = |what: String| {
             Err(ParseError::whole("", what, "32 random bytes are right, kept where keys are kept"))
         };
@@ -55,8 +55,8 @@ impl Hashing {
         }
     }
 
-    /// SHA-256 alone: only for keys with at least 128 random bits. Whoever sees the hash of
-    /// something that can be guessed finds it by guessing.
+    /// SHA-256 alone, only for keys with at least 128 random bits. A key that can be guessed can be
+    /// found from its hash by guessing.
     #[must_use]
     pub fn plain_for_random_keys() -> Self {
         Self(Kind::Plain)
@@ -91,10 +91,10 @@ impl fmt::Debug for Hashing {
     }
 }
 
-/// Where a request's API key stands, and how it is hashed.
+/// The header of a request's API key, and how the key is hashed.
 ///
-/// A key is not checked here: put the layer behind what checks it, or a caller makes up a new key
-/// for each request.
+/// The key is not verified here. Put the layer behind the authentication, or a caller can use a new
+/// key for each request.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -114,17 +114,17 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// The key of `Authorization: Bearer KEY`. The scheme is read in any case, with any number of
+    /// The key of `Authorization: Bearer KEY`. The scheme may have any case, and any number of
     /// blanks after it.
     #[must_use]
     pub fn bearer(hashing: Hashing) -> Self {
         Self { header: AUTHORIZATION, scheme: Some("Bearer"), hashing }
     }
 
-    /// The whole value of a header, as `x-api-key`.
+    /// The whole value of a header, such as `x-api-key`.
     ///
     /// # Errors
-    /// What is no name of a header, and `authorization`: there a scheme stands before the key, and
+    /// An invalid name of a header, and `authorization`: it has a scheme before the key, and
     /// `bearer KEY` would be another client than `Bearer KEY`.
     pub fn header(name: &str, hashing: Hashing) -> Result<Self, ParseError> {
         let header = super::header_name(name)?;
@@ -138,7 +138,7 @@ impl ApiKey {
         Ok(Self { header, scheme: None, hashing })
     }
 
-    /// True when the key comes in the way that `WWW-Authenticate: Bearer` asks for.
+    /// True when the key is sent as `WWW-Authenticate: Bearer` requests.
     pub(super) fn is_bearer(&self) -> bool {
         self.scheme.is_some()
     }
@@ -150,7 +150,7 @@ impl ApiKey {
     /// The hash of the request's key: 32 hexadecimal digits.
     ///
     /// # Errors
-    /// Why there is none: absent or empty, another scheme, several lines, over [`MAX_KEY_BYTES`].
+    /// Why there is no key: absent or empty, another scheme, several lines, over [`MAX_KEY_BYTES`].
     pub fn value(&self, headers: &HeaderMap) -> Result<Value<'static>, Why> {
         let line = super::one_line(headers, &self.header, MAX_KEY_BYTES)?;
         let key = match self.scheme {
@@ -164,7 +164,7 @@ impl ApiKey {
     }
 }
 
-/// What follows the scheme, without blanks around it.
+/// The text after the scheme, without blanks around it.
 fn after_scheme<'l>(line: &'l [u8], scheme: &str) -> Option<&'l [u8]> {
     let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
     let (found, key) = line.split_at(end);

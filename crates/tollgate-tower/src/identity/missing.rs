@@ -1,4 +1,4 @@
-//! Why a request has no identity, and which status says so.
+//! Why a request has no identity, and the status of the response.
 
 use core::fmt;
 
@@ -6,47 +6,47 @@ use http::StatusCode;
 
 use super::Identity;
 
-/// Why there is no value.
+/// Why an identity has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Why {
-    /// There is nothing, or something empty.
+    /// The value is absent or empty.
     Absent,
-    /// No route was matched, or the layer does not see it.
+    /// No route matched, or the layer cannot see it.
     NoRoute,
-    /// The header has several lines.
+    /// The header occurs several times.
     Repeated,
-    /// The value is longer than a value may be.
+    /// The value is too long.
     TooLong {
         /// Its length, in bytes.
         bytes: usize,
-        /// The bound, in bytes.
+        /// The longest value, in bytes.
         most: usize,
     },
     /// The value is not UTF-8.
     NotText,
-    /// The server gave no address of the peer.
+    /// The server did not provide the address of the peer.
     NoPeer,
-    /// A cost that is no whole number from 1.
+    /// The cost is not a whole number from 1.
     NoNumber,
-    /// The path has a segment `.` or `..`, in some spelling: the server behind may read it in
-    /// another way.
+    /// The path has a segment `.` or `..`, possibly escaped: the server behind may interpret it
+    /// differently.
     Dots,
-    /// The path has an escaped slash, and it is not set how the server behind reads it
+    /// The path has an escaped slash, and no setting defines how the server behind interprets it
     /// ([`EscapedSlashes`](super::EscapedSlashes)).
     EscapedSlash,
-    /// The path has a backslash, escaped or not, as before.
+    /// The path has a backslash, escaped or not; as for an escaped slash.
     Backslash,
-    /// The path has a `;`, escaped or not, and it is not set how the server behind reads it
-    /// ([`PathParameters`](super::PathParameters)).
+    /// The path has a `;`, escaped or not, and no setting defines how the server behind interprets
+    /// it ([`PathParameters`](super::PathParameters)).
     Parameter,
-    /// The path has a zero byte, at which some servers end it.
+    /// The path has a zero byte; some servers end the path there.
     Nul,
-    /// The host is given twice, and not as the same.
+    /// The request has two different hosts.
     TwoHosts,
 }
 
-/// What is missed.
+/// The identity that is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Required<'i> {
     Identity(&'i Identity),
@@ -55,11 +55,11 @@ pub(crate) enum Required<'i> {
     Host,
     Path,
     Method,
-    /// A field that nobody tells, by its name.
+    /// A field that no front provides, by its name.
     Field(&'i str),
 }
 
-/// An identity that a request does not have, and why.
+/// An identity that a request lacks, and why.
 #[derive(Clone, Copy, Debug)]
 pub struct Missing<'i> {
     pub(crate) what: Required<'i>,
@@ -67,7 +67,7 @@ pub struct Missing<'i> {
 }
 
 impl Missing<'static> {
-    /// That a path has what is not read, for whoever calls [`PathReading::read`] himself.
+    /// A path that was refused, for callers of [`PathReading::read`].
     ///
     /// ```
     /// use tollgate_tower::identity::{Missing, PathReading};
@@ -84,21 +84,21 @@ impl Missing<'static> {
 }
 
 impl Missing<'_> {
-    /// Why.
+    /// Why the identity has no value.
     #[must_use]
     pub fn why(&self) -> Why {
         self.why
     }
 
-    /// True when there is just nothing, which a policy may answer by skipping a limit. All else is
-    /// malformed: skipping a limit for it would make it the way around the limit.
+    /// True when the value is merely absent, so that a policy may skip a limit. All other reasons
+    /// are malformed input: skipping a limit for those would allow clients to evade it.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(self.why, Why::Absent | Why::NoRoute)
     }
 
-    /// The status that says so: 401 where a bearer key is absent, 404 where no route was matched,
-    /// 500 where the server gave no peer, else 400.
+    /// The status of the response: 401 if a bearer key is absent, 404 if no route matched, 500 if
+    /// the server provided no peer, otherwise 400.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.why {
@@ -111,7 +111,7 @@ impl Missing<'_> {
 }
 
 impl PartialEq for Missing<'_> {
-    /// Two are equal when they say the same of the same identity.
+    /// Two are equal when they have the same reason for the same identity.
     fn eq(&self, other: &Self) -> bool {
         let same = match (self.what, other.what) {
             (Required::Identity(mine), Required::Identity(theirs)) => core::ptr::eq(mine, theirs),
@@ -129,7 +129,7 @@ impl PartialEq for Missing<'_> {
 impl Eq for Missing<'_> {}
 
 impl fmt::Display for Missing<'_> {
-    /// A sentence for the caller; it shows nothing of the value.
+    /// A sentence for the client; it contains no part of the value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let identity = self.what;
         match self.why {
@@ -171,7 +171,7 @@ impl fmt::Display for Missing<'_> {
 impl std::error::Error for Missing<'_> {}
 
 impl Required<'_> {
-    /// True when it is a bearer key, which a 401 can ask for.
+    /// True for a bearer key, which a 401 can request.
     fn is_bearer(self) -> bool {
         matches!(self, Self::Identity(identity) if identity.is_bearer())
     }

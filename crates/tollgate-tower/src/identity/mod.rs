@@ -1,7 +1,8 @@
-//! Who a client is: an address, a header, an API key, a route, or what a function says.
+//! The identity of a client: an address, a header, an API key, a route, or the result of a
+//! function.
 //!
-//! Each [`Identity`] gives a [`Value`] or says why there is none: there is no value that callers
-//! share because they have none. The rules are in `docs/identity.md`.
+//! Each [`Identity`] returns a [`Value`], or why there is none. Requests without a value never
+//! share one. `docs/identity.md` describes the rules.
 
 mod address;
 mod client;
@@ -31,12 +32,12 @@ pub use network::{MAX_NETWORKS, Networks};
 pub use path::{Case, EscapedSlashes, PathParameters, PathReading};
 pub use text::Value;
 
-/// The longest value of an identity other than a key, in bytes: a subject holds it as it is.
+/// The longest value of an identity other than a key, in bytes: a subject contains it unchanged.
 pub const MAX_VALUE_BYTES: usize = 1_024;
 
-/// What of a request an identity is found in: all but its body.
+/// The parts of a request from which an identity is read: everything but the body.
 ///
-/// Its `Debug` shows the method alone: the rest holds secrets and personal data.
+/// Its `Debug` shows only the method: the rest contains secrets and personal data.
 #[derive(Clone, Copy)]
 pub struct Head<'r> {
     method: &'r Method,
@@ -63,19 +64,19 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// With the address of the other end of the connection.
+    /// Sets the address of the peer of the connection.
     #[must_use]
     pub fn with_peer(self, peer: IpAddr) -> Self {
         Self { peer: Some(peer), ..self }
     }
 
-    /// With the template that the router matched, as `/users/{id}`.
+    /// Sets the template of the matched route, such as `/users/{id}`.
     #[must_use]
     pub fn with_route(self, route: &'r str) -> Self {
         Self { route: Some(route), ..self }
     }
 
-    /// With the whole path, where a router took a part of it off the URI.
+    /// Sets the whole path, if a router removed a part of it from the URI.
     #[must_use]
     pub fn with_path(self, path: &'r str) -> Self {
         Self { path: Some(path), ..self }
@@ -87,7 +88,7 @@ impl<'r> Head<'r> {
         self.method
     }
 
-    /// The URI as it was asked for; [`PathReading`] brings its path into one form.
+    /// The URI as requested; [`PathReading`] converts its path to the canonical form.
     #[must_use]
     pub fn uri(&self) -> &'r Uri {
         self.uri
@@ -99,25 +100,25 @@ impl<'r> Head<'r> {
         self.headers
     }
 
-    /// What layers before this one have attached, as the user who was authenticated.
+    /// The values that outer layers attached, such as the authenticated user.
     #[must_use]
     pub fn extensions(&self) -> &'r Extensions {
         self.extensions
     }
 
-    /// The other end of the connection.
+    /// The address of the peer of the connection.
     #[must_use]
     pub fn peer(&self) -> Option<IpAddr> {
         self.peer
     }
 
-    /// The path as it was asked for: that of [`Head::uri`], or the whole one that it is a part of.
+    /// The path as requested: that of [`Head::uri`], or the whole path that it is a part of.
     #[must_use]
     pub fn path(&self) -> &'r str {
         self.path.unwrap_or(self.uri.path())
     }
 
-    /// The template that the router matched.
+    /// The template of the matched route.
     #[must_use]
     pub fn route(&self) -> Option<&'r str> {
         self.route
@@ -130,7 +131,7 @@ impl fmt::Debug for Head<'_> {
     }
 }
 
-/// One way to say whose request it is. Cheap to clone.
+/// A source of identities. Clones are cheap.
 ///
 /// ```
 /// use http::Request;
@@ -168,11 +169,11 @@ impl Identity {
         Self(Way::Client(address))
     }
 
-    /// A header's value, taken as it is. Only for headers that something before this has checked
-    /// or set: what a client writes into it otherwise is a name that it gives itself.
+    /// The value of a header, unchanged. Use it only for a header that an outer component has
+    /// verified or set. Otherwise a client chooses its own identity.
     ///
     /// # Errors
-    /// What is no name of a header, and headers that hold secrets (`authorization`,
+    /// An invalid name of a header, or a header that contains a secret (`authorization`,
     /// `proxy-authorization`, `cookie`): see [`Identity::api_key`].
     pub fn header(name: &str) -> Result<Self, ParseError> {
         let header = header_name(name)?;
@@ -186,7 +187,8 @@ impl Identity {
         Ok(Self(Way::Header { name: header, lowercase: false }))
     }
 
-    /// For a header: its value in lower case, as a login may read it. The others stay as they are.
+    /// For a header: converts its value to lower case, as a login may do. Other identities do not
+    /// change.
     #[must_use]
     pub fn lowercase(self) -> Self {
         match self.0 {
@@ -201,20 +203,20 @@ impl Identity {
         Self(Way::Key(key))
     }
 
-    /// The template that the router matched.
+    /// The template of the matched route.
     #[must_use]
     pub fn route() -> Self {
         Self(Way::Route)
     }
 
-    /// The path in one form; a [`Case`] or a [`PathReading`] says how it is read. A caller can
-    /// think of any number of paths: prefer [`Identity::route`].
+    /// The path in canonical form; a [`Case`] or a [`PathReading`] defines how it is interpreted. A
+    /// caller can send any number of paths: prefer [`Identity::route`].
     #[must_use]
     pub fn path(reading: impl Into<PathReading>) -> Self {
         Self(Way::Path(reading.into()))
     }
 
-    /// What `function` says; `name` stands in errors.
+    /// The result of `function`; `name` is used in errors.
     #[must_use]
     pub fn own(
         name: &str,
@@ -223,10 +225,11 @@ impl Identity {
         Self(Way::Own { name: name.into(), function: Arc::new(function) })
     }
 
-    /// Whose request this is.
+    /// The identity of this request.
     ///
     /// # Errors
-    /// Why that cannot be said; only [`Missing::is_absent`] is the same as nobody.
+    /// Why the request has none. [`Missing::is_absent`] distinguishes an absent value from a
+    /// malformed one.
     pub fn value<'r>(&self, head: &Head<'r>) -> Result<Value<'r>, Missing<'_>> {
         let found = match &self.0 {
             Way::Client(address) => {
@@ -248,19 +251,19 @@ impl Identity {
         found.map_err(|why| Missing { what: Required::Identity(self), why })
     }
 
-    /// True for what a function says.
+    /// True for the result of a function.
     pub(crate) fn is_own(&self) -> bool {
         matches!(self.0, Way::Own { .. })
     }
 
-    /// True when the identity is a bearer key, which a 401 can ask for.
+    /// True for a bearer key, which a 401 can request.
     fn is_bearer(&self) -> bool {
         matches!(&self.0, Way::Key(key) if key.is_bearer())
     }
 }
 
 impl fmt::Display for Identity {
-    /// What it is, for people: `the header `x-user``.
+    /// A description for humans: `the header `x-user``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Way::Client(_) => f.write_str("the client's address"),
@@ -289,7 +292,7 @@ impl fmt::Debug for Way {
     }
 }
 
-/// The name of a header, or what is wrong with it.
+/// The name of a header, or why it is invalid.
 fn header_name(name: &str) -> Result<HeaderName, ParseError> {
     name.parse().map_err(|_| {
         ParseError::whole(
@@ -300,7 +303,7 @@ fn header_name(name: &str) -> Result<HeaderName, ParseError> {
     })
 }
 
-/// The only line of a header, without blanks around it.
+/// The value of a header with a single line, without blanks around it.
 fn one_line(headers: &HeaderMap, name: impl AsHeaderName, most: usize) -> Result<&[u8], Why> {
     let mut lines = headers.get_all(name).iter();
     let line = lines.next().ok_or(Why::Absent)?.as_bytes();
@@ -325,14 +328,14 @@ fn header_value<'r>(
     if !lowercase {
         return Ok(Value::borrowed(text));
     }
-    // Blanks other than ASCII ones are trimmed too, as logins do; what is left may be nothing.
+    // Non-ASCII blanks are trimmed too, as logins do; the result may be empty.
     match text.trim().to_lowercase() {
         text if text.is_empty() => Err(Why::Absent),
         text => Ok(Value::owned(text)),
     }
 }
 
-/// The only line of a header, as text.
+/// The value of a header with a single line, as text.
 pub(crate) fn header_text(headers: &HeaderMap, name: impl AsHeaderName) -> Result<&str, Why> {
     let line = one_line(headers, name, MAX_VALUE_BYTES)?;
     core::str::from_utf8(line).map_err(|_| Why::NotText)

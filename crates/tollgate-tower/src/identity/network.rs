@@ -1,4 +1,4 @@
-//! Networks of trusted proxies: CIDRs, looked up by bisection.
+//! Networks of trusted proxies: CIDR blocks, found by binary search.
 
 use core::fmt;
 use core::str::FromStr;
@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tollgate::ParseError;
 
-/// The most networks in one list: the largest that providers publish have some thousands.
+/// The most networks in one list: the largest lists of providers have some thousands.
 pub const MAX_NETWORKS: usize = 10_000;
 
-/// A list of networks, as those of your proxies.
+/// A list of networks, such as those of your proxies.
 ///
-/// IPv4 networks hold IPv4 addresses, also those that come mapped into IPv6; IPv6 networks the
-/// others, so `::/0` is every IPv6 address and no IPv4 one.
+/// IPv4 networks contain IPv4 addresses, including IPv4-mapped IPv6 ones. IPv6 networks contain the
+/// others, so `::/0` is every IPv6 address and no IPv4 address.
 ///
 /// ```
 /// use tollgate_tower::identity::Networks;
@@ -26,16 +26,16 @@ pub const MAX_NETWORKS: usize = 10_000;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Networks {
     nets: Vec<IpNet>,
-    /// First and last address of each, sorted, none touching another.
+    /// The first and last address of each range, sorted; no two ranges are adjacent.
     v4: Vec<(u32, u32)>,
     v6: Vec<(u128, u128)>,
 }
 
 impl Networks {
-    /// These networks. Bits beyond a prefix are taken as zero.
+    /// A list of these networks. Bits beyond a prefix are ignored.
     ///
     /// # Errors
-    /// None, or more than [`MAX_NETWORKS`].
+    /// No network, or more than [`MAX_NETWORKS`].
     pub fn new(nets: impl IntoIterator<Item = IpNet>) -> Result<Self, ParseError> {
         let nets: Vec<IpNet> =
             nets.into_iter().take(MAX_NETWORKS + 1).map(|net| unmapped(net.trunc())).collect();
@@ -66,8 +66,8 @@ impl Networks {
     /// The networks that are not routed on the internet: `127.0.0.0/8`, `10.0.0.0/8`,
     /// `172.16.0.0/12`, `192.168.0.0/16`, `169.254.0.0/16`, `::1`, `fc00::/7` and `fe80::/10`.
     ///
-    /// Only where no client comes from one of them: a client in there would be taken for a proxy,
-    /// and could then say any address.
+    /// Use it only if no client has such an address: a client in these networks would be treated as
+    /// a proxy, and could claim any address.
     #[must_use]
     pub fn private() -> Self {
         let text = "127.0.0.0/8, 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 169.254.0.0/16, \
@@ -75,7 +75,7 @@ impl Networks {
         text.parse().unwrap_or_else(|_| unreachable!("the text above is a list of networks"))
     }
 
-    /// True when one of the networks holds `address`.
+    /// True when one of the networks contains `address`.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match address.to_canonical() {
@@ -85,13 +85,13 @@ impl Networks {
     }
 }
 
-/// True when one of the sorted ranges holds `bits`.
+/// True when one of the sorted ranges contains `bits`.
 fn holds<Bits: Ord + Copy>(ranges: &[(Bits, Bits)], bits: Bits) -> bool {
     let after = ranges.partition_point(|(first, _)| *first <= bits);
     after.checked_sub(1).and_then(|at| ranges.get(at)).is_some_and(|(_, last)| bits <= *last)
 }
 
-/// A network of IPv4 addresses that are mapped into IPv6 is the IPv4 network.
+/// Converts an IPv4-mapped IPv6 network to the IPv4 network.
 fn unmapped(net: IpNet) -> IpNet {
     let IpNet::V6(v6) = net else { return net };
     let mapped = Ipv6Addr::to_ipv4_mapped(&v6.network());
@@ -105,7 +105,7 @@ fn unmapped(net: IpNet) -> IpNet {
 impl FromStr for Networks {
     type Err = ParseError;
 
-    /// Reads networks and addresses, joined by `,`.
+    /// Parses networks and addresses, separated by `,`.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let mut nets = Vec::new();
         let mut start = 0;

@@ -1,51 +1,51 @@
-//! One reading of a path: what is written differently and means the same is one, and what servers
-//! differ in reading is refused.
+//! The canonical form of a path: different spellings of one path become equal, and spellings that
+//! servers interpret differently are refused.
 
 use std::borrow::Cow;
 
 use super::Why;
 
-/// Whether the case of letters tells paths apart.
+/// Whether the case of letters distinguishes paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Case {
-    /// `/Login` is another path than `/login`, as for most routers.
+    /// `/Login` is not `/login`, as for most routers.
     #[default]
     Keep,
-    /// They are one, as for routers that do not look at the case of ASCII letters.
+    /// They are equal, as for routers that ignore the case of ASCII letters.
     Fold,
 }
 
-/// What an escaped slash is, as the server behind reads it.
+/// The meaning of an escaped slash to the server behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum EscapedSlashes {
-    /// Refused, and backslashes too: servers differ in reading them.
+    /// Refused, and backslashes too: servers interpret them differently.
     #[default]
     Reject,
-    /// `%2F` is a part of its segment, as for axum. So is a backslash, as `%5C`.
+    /// `%2F` is part of its segment, as for axum. So is a backslash, as `%5C`.
     Keep,
-    /// `%2F` separates segments, as for Flask. A backslash is refused: it does so for few of those.
+    /// `%2F` separates segments, as for Flask. A backslash is refused: it separates segments for
+    /// few of these servers.
     Unescape,
 }
 
-/// What a `;` is in a path, as the server behind reads it.
+/// The meaning of a `;` in a path to the server behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum PathParameters {
-    /// Refused, and `%3B` too: servers differ in reading them.
+    /// Refused, and `%3B` too: servers interpret them differently.
     #[default]
     Reject,
-    /// A part of its segment as any other; `%3B` is the same.
+    /// Part of its segment like any character; `%3B` is equal to it.
     Keep,
-    /// It begins a parameter, which is left away up to the next `/`, as in servlets. `%3B` is
-    /// refused: whoever decodes first reads a parameter there, too.
+    /// The start of a parameter, which is removed up to the next `/`, as in servlets. `%3B` is
+    /// refused: a server that decodes first sees a parameter there too.
     Strip,
 }
 
-/// How paths are read: as the server behind reads them, where servers differ. What the settings do
-/// not tell how to read is refused, and always a segment `.` or `..`, in whatever spelling, and
-/// `%00`.
+/// How paths are interpreted: like the server behind, where servers differ. What the settings leave
+/// open is refused. Segments `.` and `..`, in any spelling, and `%00` are always refused.
 ///
 /// ```
 /// use tollgate_tower::identity::{Case, EscapedSlashes, PathReading, Why};
@@ -71,31 +71,31 @@ impl From<Case> for PathReading {
 }
 
 impl PathReading {
-    /// Whether the case of letters tells paths apart: it does unless said otherwise.
+    /// Sets whether the case of letters distinguishes paths. It does by default.
     #[must_use]
     pub fn case(self, case: Case) -> Self {
         Self { case, ..self }
     }
 
-    /// What an escaped slash is: refused unless said otherwise.
+    /// Sets the meaning of an escaped slash. It is refused by default.
     #[must_use]
     pub fn escaped_slashes(self, escaped_slashes: EscapedSlashes) -> Self {
         Self { escaped_slashes, ..self }
     }
 
-    /// What a `;` is: refused unless said otherwise.
+    /// Sets the meaning of a `;`. It is refused by default.
     #[must_use]
     pub fn parameters(self, parameters: PathParameters) -> Self {
         Self { parameters, ..self }
     }
 
-    /// The one form of a path: no empty segments, no slash at the end, no escape that is not
-    /// needed, the others in upper case. Escapes are decoded once: `%252F` is the text `%2F`. It
-    /// takes linear time, and gives at most three bytes for one, and one more.
+    /// The canonical form of a path. It has no empty segments, no trailing slash, and only
+    /// necessary escapes, in upper case. Escapes are decoded once: `%252F` is the text `%2F`. The
+    /// conversion takes linear time; the result has at most three bytes per input byte, plus one.
     ///
     /// # Errors
     /// [`Why::Dots`], [`Why::EscapedSlash`], [`Why::Backslash`], [`Why::Parameter`] and
-    /// [`Why::Nul`]: the path has what this setting does not read.
+    /// [`Why::Nul`]: the settings do not define the meaning of this part of the path.
     #[inline]
     pub fn read<'p>(&self, path: &'p str) -> Result<Cow<'p, str>, Why> {
         if self.is_form(path) {
@@ -104,17 +104,17 @@ impl PathReading {
         self.form(path)
     }
 
-    /// True for most paths, which are in their form: seen at a glance.
+    /// True for most paths, which already are canonical: a quick test.
     #[inline]
     fn is_form(&self, path: &str) -> bool {
-        // `OPTIONS *` asks about the server, not about a path.
+        // `OPTIONS *` is about the server, not about a path.
         if path == "/" || path == "*" {
             return true;
         }
         let Some(rest) = path.as_bytes().strip_prefix(b"/") else { return false };
         let mut before = b'/';
         for &byte in rest {
-            // An empty segment, or one that may be of dots.
+            // An empty segment, or one that may consist of dots.
             let is_suspect = before == b'/' && matches!(byte, b'/' | b'.');
             if is_suspect || !(PLAIN[usize::from(byte)] || byte == b'/') {
                 return false;
@@ -127,8 +127,8 @@ impl PathReading {
 
     fn form<'p>(&self, path: &'p str) -> Result<Cow<'p, str>, Why> {
         let mut out = Vec::with_capacity(path.len() + 1);
-        // Dots are looked for in the widest reading: between slashes of any kind, and before a
-        // parameter. None where a segment of dots cannot be.
+        // Segments of dots are detected in the widest interpretation: between slashes of any kind,
+        // and before a parameter. `None` where no segment of dots is possible.
         let mut dots = Some(0);
         let (mut at_start, mut in_parameter) = (true, false);
         for (byte, escaped) in bytes(path) {
@@ -146,7 +146,7 @@ impl PathReading {
                 (b'/', false) => (at_start, in_parameter) = (true, false),
                 (b'/', true) => match self.escaped_slashes {
                     EscapedSlashes::Keep => {}
-                    // Where the parameter ends depends on what is done first.
+                    // The end of the parameter would depend on the order of decoding.
                     EscapedSlashes::Unescape if !in_parameter => at_start = true,
                     _ => return Err(Why::EscapedSlash),
                 },
@@ -178,7 +178,7 @@ impl PathReading {
         if out == path.as_bytes() {
             return Ok(Cow::Borrowed(path));
         }
-        // It is ASCII: all else was escaped.
+        // The result is ASCII: everything else was escaped.
         Ok(Cow::Owned(String::from_utf8(out).unwrap_or_default()))
     }
 
@@ -194,8 +194,8 @@ impl PathReading {
     }
 }
 
-/// The bytes of a path, decoded once, each with whether it was escaped. A `%` that begins no escape
-/// is one.
+/// The bytes of a path, decoded once, and whether each was escaped. A `%` that does not begin an
+/// escape is a byte itself.
 fn bytes(path: &str) -> impl Iterator<Item = (u8, bool)> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut rest = path.as_bytes();
@@ -216,7 +216,7 @@ fn refuse_dots(dots: Option<usize>) -> Result<(), Why> {
     if matches!(dots, Some(1 | 2)) { Err(Why::Dots) } else { Ok(()) }
 }
 
-/// What a segment holds without an escape (RFC 3986, 3.3), but for `;`.
+/// The characters that need no escape in a segment (RFC 3986, 3.3), except `;`.
 const PLAIN: [bool; 256] = {
     let mut plain = [false; 256];
     let mut byte = 0u8;

@@ -1,13 +1,13 @@
-//! Values of identities, of which the short ones need no allocation.
+//! Values of identities; short ones need no allocation.
 
 use core::fmt;
 use std::borrow::Cow;
 
 use compact_str::CompactString;
 
-/// The value of an identity: never empty.
+/// The value of an identity, never empty.
 ///
-/// Its `Debug` shows nothing of it: values are personal data. [`Value::as_str`] does.
+/// Its `Debug` omits the value, which is personal data; [`Value::as_str`] returns it.
 #[derive(Clone)]
 pub struct Value<'r>(Held<'r>);
 
@@ -43,7 +43,7 @@ impl<'r> Value<'r> {
         }
     }
 
-    /// The value as text that lives as long as the request, or on its own.
+    /// The value as text, borrowed from the request or owned.
     #[must_use]
     pub fn into_cow(self) -> Cow<'r, str> {
         match self.0 {

@@ -1,4 +1,4 @@
-//! Bodies that cannot be made of bytes: those of a service behind [`AnyBodyLayer`] can.
+//! Response bodies that cannot be built from bytes: [`AnyBodyLayer`] makes such services usable.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -10,8 +10,8 @@ use http_body::{Body, Frame, SizeHint};
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Lets [`super::TollgateLayer`] stand before a service whose body cannot be made of bytes, as
-/// those of tonic and `hyper::body::Incoming`: it stands between them.
+/// Lets [`super::TollgateLayer`] wrap a service whose response body cannot be built from bytes,
+/// such as that of tonic and `hyper::body::Incoming`. Put it between the two.
 ///
 /// ```
 /// use http::{Request, Response};
@@ -40,7 +40,7 @@ impl<I> Layer<I> for AnyBodyLayer {
     }
 }
 
-/// A service behind an [`AnyBodyLayer`].
+/// A service wrapped by an [`AnyBodyLayer`].
 #[derive(Clone, Debug)]
 pub struct AnyBody<I> {
     inner: I,
@@ -64,7 +64,7 @@ where
 }
 
 pin_project_lite::pin_project! {
-    /// The response of an [`AnyBody`].
+    /// The response future of an [`AnyBody`].
     #[derive(Debug)]
     pub struct AnyBodyFuture<F> {
         #[pin]

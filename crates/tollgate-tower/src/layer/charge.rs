@@ -1,4 +1,4 @@
-//! Charging by the response: what is given back, and what is charged more.
+//! Charges by the response: refunds and extra charges.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use http::{Extensions, HeaderMap, Response, StatusCode};
 use tollgate::Store;
 use tollgate_policy::{Answer, Gate};
 
-/// What a response is judged by.
+/// The parts of a response that decide about its charge.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ResponseHead<'r> {
@@ -16,7 +16,7 @@ pub struct ResponseHead<'r> {
     pub status: StatusCode,
     /// The headers.
     pub headers: &'r HeaderMap,
-    /// What the service attached.
+    /// The values that the service attached.
     pub extensions: &'r Extensions,
 }
 
@@ -26,24 +26,23 @@ impl fmt::Debug for ResponseHead<'_> {
     }
 }
 
-/// How often charges were changed after responses.
+/// The numbers of refunds and extra charges after responses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Charges {
-    /// Charges that were given back.
+    /// The charges that were refunded.
     pub refunded: u64,
-    /// Charges that could not be given back, since the store failed.
+    /// The refunds that failed, because the store failed.
     pub not_refunded: u64,
-    /// Requests that were charged more, each by as much as remained.
+    /// The requests with an extra charge, each of as much as remained.
     pub charged_more: u64,
-    /// Requests that could not be charged more, since the store failed or the cost was beyond
-    /// 2^40.
+    /// The extra charges that failed, because the store failed or the cost was above 2^40.
     pub not_charged: u64,
 }
 
 type Judge<T> = Arc<dyn Fn(&ResponseHead<'_>) -> T + Send + Sync>;
 
-/// The rules, and what was done by them.
+/// The rules for charges by the response, and their counters.
 #[derive(Default)]
 pub(super) struct Charging {
     pub(super) refund_when: Option<Judge<bool>>,
@@ -54,7 +53,7 @@ pub(super) struct Charging {
     not_charged: AtomicU64,
 }
 
-/// What is to be done after a response.
+/// The action after a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
     Nothing,
@@ -63,13 +62,13 @@ pub(super) enum Then {
 }
 
 impl Charging {
-    /// True when nothing is ever done after a response.
+    /// True when no action can follow a response.
     #[inline]
     pub(super) fn is_none(&self) -> bool {
         self.refund_when.is_none() && self.extra_cost.is_none()
     }
 
-    /// What is to be done, by the response or the service's error.
+    /// The action for a response, or for the service's error.
     #[inline]
     pub(super) fn judge<B, E>(&self, result: &Result<Response<B>, E>) -> Then {
         if self.is_none() {
@@ -92,7 +91,7 @@ impl Charging {
         }
     }
 
-    /// Does it. The answer to the extra charge is in place of the first decision.
+    /// Performs the action. The answer to an extra charge replaces the first decision.
     pub(super) async fn carry_out<S: Store>(
         &self,
         then: Then,

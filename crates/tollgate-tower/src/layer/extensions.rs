@@ -1,10 +1,10 @@
-//! Where servers and routers leave what they know of a request.
+//! The request extensions in which servers and routers store what they know of a request.
 
 use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
 
-/// The other end of the connection: as axum tells it, or a `SocketAddr` that the server inserted.
+/// The peer of the connection: from axum, or a `SocketAddr` that the server inserted.
 #[inline]
 pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     #[cfg(feature = "axum")]
@@ -14,7 +14,7 @@ pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {
     inserted_peer(extensions)
 }
 
-/// That of a test, too, which axum keeps apart.
+/// Also reads the peer address of a test, which axum stores separately.
 #[inline(never)]
 fn inserted_peer(extensions: &Extensions) -> Option<IpAddr> {
     let inserted = extensions.get::<SocketAddr>();
@@ -26,7 +26,7 @@ fn inserted_peer(extensions: &Extensions) -> Option<IpAddr> {
     inserted.map(SocketAddr::ip)
 }
 
-/// The template of the route that matched.
+/// The template of the matched route.
 #[inline]
 pub(super) fn route(extensions: &Extensions) -> Option<&str> {
     #[cfg(feature = "axum")]
@@ -37,7 +37,7 @@ pub(super) fn route(extensions: &Extensions) -> Option<&str> {
     None
 }
 
-/// The whole path, where a router that is nested in another has taken a part of it away.
+/// The whole path, if a nested router removed a part of it.
 #[inline]
 pub(super) fn path(extensions: &Extensions) -> Option<&str> {
     #[cfg(feature = "axum")]

@@ -1,4 +1,4 @@
-//! What this front tells of a request: the fields that policies look at.
+//! Provides the fields of a request that policies read.
 
 use core::cell::{OnceCell, RefCell};
 use std::borrow::Cow;
@@ -20,11 +20,11 @@ use crate::identity::{
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
 type RouteFunction = Arc<dyn Fn(&Extensions) -> Option<String> + Send + Sync>;
 
-/// Which identity is which field.
+/// The mapping from fields to identities.
 #[derive(Clone)]
 pub(super) struct Front {
     pub(super) client: ClientAddress,
-    /// The same, for sentences about it.
+    /// The same as an identity, for messages about it.
     pub(super) client_identity: Identity,
     pub(super) user: Option<Identity>,
     pub(super) api_key: Option<Identity>,
@@ -48,7 +48,7 @@ impl Front {
         }
     }
 
-    /// True when this front can tell the field of some request.
+    /// True when this layer can provide the field for some request.
     pub(super) fn supplies(&self, field: &Field) -> bool {
         match field {
             Field::User => self.user.is_some(),
@@ -59,7 +59,7 @@ impl Front {
         }
     }
 
-    /// The other end of the connection.
+    /// The peer of the connection.
     #[inline]
     fn peer(&self, extensions: &Extensions) -> Option<IpAddr> {
         match &self.peer {
@@ -68,12 +68,12 @@ impl Front {
         }
     }
 
-    /// True when some field is an identity that was set.
+    /// True when an identity is configured for some field.
     fn has_identities(&self) -> bool {
         self.user.is_some() || self.api_key.is_some() || !self.custom.is_empty()
     }
 
-    /// The template of the route that matched.
+    /// The template of the matched route.
     fn route<'r>(&self, extensions: &'r Extensions) -> Option<Cow<'r, str>> {
         match &self.route {
             Some(function) => function(extensions).map(Cow::Owned),
@@ -81,8 +81,8 @@ impl Front {
         }
     }
 
-    /// What `work` makes of the fields of a request. `closely` says whether to look for mistakes
-    /// that cost time to find.
+    /// Runs `work` on the fields of a request. `closely` enables checks for misconfigurations that
+    /// are expensive to detect.
     pub(super) fn with_fields<B, T>(
         &self,
         request: &Request<B>,
@@ -91,13 +91,13 @@ impl Front {
         work: impl FnOnce(&RequestFields<'_>) -> T,
     ) -> T {
         let extensions = request.extensions();
-        // It must lie beside the request while its fields are looked at.
+        // Stored here, so that it lives while the fields are read.
         let route = if self.has_identities() { self.route(extensions) } else { None };
         work(&RequestFields::new(request, self, misconfigurations, closely, route.as_deref()))
     }
 
-    /// The subject of a client's IPv4 address, where nothing has to be looked at to find it: what
-    /// most requests need.
+    /// The subject of a client's IPv4 address, if no header has to be read to find it, as for most
+    /// requests.
     #[inline]
     pub(super) fn subject_of_ipv4(
         &self,
@@ -110,7 +110,7 @@ impl Front {
         Some(prefix.with_ipv4(address))
     }
 
-    /// The identity that a field is.
+    /// The identity configured for a field.
     fn identity(&self, field: &Field) -> Option<&Identity> {
         match field {
             Field::User => self.user.as_ref(),
@@ -122,7 +122,7 @@ impl Front {
         }
     }
 
-    /// Why a request is refused for a field.
+    /// The reason to refuse a request because of a field.
     pub(super) fn missing<'m>(&'m self, field: &'m Field, why: Why) -> Missing<'m> {
         let what = match field {
             Field::Ip => Required::Identity(&self.client_identity),
@@ -143,17 +143,17 @@ impl Front {
     }
 }
 
-/// A request as policies see it. What was malformed is kept: it must never pass for absent.
+/// A request as policies see it. Malformed fields are remembered: they must never count as absent.
 pub(super) struct RequestFields<'r> {
     head: Head<'r>,
     front: &'r Front,
     misconfigurations: &'r Misconfigurations,
-    /// Whether to look for mistakes that cost time to find.
+    /// Whether to check for misconfigurations that are expensive to detect.
     closely: bool,
     client: OnceCell<Option<(Value<'static>, IpAddr)>>,
-    /// Hashing it costs about a microsecond.
+    /// Cached, because hashing takes about a microsecond.
     api_key: OnceCell<Option<Value<'r>>>,
-    /// A function of yours may verify a token for it.
+    /// Cached, because a function of the program may verify a token for it.
     user: OnceCell<Option<Value<'r>>>,
     route: OnceCell<Option<Cow<'r, str>>>,
     faults: RefCell<Vec<(Field, Why)>>,
@@ -169,7 +169,7 @@ impl<'r> RequestFields<'r> {
     ) -> Self {
         let mut head = Head::new(request);
         if front.has_identities() {
-            // For identities that are made of them.
+            // For identities that use them.
             if let Some(peer) = front.peer(request.extensions()) {
                 head = head.with_peer(peer);
             }
@@ -193,14 +193,14 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    /// A field that was looked at and malformed, unless only policies in shadow look at it: those
-    /// change nothing.
+    /// A field that was read and is malformed, unless only shadow policies read it: those have no
+    /// effect.
     #[inline]
     pub(super) fn fault(&self, prepared: &Prepared) -> Option<(Field, Why)> {
         self.faults.borrow().iter().find(|(field, _)| prepared.enforces(field)).cloned()
     }
 
-    /// Why a field that is missed is: it is not there, or it is no number where one was wanted.
+    /// Why a missing field is missing: it is absent, or not a number where one is required.
     pub(super) fn why_missing(&self, field: &Field) -> Why {
         match field {
             Field::Ip => Why::NoPeer,
@@ -215,7 +215,7 @@ impl<'r> RequestFields<'r> {
         self.faults.borrow_mut().push((field.clone(), why));
     }
 
-    /// A value, or none: what is malformed is remembered.
+    /// A value, or `None`; a malformed one is remembered.
     #[inline]
     fn keep<T>(&self, field: &Field, found: Result<T, Why>) -> Option<T> {
         match found {
@@ -228,7 +228,7 @@ impl<'r> RequestFields<'r> {
         }
     }
 
-    /// What the client counts by, and its whole address.
+    /// The value that the client is counted by, and its full address.
     fn ip(&self) -> Option<(Value<'static>, IpAddr)> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
         let Some(peer) = peer else {
@@ -255,7 +255,7 @@ impl<'r> RequestFields<'r> {
         value
     }
 
-    /// The same, found once for all who ask.
+    /// As `value`, computed once per request.
     fn once<'s>(
         &'s self,
         field: &Field,
@@ -269,7 +269,7 @@ impl<'r> RequestFields<'r> {
         let header = header_text(self.head.headers(), HOST).map(host_name);
         let host = match (self.head.uri().host().map(host_name), header) {
             (Some(host), Err(Why::Absent)) => host,
-            // What stands behind may go by the one or by the other.
+            // The handler may use either of the two.
             (Some(host), Ok(header)) if host.eq_ignore_ascii_case(header) => host,
             (Some(_), Ok(_)) => {
                 self.malformed(&Field::Host, Why::TwoHosts);
@@ -317,8 +317,8 @@ impl Fields for RequestFields<'_> {
             Field::Path => {
                 let path = extensions::path(self.head.extensions());
                 let path = path.unwrap_or(self.head.uri().path());
-                // Routers differ in how they read these: no policy must be met by one reading, and
-                // a handler by the other.
+                // Routers interpret these differently. A policy must not match one interpretation
+                // while the handler sees another.
                 self.keep(field, self.front.paths.read(path))
             }
             Field::Route => self.route.get_or_init(|| self.route()).as_deref().map(Cow::Borrowed),
@@ -336,7 +336,7 @@ impl Fields for RequestFields<'_> {
     }
 }
 
-/// True for an IPv6 address as a whole, which is no identity: one customer has 2^64 of them.
+/// True for a full IPv6 address, which does not identify a client: one customer has 2^64 of them.
 fn is_whole_ipv6(text: &str) -> bool {
     text.contains(':') && text.parse::<std::net::Ipv6Addr>().is_ok()
 }

@@ -1,4 +1,4 @@
-//! The way of one request: refused at once, or through the service and back with headers.
+//! The future of one request: an immediate refusal, or the service's response with added headers.
 
 use core::fmt;
 use core::future::Future;
@@ -20,7 +20,7 @@ use crate::answer::Marks;
 type Boxed<RB, E> = Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
 
 pin_project_lite::pin_project! {
-    /// The response of a service behind limits.
+    /// The response future of a [`Tollgate`](super::Tollgate) service.
     pub struct ResponseFuture<F, S, RB, E> {
         #[pin]
         state: State<F, S, RB, E>,
@@ -32,7 +32,7 @@ pin_project_lite::pin_project! {
     enum State<F, S, RB, E> {
         Running { #[pin] inner: F, admitted: Admitted<S> },
         Refused { response: Option<Box<Response<Bytes>>> },
-        // A store that has to be waited for.
+        // The store does not answer at once.
         Waiting { future: Boxed<RB, E> },
     }
 }
@@ -70,7 +70,7 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.project().state.project() {
             StateProjected::Running { inner, admitted } => {
-                // Written into where it lies: a response is twice as large as what is written.
+                // Modified in place: a response is twice as large as what is added.
                 let mut polled = inner.poll(cx);
                 if let Poll::Ready(result) = &mut polled {
                     admitted.finish_now(result);
@@ -79,7 +79,7 @@ where
             }
             StateProjected::Refused { response } => match response.take() {
                 Some(response) => Poll::Ready(Ok((*response).map(RB::from))),
-                // As every future, this one must not be polled after its end.
+                // Like any future, this one must not be polled after its end.
                 None => Poll::Pending,
             },
             StateProjected::Waiting { future } => future.as_mut().poll(cx),
@@ -87,9 +87,9 @@ where
     }
 }
 
-/// A request that was admitted: what is left to do when its response is there. For most it is to
-/// write what was decided, and nothing for one that was decided already, by this layer's twin. What
-/// else there is is boxed, since this is moved with the future.
+/// The work left for an admitted request once its response is ready. Usually this is to write the
+/// headers of the decision. For a request that an equal layer has already decided, it is nothing.
+/// Everything else is boxed, since this is moved with the future.
 pub(super) struct Admitted<S> {
     pub(super) marks: Marks,
     more: Option<Box<More<S>>>,
@@ -97,7 +97,7 @@ pub(super) struct Admitted<S> {
 
 struct More<S> {
     shared: Arc<Shared<S>>,
-    /// What to give back, or what to charge more, where responses are charged by.
+    /// The answer to refund or to charge extra for, if charges depend on the response.
     answer: Option<Answer<'static>>,
     timer: Option<Timer>,
 }
@@ -110,7 +110,7 @@ impl<S> Default for Admitted<S> {
 }
 
 impl<S: Store + 'static> Admitted<S> {
-    /// What there is to do beside writing what was decided.
+    /// Adds the work besides writing headers.
     #[inline]
     pub(super) fn later(
         &mut self,
@@ -123,7 +123,7 @@ impl<S: Store + 'static> Admitted<S> {
         }
     }
 
-    /// Charges by the response and writes what was decided into it.
+    /// Charges by the response, and writes the headers of the decision.
     pub(super) async fn finish<RB, E>(mut self, result: &mut Result<Response<RB>, E>) {
         match self.more.take() {
             None => self.write(result),
@@ -136,7 +136,7 @@ impl<S: Store + 'static> Admitted<S> {
         }
     }
 
-    /// The same with a store that need not be waited for.
+    /// As `finish`, for a store that answers at once.
     #[inline]
     fn finish_now<RB, E>(&mut self, result: &mut Result<Response<RB>, E>) {
         match self.more.take() {
@@ -153,7 +153,7 @@ impl<S: Store + 'static> Admitted<S> {
         self.finish_with(more, instead, result, began);
     }
 
-    /// Writes what was decided, or `instead` of it what a charge by the response said.
+    /// Writes the headers of the decision, or `instead` those of an extra charge.
     fn finish_with<RB, E>(
         &mut self,
         more: More<S>,
@@ -196,7 +196,7 @@ impl<S: Store + 'static> More<S> {
         self.timer.map(|_| Instant::now())
     }
 
-    /// Charges by the response; what that says is written in place of the first decision.
+    /// Charges by the response. The headers of an extra charge replace those of the first decision.
     async fn charge(&self, then: Then) -> Option<Marks> {
         let (answer, Shared { charging, gate, .. }) = (self.answer.as_ref()?, &*self.shared);
         let decision = charging.carry_out(then, gate, answer).await?;
@@ -206,7 +206,7 @@ impl<S: Store + 'static> More<S> {
     }
 }
 
-/// What a future gives that is ready at once.
+/// The output of a future that is ready at the first poll.
 #[inline]
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = core::pin::pin!(future);

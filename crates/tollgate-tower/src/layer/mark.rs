@@ -1,26 +1,26 @@
-//! The mark on a request that was decided: by whom, so that nobody decides it again.
+//! The mark on a decided request: what decided it, so that no other layer decides it again.
 
 use http::Extensions;
 use smallvec::SmallVec;
 use tollgate_policy::DecisionMark;
 
-/// The first gate of this process has decided it, by the policies that it began with. Most
-/// processes have no other, and a mark without a size takes no memory of its own: an allocation is
-/// a part of what a request costs that can be measured (`docs/benchmarks.md`).
+/// The first gate of this process, with its first policies, has decided the request. Most processes
+/// have no other gate. A zero-sized mark needs no allocation, which would be a measurable part of
+/// the cost of a request (`docs/benchmarks.md`).
 #[derive(Clone)]
 struct ByFirst;
 
-/// Others have decided it.
+/// Other gates have decided the request.
 #[derive(Clone)]
 struct ByOthers(SmallVec<[DecisionMark; 1]>);
 
-/// True when somebody has decided the request.
+/// True when any gate has decided the request.
 #[inline]
 pub(super) fn is_on(extensions: &Extensions) -> bool {
     extensions.get::<ByFirst>().is_some() || extensions.get::<ByOthers>().is_some()
 }
 
-/// True when the same policies over the same store as `own` have decided it, or the same gate.
+/// True when the same gate as `own`, or the same policies over the same store, have decided it.
 #[cold]
 pub(super) fn is_alike(extensions: &Extensions, own: DecisionMark) -> bool {
     let first = extensions.get::<ByFirst>().and_then(|ByFirst| DecisionMark::first());
@@ -28,7 +28,6 @@ pub(super) fn is_alike(extensions: &Extensions, own: DecisionMark) -> bool {
     first.iter().chain(others).any(|mark| mark.is_alike(own))
 }
 
-/// Notes who has decided it.
 #[inline]
 pub(super) fn put(extensions: &mut Extensions, mark: DecisionMark) {
     if mark.is_first() {
@@ -48,7 +47,7 @@ fn put_another(extensions: &mut Extensions, mark: DecisionMark) {
     }
 }
 
-/// Forgets who has decided it.
+/// Removes all marks.
 pub(super) fn remove(extensions: &mut Extensions) {
     extensions.remove::<ByFirst>();
     extensions.remove::<ByOthers>();

@@ -1,4 +1,4 @@
-//! Mistakes in a set-up that can be seen while it runs, each reported once.
+//! Misconfigurations that are detectable at run time, each reported once.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -8,26 +8,26 @@ use tollgate_policy::Field;
 
 use crate::identity::Remark;
 
-/// A misconfiguration in a set-up. `docs/mistakes.md` explains each.
+/// A misconfiguration. `docs/mistakes.md` explains each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Misconfiguration {
-    /// A request met the same limits twice; it was decided once.
+    /// A request passed the same limits twice; it was decided once.
     LayeredTwice,
-    /// The server tells no peer address: such requests get 500.
+    /// The server provides no peer address: such requests get status 500.
     NoPeer,
-    /// Something is odd about the headers that name clients.
+    /// An anomaly in the headers that contain client addresses.
     Address(Remark),
-    /// An identity of your own gave a whole IPv6 address.
+    /// An identity from a function is a full IPv6 address.
     WholeIpv6,
-    /// Policies look at fields that this layer does not tell.
+    /// Policies read fields that this layer does not provide.
     FieldNotSupplied(Vec<Field>),
-    /// Many layers were dropped after one or two requests.
+    /// Many layers were dropped after one or two requests each.
     MadeForEachRequest,
 }
 
 impl Misconfiguration {
-    /// The kinds, so that each is reported once.
+    /// The number of kinds; each is reported once.
     const KINDS: usize = 11;
 
     fn kind(&self) -> usize {
@@ -105,7 +105,7 @@ impl Misconfigurations {
     /// Reports a misconfiguration, unless one of its kind was reported before.
     #[inline]
     pub(super) fn report(&self, misconfiguration: Misconfiguration) {
-        // Read first: what happens with every request must not write to shared memory.
+        // Read first: work done on every request must not write to shared memory.
         if let Some(reported) = self.reported.get(misconfiguration.kind())
             && !reported.load(Ordering::Relaxed)
             && !reported.swap(true, Ordering::Relaxed)
@@ -114,7 +114,8 @@ impl Misconfigurations {
         }
     }
 
-    /// Reports a misconfiguration again, for those that a reload can bring anew.
+    /// Reports a misconfiguration even if one of its kind was reported before, for those that a
+    /// reload can cause.
     pub(super) fn report_anew(&self, misconfiguration: &Misconfiguration) {
         self.notify(misconfiguration);
     }
@@ -128,16 +129,17 @@ impl Misconfigurations {
     }
 }
 
-/// How many layers in a row were dropped after at most two requests.
+/// The number of consecutive layers that were dropped after at most two requests.
 static SHORT_LIVED: AtomicU32 = AtomicU32::new(0);
 
-/// So many of them are no accident.
+/// The number of such layers from which this is no coincidence.
 const MANY_SHORT_LIVED: u32 = 32;
 
-/// A layer is gone that has decided `requests`. True when it was one too many that were short.
+/// Records that a layer with this number of `requests` was dropped. True when too many were
+/// short-lived.
 pub(super) fn one_is_gone(requests: u64) -> bool {
     match requests {
-        // One that was never asked is a router that was built for something else, as for a test.
+        // A layer without requests belongs to a router built for another purpose, such as a test.
         0 => false,
         1 | 2 => (SHORT_LIVED.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(MANY_SHORT_LIVED),
         _ => {

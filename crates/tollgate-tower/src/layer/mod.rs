@@ -1,4 +1,4 @@
-//! The layer, its settings, and what all of its services share.
+//! The layer, its settings, and the state that its services share.
 
 mod body;
 mod charge;
@@ -44,15 +44,14 @@ use refused::OnRefused;
 use share::Times;
 use templates::Templates;
 
-/// When to ask again after a store has failed, unless said otherwise: 1 s.
+/// The default `Retry-After` when the store has failed: 1 s.
 pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 
-/// Limits before a service: a tower layer. Cheap to clone; clones, and all services that it makes,
-/// are one limiter. What it does is in `docs/middleware.md`.
+/// A tower layer that limits requests to a service. Clones are cheap; clones, and all services that
+/// the layer creates, are one limiter. `docs/middleware.md` describes its behaviour.
 ///
-/// The bodies of its responses must be such as can be made of bytes, so that it can refuse:
-/// `axum::body::Body` and `http_body_util::Full` are; before others, put an [`AnyBodyLayer`] in
-/// between.
+/// The response body must be buildable from bytes, for refusals. `axum::body::Body` and
+/// `http_body_util::Full` are; for others, put an [`AnyBodyLayer`] in between.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -79,14 +78,14 @@ pub const RETRY_WHEN_UNAVAILABLE: Duration = Duration::from_secs(1);
 /// ```
 pub struct TollgateLayer<S>(Arc<Shared<S>>);
 
-/// What all services of a layer share.
+/// The state that all services of a layer share.
 pub(crate) struct Shared<S> {
     gate: Gate<S>,
     front: Front,
     answers: Answers,
     show_revision: bool,
     retry_when_unavailable: Duration,
-    /// Answers for another's request, to a proxy: in the terms of HTTP, whatever that request is.
+    /// Whether it answers a proxy about another request: always as HTTP, whatever that request is.
     for_proxies: bool,
     charging: Charging,
     on_refused: Option<OnRefused>,
@@ -100,12 +99,13 @@ impl TollgateLayer<MemoryStore> {
     /// Limits for each client, by its peer address, counted in memory.
     ///
     /// # Errors
-    /// What is no limit: the notation is in `docs/notation.md`.
+    /// An invalid limit: `docs/notation.md` describes the notation.
     pub fn per_client(limits: &str) -> Result<Self, ParseError> {
         Self::per_client_named("client", limits)
     }
 
-    /// The same under a name: answers tell clients which of several layers refused them.
+    /// As [`TollgateLayer::per_client`], with a name: answers then contain which layer refused a
+    /// request.
     ///
     /// ```
     /// use tollgate_tower::TollgateLayer;
@@ -115,12 +115,14 @@ impl TollgateLayer<MemoryStore> {
     /// ```
     ///
     /// # Errors
-    /// As [`TollgateLayer::per_client`]; a name that is empty, too long or has control characters.
+    /// As [`TollgateLayer::per_client`]; also a name that is empty, too long or has control
+    /// characters.
     pub fn per_client_named(name: &str, limits: &str) -> Result<Self, ParseError> {
         Self::per_client_builder(name, limits)?.build()
     }
 
-    /// The same, to be set up: where clients are behind a proxy, or answers are your own.
+    /// As [`TollgateLayer::per_client_named`], with settings: for clients behind a proxy, or custom
+    /// answers.
     ///
     /// # Errors
     /// As [`TollgateLayer::per_client_named`].
@@ -128,7 +130,7 @@ impl TollgateLayer<MemoryStore> {
         name: &str,
         limits: &str,
     ) -> Result<Builder<MemoryStore>, ParseError> {
-        // Memory does not fail; were it to, nobody should get through uncounted.
+        // Memory does not fail; if it did, no request should pass uncounted.
         let policy = Policy::new(name, OnFailure::Deny).entry(Entry::new(["ip"], limits)?);
         let policies = Policies::new(Combine::First, vec![policy]).map_err(|problems| {
             ParseError::whole(limits, problems.to_string(), "give limits, as `10/s, 240/h`")
@@ -138,7 +140,7 @@ impl TollgateLayer<MemoryStore> {
 }
 
 impl<S: Store + 'static> TollgateLayer<S> {
-    /// A layer that asks `gate`, with the settings of [`TollgateLayer::builder`].
+    /// A layer over `gate`, with the default settings of [`TollgateLayer::builder`].
     ///
     /// # Errors
     /// As [`Builder::build`].
@@ -146,8 +148,8 @@ impl<S: Store + 'static> TollgateLayer<S> {
         Self::builder(gate).build()
     }
 
-    /// A layer that asks `gate`, to be set up: clients by their peer address, the headers of the
-    /// IETF's draft, nothing else.
+    /// A builder of a layer over `gate`. By default, clients are identified by their peer address,
+    /// and responses have the headers of the IETF draft.
     pub fn builder(gate: Gate<S>) -> Builder<S> {
         Builder {
             gate,
@@ -163,9 +165,9 @@ impl<S: Store + 'static> TollgateLayer<S> {
         }
     }
 
-    /// Takes the mark off what a request carries that it was decided: for handlers that send
-    /// requests of their own to a service behind these limits, with the extensions of the one they
-    /// handle. Otherwise those would pass as the same request, uncounted.
+    /// Removes the mark that a request was decided. It is for handlers that send their own requests
+    /// to a service behind these limits, with the extensions of the request they handle. With the
+    /// mark, those would pass uncounted, as the same request.
     pub fn forget(&self, extensions: &mut Extensions) {
         mark::remove(extensions);
     }
@@ -176,13 +178,13 @@ impl<S: Store + 'static> TollgateLayer<S> {
         &self.0.gate
     }
 
-    /// How much of the requests' time was spent on limiting.
+    /// The share of the requests' time that was spent on limiting.
     #[must_use]
     pub fn share(&self) -> Share {
         self.0.times.share()
     }
 
-    /// What was given back and charged more after responses.
+    /// The numbers of refunds and extra charges after responses.
     #[must_use]
     pub fn charges(&self) -> Charges {
         self.0.charging.charges()
@@ -233,34 +235,34 @@ pub struct Builder<S> {
 }
 
 impl<S: Store + 'static> Builder<S> {
-    /// How the client's address is found, the field `ip`: the peer's unless said otherwise.
+    /// Sets how the client's address, the field `ip`, is determined. The default is the peer's.
     pub fn client(mut self, client: ClientAddress) -> Self {
         self.front.client_identity = Identity::client(client.clone());
         self.front.client = client;
         self
     }
 
-    /// Who is logged in, the field `user`.
+    /// Sets the authenticated user, the field `user`.
     pub fn user(mut self, user: Identity) -> Self {
         self.front.user = Some(user);
         self
     }
 
-    /// The key of the caller, the field `api_key`.
+    /// Sets the API key of the caller, the field `api_key`.
     pub fn api_key(mut self, key: Identity) -> Self {
         self.front.api_key = Some(key);
         self
     }
 
-    /// The field `field.NAME`; the last of a name counts.
+    /// Sets the field `field.NAME`; the last call with a name counts.
     pub fn field(mut self, name: &str, identity: Identity) -> Self {
         self.front.custom.retain(|(known, _)| **known != *name);
         self.front.custom.push((name.into(), identity));
         self
     }
 
-    /// Where the server has left the peer's address, when neither axum did nor a `SocketAddr` is
-    /// among the extensions.
+    /// Sets how to read the peer's address from the extensions, if neither axum nor a `SocketAddr`
+    /// in them provides it.
     pub fn peer(
         mut self,
         peer: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static,
@@ -269,8 +271,9 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Where a router has left the template of the route that matched: the field `route`, and what
-    /// [`Identity::route`] sees. With the feature `axum` it replaces what axum tells.
+    /// Sets how to read the template of the matched route from the extensions. It is the field
+    /// `route`, and the value of [`Identity::route`]. With the feature `axum`, it replaces axum's
+    /// own.
     pub fn route(
         mut self,
         route: impl Fn(&Extensions) -> Option<String> + Send + Sync + 'static,
@@ -279,42 +282,43 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// How the field `path` is read, where servers differ: what the server behind may read in
-    /// another way is refused unless said otherwise. [`Identity::path`] has a reading of its own.
+    /// Sets how the field `path` is interpreted, where servers differ. By default, paths that the
+    /// server behind may interpret differently are refused. [`Identity::path`] has separate
+    /// settings.
     pub fn paths(mut self, paths: impl Into<PathReading>) -> Self {
         self.front.paths = paths.into();
         self
     }
 
-    /// Which headers tell clients about their limits.
+    /// Sets the headers that inform clients about their limits.
     pub fn profile(self, profile: Profile) -> Self {
         Self { profile, ..self }
     }
 
-    /// Whether pages of other origins may see those headers: no unless said otherwise.
+    /// Sets whether pages of other origins may read those headers. The default is no.
     pub fn expose(self, expose: bool) -> Self {
         Self { expose, ..self }
     }
 
-    /// Whether every answer has the header `Tollgate-Revision`: no unless said otherwise.
+    /// Sets whether every response has the header `Tollgate-Revision`. The default is no.
     pub fn show_revision(self, show: bool) -> Self {
         Self { show_revision: show, ..self }
     }
 
-    /// What `Retry-After` says when the store failed and the rule is `deny`.
+    /// Sets `Retry-After` for a failed store under the failure rule `deny`.
     pub fn retry_when_unavailable(self, after: Duration) -> Self {
         Self { retry_when_unavailable: after, ..self }
     }
 
-    /// Answers a proxy that asks whether a request of its client may go on. Then a refusal is one
-    /// of HTTP also where that request is one of gRPC, whose refusals have the status 200: a proxy
-    /// would take that for a yes. And policies may look at fields that this front does not tell,
-    /// since others ask the same gate: such a field is absent, and the mistake is reported.
+    /// Answers a proxy that asks whether its client's request may go on. A refusal is then an HTTP
+    /// response even if that request is gRPC. The proxy would take the status 200 of a gRPC refusal
+    /// as an approval. Policies may also read fields that this layer does not provide, since others
+    /// use the same gate. Such a field is absent, and the misconfiguration is reported.
     pub fn for_proxies(self) -> Self {
         Self { for_proxies: true, ..self }
     }
 
-    /// Gives the charge back when this says so of a response, and when the service ended with an
+    /// Refunds the charge if this function is true for the response, or if the service returned an
     /// error.
     pub fn refund_when(
         mut self,
@@ -324,7 +328,7 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Charges as many more units as this says of a response, as far as they remain.
+    /// Charges as many extra units as this function returns for a response, as far as they remain.
     pub fn extra_cost(
         mut self,
         cost: impl Fn(&ResponseHead<'_>) -> u64 + Send + Sync + 'static,
@@ -333,9 +337,9 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Makes the answer to a refused request, from the one that would be given: another status, a
-    /// body of one's own. A handler's own 429 never comes here, nor does a refusal to a request of
-    /// gRPC. It must not block.
+    /// Replaces the response to a refused request, given the default one: another status, or a
+    /// custom body. It is not called for a handler's own 429, nor for a refusal of a gRPC request.
+    /// It must not block.
     ///
     /// ```
     /// use bytes::Bytes;
@@ -362,7 +366,7 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// OnMisconfiguration of each mistake in the set-up, in place of a warning of `tracing`.
+    /// Sets the function that is called for each misconfiguration, instead of a `tracing` warning.
     pub fn on_misconfiguration(
         mut self,
         told: impl Fn(&Misconfiguration) + Send + Sync + 'static,
@@ -371,12 +375,12 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// The layer.
+    /// Builds the layer.
     ///
     /// # Errors
-    /// Policies that look at a field which this layer does not tell.
+    /// Policies read a field that this layer does not provide.
     pub fn build(self) -> Result<TollgateLayer<S>, ParseError> {
-        // In this order, so that policies that are replaced meanwhile are taken as new ones.
+        // In this order, so that policies replaced meanwhile count as new ones.
         let revision = self.gate.revision();
         let policies = self.gate.policies();
         let shared = Shared {

@@ -1,4 +1,4 @@
-//! What a program may say of refusals in its own words.
+//! The input of a function that customizes refusals.
 
 use core::fmt;
 
@@ -13,11 +13,11 @@ use tollgate_policy::Outcome;
 pub struct RequestHead<'r> {
     /// The method.
     pub method: &'r Method,
-    /// The path and what follows it; behind a nested router what that leaves of it.
+    /// The path and the query; behind a nested router, what the router leaves of them.
     pub uri: &'r Uri,
     /// The headers.
     pub headers: &'r HeaderMap,
-    /// What layers outside of this one attached.
+    /// The values that outer layers attached.
     pub extensions: &'r Extensions,
 }
 
@@ -44,11 +44,11 @@ impl fmt::Debug for RequestHead<'_> {
 pub struct Refused<'r> {
     /// The request.
     pub request: RequestHead<'r>,
-    /// Why.
+    /// The reason for the refusal.
     pub outcome: Outcome,
-    /// The policy that refused; none where it was none of them.
+    /// The policy that refused; `None` if no policy did.
     pub policy: Option<&'r str>,
-    /// What the store said; none where it was not asked, or gave no answer.
+    /// The store's decision; `None` if the store was not called, or failed.
     pub decision: Option<&'r Decision<'r>>,
 }
 

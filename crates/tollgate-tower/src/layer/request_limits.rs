@@ -1,4 +1,4 @@
-//! Limits that a function gives for each request: by tenant, by plan, out of a database.
+//! Limits that a function returns for each request: by tenant, by plan, from a database.
 
 use core::fmt;
 use core::future::Future;
@@ -18,7 +18,7 @@ use super::RETRY_WHEN_UNAVAILABLE;
 use super::refused::RequestHead;
 use crate::answer::{Answers, HeaderTemplate, Marks, Profile, Wire};
 
-/// What one request is counted by.
+/// The subject, the limits and the cost of one request.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
     subject: Subject,
@@ -33,7 +33,7 @@ impl RequestLimits {
         Self { subject, limits, cost: 1 }
     }
 
-    /// So many units: 1 to 2^40.
+    /// Sets the cost in units: 1 to 2^40.
     #[must_use]
     pub fn cost(self, cost: u64) -> Self {
         Self { cost, ..self }
@@ -53,14 +53,14 @@ struct Shared<S> {
     function: Loss,
 }
 
-/// Limits that a function gives for each request: a tower layer. Where the numbers are few and
-/// known, a policy with overrides says the same in less (`docs/policies.md`).
+/// A tower layer with limits that a function returns for each request. If the limits are few and
+/// known in advance, a policy with overrides is shorter (`docs/policies.md`).
 ///
-/// The function sees the head of the request; its future takes what it needs out of it. `None` is
-/// no limit. An error, and a store that cannot answer, are decided by the rule; the log has a line
-/// when that begins, and one when it has ended. Limits or a cost that cannot be counted under are
-/// an error of the function. A request waits for its future as long as that takes: give what it
-/// asks a deadline of its own, as `tokio::time::timeout` does.
+/// The function is called with the head of the request; its future keeps what it needs of it.
+/// `None` is no limit. The failure rule decides when the function or the store fails. One log line
+/// reports the start of a failure, and one its end. Invalid limits or costs count as an error of
+/// the function. A request waits for the future without a bound: give its calls their own deadline,
+/// for example with `tokio::time::timeout`.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};
@@ -100,17 +100,17 @@ struct Shared<S> {
 pub struct RequestLimitsLayer<S>(Arc<Shared<S>>);
 
 impl<S: Store> RequestLimitsLayer<S> {
-    /// Counts in `store` what `of` says of each request; `on_failure` decides where that fails.
-    /// Answers call the limits `name`.
+    /// Counts requests in `store` by the result of `of`; `on_failure` decides if that fails. The
+    /// headers contain the limits under `name`.
     ///
     /// # Errors
-    /// A name of which no header can be made: empty, or too long.
+    /// A name that is not possible in a header: empty, or too long.
     pub fn new<F, R>(name: &str, store: S, on_failure: OnFailure, of: F) -> Result<Self, ParseError>
     where
         F: Fn(RequestHead<'_>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Option<RequestLimits>, BoxError>> + Send + 'static,
     {
-        // Each question brings its own limits.
+        // Never used: each question has its own limits.
         let unused: LimitSet = "1/s".parse()?;
         HeaderTemplate::new(name, &unused)?;
         Ok(Self(Arc::new(Shared {
@@ -145,7 +145,7 @@ impl<S, I> Layer<I> for RequestLimitsLayer<S> {
     }
 }
 
-/// A service behind a [`RequestLimitsLayer`].
+/// A service wrapped by a [`RequestLimitsLayer`].
 pub struct Limited<I, S> {
     inner: I,
     shared: Arc<Shared<S>>,
@@ -163,7 +163,7 @@ impl<I, S> fmt::Debug for Limited<I, S> {
     }
 }
 
-/// The response of a [`Limited`] service.
+/// The response future of a [`Limited`] service.
 pub type LimitedFuture<RB, E> =
     Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
 
@@ -187,7 +187,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let found = (self.shared.of)(RequestHead::new(&request));
         let wire = Wire::from_headers(request.headers());
-        // The clone takes the place of the service that was found ready.
+        // The call uses the service that was polled ready; the clone replaces it.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
@@ -206,7 +206,7 @@ where
 }
 
 impl<S: Store> Shared<S> {
-    /// The refusal; or none, with what to write into the response in `marks`.
+    /// The refusal; or `None`, with the headers for the response in `marks`.
     async fn refusal(
         &self,
         found: Found,
@@ -242,7 +242,7 @@ impl<S: Store> Shared<S> {
         refusal
     }
 
-    /// What the rule says where nothing could be counted.
+    /// The result of the failure rule if nothing could be counted.
     fn failed(&self, loss: &Loss, wire: Wire, why: &dyn fmt::Display) -> Option<Response<Bytes>> {
         let allowed = self.on_failure == OnFailure::Allow;
         loss.failed(allowed, why);

@@ -1,4 +1,4 @@
-//! The service: one decision for a request, then the service behind it or a refusal.
+//! The service: one decision per request, then the inner service or a refusal.
 
 use core::fmt;
 use core::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ use crate::identity::Why;
 
 const REVISION: HeaderName = HeaderName::from_static("tollgate-revision");
 
-/// A service behind limits. Made by [`super::TollgateLayer`].
+/// A rate-limited service, created by [`super::TollgateLayer`].
 pub struct Tollgate<I, S> {
     inner: I,
     shared: Arc<Shared<S>>,
@@ -71,7 +71,7 @@ where
 
     #[inline]
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        // Filled where it lies, and moved once, with the future.
+        // Filled in place, and moved once, with the future.
         let mut admitted = Admitted::default();
         match self.shared.decide(&mut request, &mut admitted) {
             Next::Pass => ResponseFuture::running(self.inner.call(request), admitted),
@@ -81,21 +81,21 @@ where
     }
 }
 
-/// Apart, since few requests have one.
+/// Boxed, since few requests have one.
 type Refusal = Box<Response<Bytes>>;
 
-/// What becomes of a request.
+/// The next step for a request.
 enum Next {
-    /// It goes on to the service behind.
+    /// The inner service is called.
     Pass,
     Refuse(Refusal),
-    /// The store has to be waited for.
+    /// The store does not answer at once.
     Wait(Box<Prepared>, Option<Timer>),
 }
 
 impl<I, S> Tollgate<I, S> {
-    /// The way of a request whose store has to be waited for. Apart, so that its room is not made
-    /// for those who need not wait.
+    /// Handles a request whose store does not answer at once. It is a separate function, so that
+    /// other requests need no stack space for it.
     #[inline(never)]
     fn wait<B, RB>(
         &mut self,
@@ -111,7 +111,7 @@ impl<I, S> Tollgate<I, S> {
         B: Send + 'static,
         RB: From<Bytes> + Send + 'static,
     {
-        // The clone takes the place of the service that was found ready.
+        // The call uses the service that was polled ready; the clone replaces it.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
         let shared = Arc::clone(&self.shared);
@@ -133,8 +133,8 @@ impl<I, S> Tollgate<I, S> {
 }
 
 impl<S: Store + 'static> Shared<S> {
-    /// Decides a request, and notes it there. What is left to do when its response is there is put
-    /// into `admitted`.
+    /// Decides a request, and marks it as decided. The work left for its response is put into
+    /// `admitted`.
     #[inline]
     fn decide<B>(self: &Arc<Self>, request: &mut Request<B>, admitted: &mut Admitted<S>) -> Next {
         let timer = self.times.start();
@@ -142,8 +142,8 @@ impl<S: Store + 'static> Shared<S> {
         if is_marked && self.has_decided(request.extensions()) {
             return Next::Pass;
         }
-        // What another layer has decided is noted already, which few requests meet. Where responses
-        // are charged by, the answer is needed later.
+        // A request decided by another layer, which is rare, is already marked. If charges depend
+        // on the response, the answer is needed later.
         let at_once = !is_marked && self.charging.is_none();
         let (closely, marks) = (timer.is_some(), &mut admitted.marks);
         let by_ipv4 = if at_once && !closely {
@@ -169,8 +169,8 @@ impl<S: Store + 'static> Shared<S> {
         }
     }
 
-    /// What there is to ask for a request; or how it was judged, by any of its fields, where that
-    /// is known already.
+    /// The prepared check of a request; or its result, by any of its fields, if that is already
+    /// known.
     #[inline(never)]
     fn judge<B>(
         &self,
@@ -189,8 +189,8 @@ impl<S: Store + 'static> Shared<S> {
         })
     }
 
-    /// What there is to ask for a request, by any policies; or the refusal of one that has a field
-    /// which cannot be taken for what it should be.
+    /// The prepared check of a request, under any policies; or the refusal of a request with an
+    /// unusable field.
     fn prepare<B>(
         &self,
         request: &Request<B>,
@@ -206,7 +206,7 @@ impl<S: Store + 'static> Shared<S> {
         }
     }
 
-    /// Asks any store.
+    /// Calls any store.
     #[inline(never)]
     fn ask<B>(
         self: &Arc<Self>,
@@ -220,7 +220,7 @@ impl<S: Store + 'static> Shared<S> {
             return Next::Wait(Box::new(prepared), timer);
         };
         let refusal = self.verdict(request, &answer, &mut admitted.marks);
-        // Where responses are charged by, the answer says what to refund, or what to charge more.
+        // If charges depend on the response, the answer is needed for a refund or an extra charge.
         let answer = (!self.charging.is_none()).then(|| answer.into_owned());
         if let Some(refusal) = refusal {
             return Next::Refuse(refusal);
@@ -230,12 +230,12 @@ impl<S: Store + 'static> Shared<S> {
         Next::Pass
     }
 
-    /// The fields that policies look at and this front does not tell.
+    /// The fields that policies read and this layer does not provide.
     pub(super) fn not_supplied(&self, policies: &Policies) -> Vec<Field> {
         policies.fields().iter().filter(|field| !self.front.supplies(field)).cloned().collect()
     }
 
-    /// True when the same policies over the same store have decided this request, as it says.
+    /// True when the same policies over the same store have decided this request, by its marks.
     #[cold]
     fn has_decided(&self, extensions: &Extensions) -> bool {
         let decided = mark::is_alike(extensions, self.gate.mark());
@@ -245,7 +245,7 @@ impl<S: Store + 'static> Shared<S> {
         decided
     }
 
-    /// The refusal of a request that has a field which cannot be taken for what it should be.
+    /// The refusal of a request with an unusable field.
     #[cold]
     fn malformed<B>(
         &self,
@@ -261,7 +261,7 @@ impl<S: Store + 'static> Shared<S> {
         self.finish(request, wire, &answer, refusal)
     }
 
-    /// The refusal; or none, with what to write into the response in `marks`.
+    /// The refusal; or `None`, with the headers for the response in `marks`.
     #[inline]
     fn verdict<B>(
         &self,
@@ -279,7 +279,7 @@ impl<S: Store + 'static> Shared<S> {
         None
     }
 
-    /// Policies that are seen for the first time: what nobody tells them.
+    /// Handles new policies: reports the fields that this layer does not provide.
     #[cold]
     fn take_revision(&self, answer: &Answer<'_>) {
         let number = answer.revision().number;
@@ -308,7 +308,7 @@ impl<S: Store + 'static> Shared<S> {
                 };
                 self.answers.too_costly(wire, policy.unwrap_or_default(), most)
             }
-            // An administrator's ban is no limit of a policy.
+            // An administrator's ban is not a limit of a policy.
             (Outcome::Banned, ..) if answer.authority() == Authority::Ruling => {
                 self.answers.banned(wire, None)
             }
@@ -323,7 +323,7 @@ impl<S: Store + 'static> Shared<S> {
         self.finish(request, wire, answer, refusal)
     }
 
-    /// A refusal as the program wants it said.
+    /// The refusal, customized by the program.
     fn finish<B>(
         &self,
         request: &Request<B>,
@@ -346,7 +346,7 @@ impl<S: Store + 'static> Shared<S> {
         Box::new(refusal)
     }
 
-    /// How a refusal is said.
+    /// The protocol of the refusal.
     fn wire<B>(&self, request: &Request<B>) -> Wire {
         if self.for_proxies { Wire::Http } else { Wire::from_headers(request.headers()) }
     }
@@ -355,7 +355,7 @@ impl<S: Store + 'static> Shared<S> {
         self.answers.unavailable(wire, policies, self.retry_when_unavailable)
     }
 
-    /// What is to be written into the headers of a response: what the decision says.
+    /// The headers of the decision, for the response.
     #[inline]
     pub(super) fn mark(
         &self,

@@ -4,24 +4,23 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::time::Instant;
 
-/// One of so many admitted requests is timed: reading a clock four times costs as much as a
-/// decision.
+/// One of this many admitted requests is timed: four clock readings cost as much as a decision.
 const EVERY: u64 = 64;
 
-/// How long requests took, and how much of that was limiting.
+/// The time of requests, and the part of it spent on limiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Share {
-    /// How many admitted requests were timed.
+    /// The number of admitted requests that were timed.
     pub timed: u64,
-    /// How long their limits took: finding the client, asking the store, writing the headers.
+    /// The time of limiting: finding the client, calling the store, writing the headers.
     pub limiting: Duration,
-    /// How long they took until the head of their response was there, limits included.
+    /// The time until the head of the response was ready, including limiting.
     pub whole: Duration,
 }
 
 impl Share {
-    /// The part of the time that limiting took, from 0 to 1; none before anything was timed.
+    /// The share of the time spent on limiting, from 0 to 1; `None` before a request was timed.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (!self.whole.is_zero()).then(|| self.limiting.as_secs_f64() / self.whole.as_secs_f64())
@@ -37,7 +36,7 @@ pub(super) struct Times {
     whole_ns: AtomicU64,
 }
 
-/// A request that is timed.
+/// A timed request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timer {
     started: Instant,
@@ -45,21 +44,21 @@ pub(super) struct Timer {
 }
 
 impl Times {
-    /// Counts a request, and times it when it is its turn.
+    /// Counts a request, and times every [`EVERY`]th.
     #[inline]
     pub(super) fn start(&self) -> Option<Timer> {
-        // Not in one step, which the processor takes longer for: it may be off by a few.
+        // Not atomic, which would take longer: the count may be off by a few.
         let number = self.requests.load(Ordering::Relaxed);
         self.requests.store(number.wrapping_add(1), Ordering::Relaxed);
         number.is_multiple_of(EVERY).then(Timer::start)
     }
 
-    /// How many requests were begun, about: two at the same time may count as one.
+    /// The approximate number of requests started: two at the same time may count as one.
     pub(super) fn requests(&self) -> u64 {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// A request has its response.
+    /// Adds a request whose response is ready.
     pub(super) fn add(&self, timer: &Timer) {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.limiting_ns.fetch_add(ns(timer.limiting), Ordering::Relaxed);
@@ -82,13 +81,13 @@ impl Timer {
         Self { started: Instant::now(), limiting: Duration::ZERO }
     }
 
-    /// All of the time so far was limiting.
+    /// Counts all of the time so far as limiting.
     #[inline]
     pub(super) fn decided(&mut self) {
         self.limiting = self.started.elapsed();
     }
 
-    /// Limiting goes on after the response was there, since `began`.
+    /// Counts the time since `began`, after the response was ready, as limiting.
     #[inline]
     pub(super) fn goes_on(&mut self, began: Instant) {
         self.limiting += began.elapsed();

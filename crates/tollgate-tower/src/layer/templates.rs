@@ -1,22 +1,22 @@
-//! How the limits of all policies are shown, made once for each revision.
+//! The header templates of all policies, built once per revision.
 
 use smallvec::SmallVec;
 use tollgate_policy::{Answer, Dimension, Entry, Part, Policies, Policy, Rule};
 
 use crate::answer::HeaderTemplate;
 
-/// The templates of one revision: for each policy those of its entries.
+/// The templates of one revision, by policy and entry.
 #[derive(Debug)]
 pub(super) struct Templates(Vec<Vec<EntryTemplates>>);
 
-/// Of the entry's own limits, and of each override's.
+/// The templates of the entry's own limits, and of each override's.
 #[derive(Debug)]
 struct EntryTemplates {
     own: Option<HeaderTemplate>,
     rules: Vec<Option<HeaderTemplate>>,
 }
 
-/// The templates of an answer's parts, in order; none when one of them cannot be shown.
+/// The templates of an answer's parts, in order; empty when one of them has none.
 pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[&'a HeaderTemplate; 2]> {
     let all = answer.extension(Templates::new);
     let mut templates = SmallVec::new();
@@ -27,7 +27,7 @@ pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[&'a HeaderTemplate; 2
     templates
 }
 
-/// The template of an answer that has one part, as most have.
+/// The template of an answer with one part, as most have.
 #[inline]
 pub(super) fn only<'a>(answer: &'a Answer<'_>) -> Option<&'a HeaderTemplate> {
     let [part] = answer.parts() else { return None };
@@ -79,11 +79,11 @@ fn template(policy: &Policy, number: usize, rule: Option<usize>) -> Option<Heade
     HeaderTemplate::new(&name(policy, number, entry), limits).ok()
 }
 
-/// The longest name of subjects in a header; a longer one is a number.
+/// The longest subject in a header name, in bytes; a longer one is replaced by a number.
 const MAX_SUBJECT_BYTES: usize = 24;
 
-/// The policy's name; where it has several entries, with the entry's subject, of which no other has
-/// the same: `api/user`. A subject that would be long is the entry's number, from 1.
+/// The policy's name. If the policy has several entries, the entry's subject is appended, which no
+/// other entry has: `api/user`. A long subject is replaced by the entry's number, from 1.
 fn name(policy: &Policy, number: usize, entry: &Entry) -> String {
     if policy.entries.len() == 1 {
         return policy.name.clone();

@@ -1,72 +1,72 @@
-//! A processor's counter held to the system's monotonic clock: read as cheaply as the one, right
-//! as the other.
+//! A processor's counter corrected by the system's monotonic clock: as cheap to read as the
+//! counter, and as right as the clock.
 //!
-//! A *line* says what the counter's readings mean for the next [`SPAN_NS`]. Whoever reads later
-//! than that looks at the system's clock and draws the next line, from where the clock is now. It
-//! never begins before the end of the last one: when the counter was fast, it begins there and is
-//! flatter. So no correction ever sets the clock back. A counter that itself jumps back takes the
-//! clock along by a span at most.
+//! A *line* converts counter readings to nanoseconds for the next [`SPAN_NS`]. A reader that comes
+//! later reads the system clock and draws the next line from there. That line never begins before
+//! the end of the last one. If the counter was fast, the new line begins at that end and is
+//! flatter, so no correction sets the clock back. If the counter itself jumps back, the clock goes
+//! back by one span at most.
 
 use core::sync::atomic::{AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 
-/// How long a line holds. A counter whose rate is wrong by one in a thousand is 1 us off after it,
-/// and one look at the system's clock in so long costs nothing that can be measured.
+/// How long a line is valid: 1 ms. A counter whose rate is wrong by one in a thousand is 1 us off
+/// after it. One reading of the system clock per span costs too little to measure.
 pub(super) const SPAN_NS: u64 = 1_000_000;
 
-/// Looks at both clocks until no more than this passes between the readings of the counter before
-/// and after the system's, in parts of a span: a thread that is interrupted between them would take
-/// a wrong pair.
+/// A pair of readings is good enough if the counter advances by at most 1/`TIGHT` of a span around
+/// the reading of the system clock. A thread that is interrupted between the two would take a wrong
+/// pair.
 const TIGHT: u64 = 512;
 
-/// How often it tries, and then takes the tightest.
+/// The most attempts at a tight pair; after them the tightest is used.
 const ATTEMPTS: usize = 4;
 
-/// Bits of a rate below one nanosecond for each tick.
+/// Fractional bits of a rate in nanoseconds per tick.
 const FRACTION: u32 = 32;
 
-/// A counter, and the clock that it is held to.
+/// A counter, and the reference clock that corrects it.
 pub(super) trait Counter {
     /// The counter now, in ticks.
     fn ticks(&self) -> u64;
 
-    /// Nanoseconds since some moment, by the clock that is right.
+    /// Nanoseconds since some fixed moment, by the reference clock.
     fn reference_ns(&self) -> u64;
 
-    /// Nanoseconds that so many ticks are, as far as is known at the start.
+    /// Converts ticks to nanoseconds at the rate measured at the start.
     fn nominal_ns(&self, ticks: u64) -> u64;
 }
 
-/// What readings of the counter mean for a span.
+/// The conversion from counter readings to nanoseconds for one span.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     ticks: u64,
     ns: u64,
-    /// Nanoseconds for each tick, times 2^32.
+    /// Nanoseconds per tick, times 2^32.
     rate: u64,
 }
 
 impl Line {
-    /// What the line says `ticks` after its start, which is at most a span.
+    /// The line's time in nanoseconds, `ticks` after its start; `ticks` is at most a span.
     #[inline]
     fn after(&self, ticks: u64) -> u64 {
         self.ns + ((ticks * self.rate) >> FRACTION)
     }
 }
 
-/// Nanoseconds by the counter, held to the reference. They go back only where the counter does.
+/// Nanoseconds by the counter, corrected by the reference. They go back only if the counter does.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Disciplined<C> {
-    /// Odd while a line is being drawn: what is read of it then is not one line.
+    /// Odd while a line is being written: its fields may then belong to two lines.
     turn: AtomicU64,
     ticks: AtomicU64,
     ns: AtomicU64,
     rate: AtomicU64,
-    /// Ticks that a line holds.
+    /// The ticks for which a line is valid.
     span: u64,
-    /// The rate of a line that has nothing to make up for.
+    /// The rate of a line without a correction.
     nominal: u64,
     counter: C,
     drawing: Mutex<()>,
@@ -74,7 +74,7 @@ pub(super) struct Disciplined<C> {
 
 impl<C: Counter> Disciplined<C> {
     pub(super) fn new(counter: C) -> Self {
-        // Over as many ticks as some minutes have, so that the rate has its digits.
+        // Over 2^40 ticks, some minutes, so that the rate keeps its precision.
         let nominal = (counter.nominal_ns(1 << 40) >> (40 - FRACTION)).max(1);
         let (ticks, ns) = pair(&counter, u64::MAX);
         Self {
@@ -89,14 +89,14 @@ impl<C: Counter> Disciplined<C> {
         }
     }
 
-    /// Nanoseconds on the reference's scale.
+    /// The current time in nanoseconds, on the reference's scale.
     #[inline]
     pub(super) fn now_ns(&self) -> u64 {
         let turn = self.turn.load(Ordering::Acquire);
         let line = self.line();
         let ticks = self.counter.ticks().wrapping_sub(line.ticks);
         fence(Ordering::Acquire);
-        // Read within one turn, the counter is not beyond the start of the line that follows.
+        // If the turn has not changed, the counter was read before the start of the next line.
         let whole = turn.is_multiple_of(2) && self.turn.load(Ordering::Relaxed) == turn;
         if whole && ticks <= self.span { line.after(ticks) } else { self.synchronize() }
     }
@@ -110,7 +110,7 @@ impl<C: Counter> Disciplined<C> {
         }
     }
 
-    /// Looks at the reference and draws the next line, unless somebody has just done so.
+    /// Reads the reference and draws the next line, unless another thread has just done so.
     #[cold]
     fn synchronize(&self) -> u64 {
         let _drawing = self.drawing.lock();
@@ -130,10 +130,11 @@ impl<C: Counter> Disciplined<C> {
         next.ns
     }
 
-    /// The line from a look at both clocks on. What the last one was ahead is made up for within a
-    /// span, or at half the pace where it was more than half a span.
+    /// The line that starts at this pair of readings. It makes up for the last line's lead within
+    /// one span, or at half speed if the lead was more than half a span.
     fn next(&self, last: Line, ticks: u64, ns: u64) -> Line {
-        // Nobody has read beyond its span; a counter that jumped back counts as one that did.
+        // No reading went beyond the last line's span. A counter that jumped back counts as beyond
+        // it.
         let said = last.after(ticks.wrapping_sub(last.ticks).min(self.span));
         let ahead = said.saturating_sub(ns).min(SPAN_NS / 2);
         let slower = u128::from(self.nominal) * u128::from(ahead) / u128::from(SPAN_NS);
@@ -142,8 +143,8 @@ impl<C: Counter> Disciplined<C> {
     }
 }
 
-/// The counter and the reference at one moment. The counter's reading is the later one: an
-/// interruption between them makes the line late, which the next one mends, and never early.
+/// Reads the counter and the reference together. The counter is read last: an interruption between
+/// the two makes the line late, never early, and the next line corrects it.
 fn pair(counter: &impl Counter, tight: u64) -> (u64, u64) {
     let look = || {
         let before = counter.ticks();

@@ -1,4 +1,4 @@
-//! What was charged, and what was given back of it.
+//! Receipts of charges, and the results of refunds.
 
 use smallvec::SmallVec;
 
@@ -6,12 +6,12 @@ use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::Time;
 
-/// What was charged: a number unique in the store, the store's time, the cost, the limits and
-/// their subjects. [`crate::Limiter::refund`] takes it.
+/// A charge: a number unique in the store, the store's time, the cost, the limits and their
+/// subjects. [`crate::Limiter::refund`] takes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// Which store charged; a refund elsewhere is an error.
+    /// The identity of the store that charged. A refund in another store is an error.
     pub store: u64,
     /// The charge's number in that store.
     pub number: u64,
@@ -19,9 +19,9 @@ pub struct Receipt {
     pub cost: u64,
     /// The store's time of the charge.
     pub at: Time,
-    /// What was charged to whom.
+    /// The subjects that were charged, each with its limits.
     pub charges: SmallVec<[Charges; 1]>,
-    /// The shard that it was asked with ([`crate::Ask::shard`]): where a divided store charged.
+    /// The shard of the ask ([`crate::Ask::shard`]): where a sharded store charged.
     pub shard: Option<String>,
 }
 
@@ -29,34 +29,34 @@ pub struct Receipt {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Charges {
-    /// Whose count.
+    /// The subject.
     pub subject: Subject,
-    /// Under which limits.
+    /// The limits that it was charged under.
     pub limits: LimitSet,
-    /// When each of them recorded the charge, in microseconds since the epoch.
+    /// When each limit recorded the charge, in microseconds since the Unix epoch.
     pub at_us: SmallVec<[u64; 2]>,
 }
 
-/// What a refund did.
+/// The result of a refund.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Refund {
-    /// True when all of the charge had been refunded before: nothing was given.
+    /// True when the whole charge had been refunded before: nothing was refunded now.
     pub already: bool,
     /// By how many units `remaining` rose, per limit in the order of the receipt.
     pub given: Vec<u64>,
-    /// How many units of the charge were never refunded, and can still be.
+    /// The units of the charge that were not refunded yet and still can be.
     pub left: u64,
 }
 
 impl Refund {
-    /// What a store answers that gave something back.
+    /// The result of a refund that returned units.
     #[must_use]
     pub fn new(given: Vec<u64>, left: u64) -> Self {
         Self { already: false, given, left }
     }
 
-    /// What a store answers when nothing was left to give back, for so many limits.
+    /// The result of a refund with nothing left to return, for this number of limits.
     #[must_use]
     pub fn already(limits: usize) -> Self {
         Self { already: true, given: vec![0; limits], left: 0 }

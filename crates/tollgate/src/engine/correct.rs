@@ -1,4 +1,4 @@
-//! What happens to a count beside checks: refunds, adjustments, other numbers.
+//! Changes of a count other than checks: refunds, adjustments, changed numbers.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Charge, Judgement, Step};
 use crate::time::{SKEW_US, Time};
 
-/// What a refund gives back of a charge.
+/// The part of a charge that a refund returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Portion {
     cost: u64,
@@ -23,39 +23,40 @@ impl Portion {
         Self { cost, left: cost, units: cost }
     }
 
-    /// Of a charge of `cost`, of which `before` units were given back before, `units`, or what is
-    /// left where that is less.
+    /// `units` of a charge of `cost` of which `before` units were refunded before. If less than
+    /// `units` is left, the portion is what is left.
     #[must_use]
     pub fn part(cost: u64, before: u64, units: u64) -> Self {
         let left = cost.saturating_sub(before);
         Self { cost, left, units: units.min(left) }
     }
 
-    /// How many units have been given back with it.
+    /// The units refunded in total, with this portion.
     #[must_use]
     pub const fn sum(self) -> u64 {
         self.cost - self.left + self.units
     }
 
-    /// How many units can be given back after it.
+    /// The units that can still be refunded after this portion.
     #[must_use]
     pub const fn left_after(self) -> u64 {
         self.left - self.units
     }
 
-    /// True when nothing was left to give back.
+    /// True when nothing was left to refund.
     #[must_use]
     pub const fn is_nothing(self) -> bool {
         self.left == 0
     }
 }
 
-/// Gives back what still counts of a portion of a charge, recorded at `charged_at_us` (one time per
-/// limit of `charged`, in declared order). The state may have been written under other numbers,
-/// `limits`, since: limits are matched by identity, and one whose strategy changed gives nothing.
-/// Nor does a charge that would no longer count under its own numbers ([`spent_until_us`]).
+/// Refunds the portion of a charge that still counts. The charge was recorded at `charged_at_us`,
+/// one time per limit of `charged` in declared order. The state may since have been written under
+/// other numbers, `limits`: limits are matched by identity. A limit whose strategy changed refunds
+/// nothing, and neither does a charge that would no longer count under its own numbers
+/// ([`spent_until_us`]).
 ///
-/// Answers by how many units `remaining` rose, per limit of `charged`.
+/// Returns by how many units `remaining` rose, per limit of `charged`.
 pub fn refund(
     limits: &LimitSet,
     states: &mut dyn States,
@@ -78,13 +79,14 @@ pub fn refund(
         held.step().repair(&mut cell, now);
         let Judgement { remaining: before, reset_after_us, .. } =
             held.step().judge(&mut cell, now, 1);
-        // What is free by itself keeps its times: under a clock that is behind it counts again.
+        // This limit has recovered by itself. Its state keeps its times, so that its charges count
+        // again if the clock steps back.
         if reset_after_us == 0 {
             given.push(0);
             continue;
         }
-        // As long as its mark is kept, which nobody makes longer when the numbers change: so no
-        // charge is given back twice, whatever they are later.
+        // Only while the mark of this refund is kept. A later change of the numbers does not extend
+        // that time, so no charge is refunded twice.
         if now.as_micros() < spent_until_us(limit, *at_us, cost) {
             held.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
@@ -95,15 +97,15 @@ pub fn refund(
     given
 }
 
-/// Until when a charge of `cost` under `limit` could still be given back, in microseconds since the
-/// epoch: how long its mark must be kept once it was. Numbers that change later do not make it
-/// longer.
+/// Until when a charge of `cost` under `limit` can be refunded, in microseconds since the Unix
+/// epoch: how long the mark of its refund must be kept. A later change of the numbers does not
+/// extend it.
 #[must_use]
 pub fn spent_until_us(limit: &Limit, charged_at_us: u64, cost: u64) -> u64 {
     limit.step().spent_until_us(charged_at_us, cost)
 }
 
-/// The same for a whole receipt: the last of its charges.
+/// The same for a whole receipt: the latest time of its charges.
 #[must_use]
 pub fn receipt_until_us(receipt: &Receipt) -> u64 {
     let each = receipt.charges.iter().flat_map(|charges| {
@@ -114,8 +116,8 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
     each.max().unwrap_or(0)
 }
 
-/// Until when anything charged up to `now` could be given back, in microseconds since the epoch:
-/// how long a store must remember that a subject was reset.
+/// Until when any charge up to `now` can be refunded, in microseconds since the Unix epoch: how
+/// long a store must remember the reset of a subject.
 #[must_use]
 pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     let at_us = now.as_micros() + SKEW_US;
@@ -123,10 +125,10 @@ pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     each.map(|limit| limit.step().spent_until_us(at_us, limit.capacity())).max().unwrap_or(0)
 }
 
-/// Gives `delta` units back to every limit, the oldest first, or takes them when it is negative,
-/// at most what remains. An administrator's correction.
+/// Returns `delta` units to every limit, the oldest first. A negative `delta` takes units, at most
+/// what remains. This is an administrator's correction.
 ///
-/// Answers the change of `remaining` per limit, in declared order.
+/// Returns the change of `remaining` per limit, in declared order.
 pub fn adjust(
     limits: &LimitSet,
     states: &mut dyn States,
@@ -153,13 +155,13 @@ pub fn adjust(
         }
         let after = step.judge(&mut cell, now, 1).remaining;
         forget_if_free(step, &mut cell, now);
-        // Both are at most 2^40.
+        // Cannot overflow: both are at most 2^40.
         changes.push(after.cast_signed() - before.cast_signed());
     }
     changes
 }
 
-/// When all of a state has been given back, it is fresh.
+/// Resets a state to fresh once all of it has been returned.
 fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
     if step.judge(cell, now, 1).reset_after_us == 0 {
         match cell {
@@ -169,7 +171,7 @@ fn forget_if_free(step: &impl Step, cell: &mut Cell<'_>, now: Time) {
     }
 }
 
-/// Carries a state `old`, counted under `was`, into the fresh `states` of `limits`. Limits are
+/// Carries a state `old`, counted under `was`, over into the fresh `states` of `limits`. Limits are
 /// matched by identity.
 pub fn migrate(
     limits: &LimitSet,
@@ -186,7 +188,7 @@ pub fn migrate(
             Some((held, from)) if held.strategy() == limit.strategy() => {
                 let (mut cell, mut from) = (states.cell(*place), old.cell(*from));
                 if held.step() == limit.step() {
-                    // Other words for the same numbers, as 60/1m for 1/1s under one name.
+                    // The same numbers in another notation, such as 60/1m and 1/1s under one name.
                     cell.copy(&mut from);
                     Carried::Same
                 } else {

@@ -1,4 +1,4 @@
-//! The decision: every limit is judged at one time, and all are charged or none.
+//! The decision: every limit is judged at the same time, and all are charged or none.
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::limit::LimitSet;
 use crate::strategy::{Cell, Compiled, Step, WithStep};
 use crate::time::Time;
 
-/// Judges and charges one limit: the same meaning as [`decide`] over a set of one.
+/// Judges and charges one limit, with the same result as [`decide`] over a set of one.
 pub(crate) struct DecideOne {
     pub(crate) now: Time,
     pub(crate) cost: u64,
@@ -15,14 +15,14 @@ pub(crate) struct DecideOne {
 }
 
 impl DecideOne {
-    /// Over a state of two words. They come and go by value, so that the compiler keeps them in
-    /// registers where a step is inlined.
+    /// Decides over a state of two words. They are passed and returned by value, so that the
+    /// compiler keeps them in registers where a step is inlined.
     #[inline(always)]
     pub(crate) fn over_pair(self, step: &Compiled, words: [u64; 2]) -> (Single, [u64; 2]) {
         step.with_step(OverPair(self, words))
     }
 
-    /// Over any state.
+    /// Decides over any state.
     #[inline(never)]
     pub(crate) fn over_cell(self, step: &Compiled, cell: &mut Cell<'_>) -> Single {
         step.with_step(OverCell(self, cell))
@@ -32,7 +32,7 @@ impl DecideOne {
     fn decide(self, step: &impl Step, cell: &mut Cell<'_>) -> Single {
         let Self { now, mut cost, mode } = self;
         if mode.is_partial() {
-            // Nothing left is a denial, as for cost 1.
+            // With nothing left, the check is denied as for cost 1.
             cost = cost.min(step.judge(cell, now, 1).remaining).max(1);
         }
         let judgement = step.judge(cell, now, cost);
@@ -80,8 +80,8 @@ impl WithStep for OverCell<'_, '_> {
 
 /// Judges every limit of every part at one time, and charges all of them or none.
 ///
-/// `cost` is 1 and up. After an Allow, or when [`Outcome::changed`] says so, the states have
-/// changed and must be kept; otherwise they are as they were.
+/// `cost` is at least 1. After an Allow, or when [`Outcome::changed`] is true, the states have
+/// changed and must be written back. Otherwise they are unchanged.
 pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
     let limits = parts.iter().map(|part| part.limits.limits().len()).sum();
     let mut judged = Judged::new(limits);
@@ -91,8 +91,8 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
         }
     });
     let admitted = judged.admitted;
-    // A count carried over to new numbers is kept by a denial too: carried over again later, from
-    // the old numbers, it would not come back when the denial said.
+    // A denial also stores a count that was carried over to new numbers. If it were carried over
+    // again later from the old numbers, the denial's wait would be wrong.
     let carried_over = parts.iter().any(|part| part.carried.contains(&Carried::Over));
     let mut changed = carried_over && !mode.is_peek();
     let mut rest = &mut judged.fields[..];
@@ -116,8 +116,8 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
 
-/// As [`decide`] over one part that carries nothing over: what nearly every check is. It sees the
-/// states as what they are, and collects nothing but the answer.
+/// As [`decide`] over one part without a carried count, as nearly every check is. It is generic
+/// over the states, and collects nothing but the answer.
 pub(crate) fn decide_set(
     limits: &LimitSet,
     states: &mut impl States,
@@ -145,7 +145,7 @@ pub(crate) fn decide_set(
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
 
-/// What the limits of a check say before anything is charged.
+/// The judgements of all limits of a check, before anything is charged.
 struct Judged {
     fields: SmallVec<[Fields; 2]>,
     admitted: bool,
@@ -158,7 +158,8 @@ impl Judged {
         Self { fields: SmallVec::with_capacity(limits), admitted: true, stepped_back: false }
     }
 
-    /// Judges `cost`, or for a partial ask as much of it as remains; answers what was judged.
+    /// Judges `cost`, or for a partial ask as much of it as remains. Returns the cost that was
+    /// judged.
     #[inline]
     fn cost(&mut self, mode: Mode, cost: u64, mut judge: impl FnMut(&mut Self, u64)) -> u64 {
         let mut cost = cost;
@@ -167,7 +168,7 @@ impl Judged {
             let least = self.fields.iter().map(|field| field.remaining).min().unwrap_or(0);
             self.fields.clear();
             (self.admitted, self.stepped_back) = (true, false);
-            // Nothing left is a denial, as for cost 1.
+            // With nothing left, the check is denied as for cost 1.
             cost = cost.min(least).max(1);
         }
         judge(self, cost);
@@ -196,7 +197,7 @@ impl Judged {
     }
 }
 
-/// Charges an admitted cost to every limit of a set, and says so in its fields.
+/// Charges an admitted cost to every limit of a set, and updates the fields.
 #[inline]
 fn charge<S: States + ?Sized>(
     limits: &LimitSet,
@@ -213,12 +214,12 @@ fn charge<S: States + ?Sized>(
     }
 }
 
-/// Mends the states of a set that lie in the future.
+/// Repairs the states of a set that are in the future.
 #[cold]
 fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
         let mut cell = states.cell(*place);
-        // Judged again rather than kept: clocks step back seldom, and checks are many.
+        // Judged again rather than stored: clocks seldom step back, and checks are frequent.
         if limit.step().judge(&mut cell, now, cost).stepped_back {
             limit.step().repair(&mut cell, now);
         }

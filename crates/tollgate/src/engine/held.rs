@@ -6,7 +6,7 @@ use super::States;
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 
-/// A log in memory: what simple stores and tests use.
+/// A log in memory, for simple stores and tests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VecLog {
     base: u64,
@@ -57,7 +57,7 @@ impl Log for VecLog {
     }
 }
 
-/// The state of a set in memory: what simple stores and tests use. Fresh by default.
+/// The state of a limit set in memory, for simple stores and tests.
 ///
 /// ```
 /// use tollgate::engine::{Held, Mode, Part, decide};
@@ -82,7 +82,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// The state of a subject that nothing was charged to.
+    /// The state of a subject without charges.
     #[must_use]
     pub fn fresh(limits: &LimitSet) -> Self {
         Self { words: vec![0; limits.words()], logs: vec![VecLog::default(); limits.logs()] }

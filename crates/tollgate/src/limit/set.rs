@@ -1,4 +1,4 @@
-//! Several limits that one check is over.
+//! Sets of limits that one check covers.
 
 use core::fmt;
 use core::ops::Range;
@@ -14,10 +14,11 @@ use crate::strategy::{Compiled, Shape, Strategy};
 
 mod weight;
 
-/// Limits that count together: one check over them is all or nothing, and their state for a
-/// subject is kept in one place.
+/// Limits that are checked together. One check over them is all or nothing, and their state for a
+/// subject is stored as one.
 ///
-/// A count belongs to (policy or none, subject, the set's sorted identities). Cheap to clone.
+/// A count is identified by its policy (or none), its subject, and the set's sorted identities.
+/// Clones are cheap.
 ///
 /// ```
 /// use tollgate::LimitSet;
@@ -31,7 +32,7 @@ pub struct LimitSet(Arc<Inner>);
 
 struct Inner {
     limits: Vec<Limit>,
-    /// For each limit in declared order, its place among the sorted identities.
+    /// Each limit's place in the state, in declared order; states are sorted by identity.
     places: Vec<Place>,
     words: usize,
     logs: usize,
@@ -39,22 +40,22 @@ struct Inner {
     full_text: String,
     identity_hash: u64,
     serial: u64,
-    /// The step of a set of one limit, where a check need not look for it.
+    /// The compiled step of a set of one limit, so that a check need not look it up.
     only: Option<Compiled>,
 }
 
-/// Where a limit's state lies in the state of its set.
+/// Where a limit's state is in the state of its set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Place {
-    /// These words.
+    /// A range of words.
     Words {
         /// The first word.
         start: usize,
         /// One past the last.
         end: usize,
     },
-    /// This log.
+    /// The index of a log.
     Log(usize),
 }
 
@@ -69,14 +70,15 @@ impl Place {
     }
 }
 
-/// Tells sets apart without comparing them.
+/// The next serial: sets can be told apart by it without a comparison of their texts.
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
 impl LimitSet {
-    /// A set of `limits`, in the order in which they are reported.
+    /// A set of `limits`, reported in this order.
     ///
     /// # Errors
-    /// None, more than [`MAX_LIMITS`], or two with the same identity: name them.
+    /// No limits, more than [`MAX_LIMITS`], or two with the same identity; names make identities
+    /// differ.
     pub fn new(mut limits: Vec<Limit>) -> Result<Self, ParseError> {
         let text = || limits.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         if limits.is_empty() || limits.len() > MAX_LIMITS {
@@ -131,9 +133,9 @@ impl LimitSet {
         })))
     }
 
-    /// The same limits within a policy: they count apart from those of every other policy and from
-    /// those of none. The identity begins with `NAME>`; the full form stays as it is. A set that
-    /// is in a policy already moves to this one.
+    /// The same limits within a policy. They count separately from those of every other policy, and
+    /// from those without a policy. The identity begins with `NAME>`; the full text does not
+    /// change. A set that already is in a policy moves to this one.
     ///
     /// ```
     /// use tollgate::LimitSet;
@@ -146,11 +148,11 @@ impl LimitSet {
     /// ```
     ///
     /// # Errors
-    /// A name that is not 1 to 64 letters, digits, `_`, `-` or `.`.
+    /// A name other than 1 to 64 letters, digits, `_`, `-` or `.`.
     pub fn in_policy(self, name: &str) -> Result<Self, ParseError> {
         notation::check_policy(name)?;
         let Inner { limits, places, words, logs, identity, full_text, only, .. } = &*self.0;
-        // No identity of a limit has a `>`, so that the policy can be told from what follows.
+        // No identity of a limit contains `>`, so the policy ends at the first one.
         let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
         let mut identity = format!("{name}>{bare}");
         identity.shrink_to_fit();
@@ -167,7 +169,7 @@ impl LimitSet {
         })))
     }
 
-    /// The policy that they are in.
+    /// The name of the policy, if the set is in one.
     #[must_use]
     pub fn policy(&self) -> Option<&str> {
         self.0.identity.split_once('>').map(|(policy, _)| policy)
@@ -179,22 +181,22 @@ impl LimitSet {
         &self.0.limits
     }
 
-    /// What a count belongs to: the sorted identities of the limits, joined by `,`; within a policy
-    /// its name and `>` before them.
+    /// The identity of the counts: the sorted identities of the limits, joined by `,`. Within a
+    /// policy, its name and `>` come first.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.0.identity
     }
 
-    /// The full form of all limits in the order of their identities: what a state is written
-    /// under. Equal texts mean equal counting.
+    /// The full texts of all limits, in the order of their identities. A state is stored with the
+    /// text that it was written under. Sets with equal texts count equally.
     #[must_use]
     pub fn full_text(&self) -> &str {
         &self.0.full_text
     }
 
-    /// Where each limit's state lies, in declared order. States are laid out by identity, so the
-    /// same set written in another order shares its counts.
+    /// Where each limit's state is, in declared order. States are laid out by identity, so the same
+    /// set written in another order shares its counts.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.0.places
@@ -212,7 +214,7 @@ impl LimitSet {
         self.0.logs
     }
 
-    /// True when both are the very same set, or count equally.
+    /// True when both are the same set, or count equally.
     #[must_use]
     #[inline]
     pub fn counts_as(&self, other: &Self) -> bool {
@@ -226,8 +228,8 @@ impl LimitSet {
         self.0.identity_hash
     }
 
-    /// A number that only this set and its clones have in this process: what was worked out for
-    /// a set can be found by it.
+    /// A number that only this set and its clones have in this process, to use as the key of a
+    /// cache.
     #[must_use]
     #[inline]
     pub fn serial(&self) -> u64 {
@@ -249,16 +251,16 @@ impl LimitSet {
         }
     }
 
-    /// Reads a set, with `strategy` for every limit that has no `via`.
+    /// Parses a set, with `strategy` for every limit without a `via`.
     ///
     /// # Errors
-    /// As parsing does; also a limit that has a `via` already.
+    /// As parsing; also a limit that already has a `via`.
     pub fn parse_with(text: &str, strategy: Strategy) -> Result<Self, ParseError> {
         notation::parse_set(text, Some(strategy))
     }
 }
 
-/// The same in every process.
+/// A hash of the identity, the same in every process.
 fn hash_of(identity: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(identity)
 }
@@ -273,7 +275,7 @@ impl FromStr for LimitSet {
 
 impl From<Limit> for LimitSet {
     fn from(limit: Limit) -> Self {
-        // A single limit has no identity to share, and one is within the bounds.
+        // A single limit cannot conflict with another, and is within the bounds.
         Self::new(vec![limit]).unwrap_or_else(|_| unreachable!("one limit is always a set"))
     }
 }

@@ -11,10 +11,10 @@ use crate::{Ask, Decision, Error, Store};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Waiting {
-    /// The longest time to wait in all.
+    /// The longest total time to wait.
     pub deadline: Duration,
-    /// At most this much is added to each wait, at random, so that waiters do not come back all
-    /// at once. Jitter only ever adds.
+    /// The most that is added to each wait, chosen at random, so that waiters do not all return at
+    /// once. Jitter never shortens a wait.
     pub jitter: Duration,
 }
 
@@ -34,12 +34,12 @@ impl Waiting {
 
 #[cfg(feature = "tokio")]
 impl<S: Store> Limiter<S> {
-    /// Waits until every limit admits, and charges; or answers the denial when it would take
-    /// longer than the deadline, at once. Give a [`Duration`] as the deadline, or a [`Waiting`].
+    /// Waits until every limit admits, then charges. If the wait would exceed the deadline, it
+    /// returns the denial at once. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
-    /// It is not fair: nothing is reserved while waiting and there is no order among waiters, so
-    /// a newcomer may go first. Cancel-safe: dropped while waiting, it has charged nothing.
-    /// Needs a tokio runtime with its timer on.
+    /// It is not fair: nothing is reserved during the wait and waiters have no order, so a later
+    /// caller may be admitted first. It is cancel-safe: dropped during the wait, it has charged
+    /// nothing. It needs a tokio runtime with its timer enabled.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -57,13 +57,13 @@ impl<S: Store> Limiter<S> {
             if wait > left {
                 return Ok(decision);
             }
-            // Timers have a granularity of a millisecond; the store decides again anyway.
+            // Timers are only exact to a millisecond; the store decides again in any case.
             tokio::time::sleep((wait + spread(waiting.jitter)).min(left)).await;
         }
     }
 }
 
-/// A random part of `jitter`.
+/// A random duration up to `jitter`.
 #[cfg(feature = "tokio")]
 fn spread(jitter: Duration) -> Duration {
     match u64::try_from(jitter.as_micros()) {

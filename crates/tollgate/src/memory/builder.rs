@@ -1,4 +1,4 @@
-//! What a memory store is made of.
+//! The options of a memory store.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Ancestor, DEFAULT_BYTES, Inner, MemoryStore, Padded, SHARDS};
 use crate::clock::{Clock, MonotonicClock};
 use crate::time::Time;
 
-/// A clock that costs no indirection when it is the usual one.
+/// The store's clock. The usual clock is called directly, without dynamic dispatch.
 #[derive(Clone, Debug)]
 pub(super) enum StoreClock {
     Monotonic(MonotonicClock),
@@ -31,7 +31,7 @@ impl StoreClock {
     }
 }
 
-/// What a [`MemoryStore`] is made of.
+/// The options of a [`MemoryStore`].
 #[derive(Clone, Debug)]
 pub struct MemoryStoreBuilder {
     pub(super) max_bytes: usize,
@@ -46,34 +46,35 @@ impl MemoryStoreBuilder {
         Self { max_bytes: DEFAULT_BYTES, clock, sip: false, seeds: None }
     }
 
-    /// The bytes the store may hold, counted as they are allocated.
+    /// The most bytes that the store may use, measured by what it allocates.
     #[must_use]
     pub fn max_bytes(self, bytes: usize) -> Self {
         Self { max_bytes: bytes, ..self }
     }
 
-    /// Takes the time from `clock` instead of the monotonic one: for tests and simulations.
+    /// Uses `clock` instead of the monotonic clock, for tests and simulations.
     #[must_use]
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self { clock: StoreClock::Given(Arc::new(clock)), ..self }
     }
 
-    /// Hashes subjects with SipHash: slower, for subjects that an attacker may choose freely and
-    /// probe for collisions. The usual hash is seeded per store, which makes that hard already.
+    /// Hashes subjects with SipHash. It is slower, and meant for subjects that an attacker can
+    /// choose freely and probe for collisions. The default hash has a random seed per store, which
+    /// already makes that hard.
     #[must_use]
     pub fn sip_hash(self) -> Self {
         Self { sip: true, ..self }
     }
 
-    /// Hashes subjects with these seeds instead of random ones: for measurements, where the same
-    /// questions are to take the same bytes each time. Whoever knows the seeds can choose subjects
-    /// that collide, so never before clients.
+    /// Hashes subjects with these seeds instead of random ones. This is for measurements, where the
+    /// same checks should take the same bytes each time. Never use it for untrusted clients: with
+    /// the seeds known, they can choose subjects that collide.
     #[must_use]
     pub fn hash_seeds(self, seeds: [u64; 2]) -> Self {
         Self { seeds: Some(seeds), ..self }
     }
 
-    /// The store.
+    /// Creates the store.
     #[must_use]
     pub fn build(self) -> MemoryStore {
         let hash = match self.seeds {
@@ -83,7 +84,7 @@ impl MemoryStoreBuilder {
         self.build_with(hash, 0, Vec::new())
     }
 
-    /// A store whose charges are numbered after `charges`.
+    /// Creates a store that numbers its charges from `charges` + 1.
     pub(super) fn build_with(
         self,
         hash: KeyHash,

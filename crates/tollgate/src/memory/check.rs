@@ -1,4 +1,4 @@
-//! A check over any subjects, under any limits, with room or without.
+//! Checks over any subjects, under any limits, whether the store is full or not.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::store::{Counted, Question};
 use crate::time::Time;
 
 impl MemoryStore {
-    /// Answers a question, at once.
+    /// Answers a question without waiting.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
         let known = match question.parts[..] {
             [part] => self.answer_written(part, question.cost, question.mode),
@@ -23,7 +23,7 @@ impl MemoryStore {
         known.unwrap_or_else(|| self.answer_general(question))
     }
 
-    /// Answers for a subject that has an entry under exactly these limits; nothing for any other.
+    /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
     #[inline(never)]
     pub(super) fn answer_written(
         &self,
@@ -37,11 +37,11 @@ impl MemoryStore {
         })
     }
 
-    /// Removes what has expired in a part of the next few shards that nobody is using.
+    /// Removes expired entries in a part of the next few shards, skipping shards that are locked.
     fn reclaim(&self, now: Time) {
         for _ in 0..RECLAIMED_SHARDS {
             let next = self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            // Never waited for: this check holds locks already.
+            // Never waits for the lock: this check already holds locks.
             if let Some(mut shard) = self.0.shards[next].0.try_lock() {
                 shard.reclaim(now);
             }
@@ -56,7 +56,7 @@ impl MemoryStore {
             parts.map(|part| self.key(part.subject, part.limits)).collect();
         let mut indices: SmallVec<[usize; 4]> =
             keys.iter().map(|key| Self::shard_of(key.hash)).collect();
-        // Always in the same order, so that two checks never wait for each other.
+        // Locked always in the same order, so that two checks cannot deadlock.
         indices.sort_unstable();
         indices.dedup();
         let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
@@ -65,7 +65,7 @@ impl MemoryStore {
         let now = self.0.clock.now();
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let looking = question.mode.is_peek();
-        // Room first, while nothing is taken out: making it may move entries.
+        // Room is made first, while no state is taken out: it may move entries.
         let rooms = self.rooms(question, keys, now, shards, looking);
         let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
         for ((part, key), room) in question.parts.iter().zip(keys).zip(&rooms) {
@@ -89,7 +89,7 @@ impl MemoryStore {
         if outcome.shared && !looking {
             self.count(&rooms);
         }
-        // New entries last: until then every state goes back to where it was found.
+        // New entries are written last: until then every state returns to where it was found.
         let mut newcomers: SmallVec<[_; 2]> = SmallVec::new();
         for ((part, key), taken) in question.parts.iter().zip(keys).zip(taken) {
             if taken.is_new() {
@@ -109,7 +109,7 @@ impl MemoryStore {
         outcome
     }
 
-    /// What each part of a question finds: an entry or room for one, a share, or nothing.
+    /// What each part of a question gets: its entry or room for one, a shared state, or nothing.
     fn rooms(
         &self,
         question: &Question<'_>,
@@ -132,7 +132,8 @@ impl MemoryStore {
             let far = shard.looks_far(now);
             let mut room = shard.prepare(key, limits, now, before, far, &rehash);
             if room.is_none() && far {
-                // The room of one shard is every shard's: what has expired elsewhere goes first.
+                // All shards share one budget, so expired entries of other shards are removed
+                // first.
                 self.reclaim(now);
                 let shard = guard(shards, Self::shard_of(key.hash));
                 room = shard.prepare(key, limits, now, before, far, &rehash);
@@ -142,7 +143,8 @@ impl MemoryStore {
             }
             found.push(room);
         }
-        // Shares last: what is shared and fresh still is what others would drop as expired.
+        // Shared states are claimed last: otherwise a fresh shared state might be dropped as
+        // expired.
         let mut rooms: SmallVec<[Room; 2]> = SmallVec::new();
         for (at, ((limits, key), found)) in parts().zip(found).enumerate() {
             let room = found.unwrap_or_else(|| {
@@ -160,7 +162,7 @@ impl MemoryStore {
         rooms
     }
 
-    /// Counts a check that found no room.
+    /// Counts the checks that found no room.
     fn count(&self, rooms: &[Room]) {
         if rooms.contains(&Room::None) {
             self.0.refused.fetch_add(1, Ordering::Relaxed);
@@ -169,8 +171,8 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `work` on a subject's state and keeps the result. Nothing when there is no room for
-    /// one, and none to share.
+    /// Runs `work` on a subject's state and stores the result. `None` when there is room neither
+    /// for a state nor for a shared one.
     pub(super) fn with_state<T>(
         &self,
         counted: Counted<'_>,
@@ -188,14 +190,14 @@ impl MemoryStore {
         let mut taken = shard.take(&key, counted.limits, now, room);
         let answer = work(&mut taken.state, now);
         let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
-        // The state may tell less of what was charged, and that could be given back all the same.
+        // The new state may no longer contain some charges, which can still be refunded.
         shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
         shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
         Some(answer)
     }
 }
 
-/// The locked shard of an index; every index of a question was locked.
+/// The locked shard of an index. Every index of a question has been locked.
 fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> &'g mut Shard {
     let found = shards.iter_mut().find(|(held, _)| *held == index);
     found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)

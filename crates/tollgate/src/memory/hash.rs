@@ -1,5 +1,5 @@
-//! How subjects are hashed. The seeds are this store's own, and can be written down: a restored
-//! store finds its subjects in the shards in which they were, with what belongs to a shard.
+//! How subjects are hashed. The seeds belong to one store and are part of its snapshot: a restored
+//! store finds its subjects in the same shards, with the marks of those shards.
 
 use core::hash::Hasher;
 use std::hash::{BuildHasher, RandomState};
@@ -15,34 +15,33 @@ pub(super) enum KeyHash {
     Sip { keys: [u64; 2] },
 }
 
-/// The names of the two in a snapshot.
+/// The codes of the two hashes in a snapshot.
 const FOLD: u8 = 1;
 const SIP: u8 = 2;
 
-/// What a snapshot says of a hash.
+/// A hash as stored in a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct HashText {
     pub(super) kind: u8,
     pub(super) seeds: [u64; 2],
-    /// What the hash makes of a few known subjects.
+    /// The hash of a few known subjects, to detect a changed algorithm.
     pub(super) probe: u64,
 }
 
 impl KeyHash {
-    /// A hash with seeds that nobody can foresee.
+    /// A hash with random, unpredictable seeds.
     pub(super) fn random(sip: bool) -> Self {
-        // What std keys its own maps with: from the system, other keys for each.
+        // The random keys that std uses for its own maps: from the system, different for each map.
         let random = RandomState::new();
         Self::seeded(sip, [random.hash_one(0), random.hash_one(1)])
     }
 
-    /// A hash with these seeds.
     pub(super) fn seeded(sip: bool, seeds: [u64; 2]) -> Self {
         if sip {
             return Self::Sip { keys: seeds };
         }
-        // Also the seeds that a process usually shares: whoever knows those can write subjects
-        // that collide under any seed of a store.
+        // This also replaces the seeds that a process usually shares: with those known, an attacker
+        // can choose subjects that collide under any seed of a store.
         Self::Fold { seeds, shared: SharedSeed::from_u64(seeds[1]) }
     }
 
@@ -57,8 +56,8 @@ impl KeyHash {
         }
     }
 
-    /// What a snapshot says of it. It holds the seeds: who can read it knows which subjects
-    /// collide, as who can read it knows the subjects.
+    /// The hash as stored in a snapshot, with its seeds. A reader of the snapshot knows which
+    /// subjects collide; the snapshot contains the subjects too.
     pub(super) fn text(&self) -> HashText {
         let (kind, seeds) = match self {
             Self::Fold { seeds, .. } => (FOLD, *seeds),
@@ -67,9 +66,9 @@ impl KeyHash {
         HashText { kind, seeds, probe: self.probe() }
     }
 
-    /// The hash that a snapshot was saved with, if a store that is (or is not) to hash by SipHash
-    /// may have it, and this build still makes the same of it: foldhash does not promise that
-    /// from version to version.
+    /// The hash that a snapshot was saved with, if it is of the wanted kind (SipHash or not), and
+    /// this build still computes the same values. The foldhash crate does not promise that across
+    /// versions.
     pub(super) fn from_text(text: HashText, sip: bool) -> Option<Self> {
         let hash = Self::seeded(sip, text.seeds);
         (hash.text() == text).then_some(hash)
@@ -92,7 +91,7 @@ fn mix(mut hasher: impl Hasher, subject: &[u8], set: u64) -> u64 {
     hasher.finish()
 }
 
-/// Not inlined: the usual hash is not to carry its many registers along.
+/// Not inlined, so that the default hash does not have to save its many registers.
 #[inline(never)]
 #[expect(deprecated, reason = "the only hasher of std that takes keys; SipHash-2-4 for ever")]
 fn sip([k0, k1]: [u64; 2], subject: &[u8], set: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! What a shard remembers of refunds and resets, so that no charge is given back twice.
+//! What a shard remembers of refunds and resets, so that no charge is refunded twice.
 
 use std::collections::HashMap;
 
@@ -6,22 +6,22 @@ use super::state::Budget;
 use crate::engine::Portion;
 use crate::time::{SKEW_US, Time};
 
-/// What a mark of a refund takes.
+/// The bytes of one refund mark.
 const SPENT_BYTES: usize = size_of::<(u64, Spent)>() + 1;
 
-/// What a mark of a reset takes.
+/// The bytes of one reset mark.
 const RESET_BYTES: usize = size_of::<(u64, Reset)>() + 1;
 
-/// What was given back of a charge: how much, and until when that must be remembered.
+/// The refunded units of a charge, and until when they must be remembered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
-    /// [`Spent::WHOLE`] when nothing is left.
+    /// [`Spent::WHOLE`] when nothing is left to refund.
     pub(super) units: u64,
     pub(super) until_us: u64,
 }
 
-/// That a subject was forgotten: after which charge of its shard, when, and until when that
-/// matters.
+/// The reset of a subject: the last charge of its shard before it, its time, and until when it must
+/// be remembered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reset {
     pub(super) charges: u64,
@@ -30,7 +30,7 @@ pub(super) struct Reset {
 }
 
 impl Spent {
-    /// All of a charge, whatever it was.
+    /// All of a charge, whatever its cost.
     pub(super) const WHOLE: u64 = u64::MAX;
 
     fn matters(self, now: Time) -> bool {
@@ -40,21 +40,22 @@ impl Spent {
 
 #[derive(Debug, Default)]
 pub(super) struct Marks {
-    /// Charges that were given back, or a part of them.
+    /// Charges that were refunded, in full or in part, by their numbers.
     spent: HashMap<u64, Spent>,
-    /// Charges up to this number give nothing: their marks had to make room.
+    /// Charges up to this number can no longer be refunded: their marks were dropped for lack of
+    /// room.
     forgotten: u64,
-    /// Subjects that were reset, by their hash.
+    /// Resets of subjects, by the subject's hash.
     resets: HashMap<u64, Reset>,
-    /// Until when charges could be given back that no state tells of any more: it was carried over
-    /// to other numbers since, or all of it was given back by hand. A reset is remembered until
-    /// then. One time for the whole shard, not one for each subject: those would have no bound.
+    /// Until when charges can be refunded that no state contains any more: the state was carried
+    /// over to other numbers, or returned in full by an adjustment. A reset is remembered until
+    /// then. One time serves the whole shard: one per subject would have no bound.
     outlived_us: u64,
 }
 
 impl Marks {
-    /// Marks `units` more of a charge of `cost` as given back. Nothing of it is left where it was
-    /// already, or when it is older than the marks that there is room for.
+    /// Marks `units` more of a charge of `cost` as refunded. Nothing is left of a charge that was
+    /// refunded in full, or that is older than the marks that fit.
     pub(super) fn spend(
         &mut self,
         charge: u64,
@@ -70,14 +71,15 @@ impl Marks {
             spent.retain(|_, spent| spent.matters(now));
             let more = (spent.capacity() + 4) * SPENT_BYTES;
             if before > 0 && spent.len() > before / 2 && !budget.has(more) {
-                // No room for more: the older half is forgotten, and gives nothing from now on.
+                // No room for more: the older half of the marks is dropped, and those charges can
+                // no longer be refunded.
                 let mut numbers: Vec<u64> = spent.keys().copied().collect();
                 numbers.sort_unstable();
                 *forgotten = numbers[numbers.len() / 2];
                 spent.retain(|number, _| number > forgotten);
             }
             if spent.len() <= before / 2 {
-                // Written anew: removed marks leave traces that would make the map grow.
+                // Rebuilt: removed marks leave tombstones that would make the map grow.
                 spent.shrink_to_fit();
             }
         }
@@ -91,8 +93,8 @@ impl Marks {
         portion
     }
 
-    /// Notes that a subject was forgotten. `reset` says until when what its state was charged
-    /// under could be given back; what was charged before that state may take longer.
+    /// Records the reset of a subject. `reset` contains until when the charges of its state can be
+    /// refunded; charges before that state may be refundable for longer.
     pub(super) fn reset(&mut self, key_hash: u64, reset: Reset, now: Time) {
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
         let before_us = self.resets.get(&key_hash).map_or(0, |before| before.until_us);
@@ -100,22 +102,22 @@ impl Marks {
         self.resets.insert(key_hash, Reset { until_us, ..reset });
     }
 
-    /// Notes that charges could be given back until then which no state tells of any more.
+    /// Records that charges which no state contains any more can be refunded until then.
     pub(super) fn outlive(&mut self, until_us: u64) {
         self.outlived_us = self.outlived_us.max(until_us);
     }
 
-    /// Until when charges could be given back that no state tells of; none when there are none.
+    /// Until when charges can be refunded that no state contains; `None` if there are no such
+    /// charges.
     pub(super) fn outlived_us(&self) -> Option<u64> {
         (self.outlived_us > 0).then_some(self.outlived_us)
     }
 
-    /// The last time that a subject was forgotten, while charges before that could be given back.
+    /// The last reset of a subject, as long as charges before it can be refunded.
     pub(super) fn last_reset(&self, key_hash: u64) -> Option<Reset> {
         self.resets.get(&key_hash).copied()
     }
 
-    /// True when there is nothing to remember.
     pub(super) fn is_empty(&self) -> bool {
         self.spent.is_empty()
             && self.resets.is_empty()
@@ -123,32 +125,32 @@ impl Marks {
             && self.outlived_us == 0
     }
 
-    /// Charges up to this number give nothing.
+    /// Charges up to this number can no longer be refunded.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Every charge of which something was given back.
+    /// Every charge with a refund.
     pub(super) fn spent(&self) -> impl Iterator<Item = (u64, Spent)> {
         self.spent.iter().map(|(charge, spent)| (*charge, *spent))
     }
 
-    /// Every subject that was reset, by its hash.
+    /// Every reset, by the subject's hash.
     pub(super) fn resets(&self) -> impl Iterator<Item = (u64, Reset)> {
         self.resets.iter().map(|(key_hash, reset)| (*key_hash, *reset))
     }
 
-    /// Takes over what a saved store had forgotten, and what it remembered.
+    /// Restores from a snapshot up to which number charges can no longer be refunded.
     pub(super) fn restore_forgotten(&mut self, forgotten: u64) {
         self.forgotten = forgotten;
     }
 
-    /// Takes over what was given back of a charge, past the bound of bytes if need be.
+    /// Restores a refund from a snapshot, beyond the byte bound if necessary.
     pub(super) fn restore_spent(&mut self, charge: u64, spent: Spent) {
         self.spent.insert(charge, spent);
     }
 
-    /// Takes over that a subject was reset.
+    /// Restores a reset from a snapshot.
     pub(super) fn restore_reset(&mut self, key_hash: u64, reset: Reset) {
         self.resets.insert(key_hash, reset);
     }

@@ -1,4 +1,4 @@
-//! The memory store: sharded, bounded in bytes, and without a thread of its own.
+//! The memory store: sharded, bounded in bytes, without a background thread.
 
 use core::fmt;
 use std::sync::Arc;
@@ -37,34 +37,36 @@ use shard::Shard;
 use slot::Key;
 use state::Budget;
 
-/// How many shards a store has. A power of two: a shard is some bits of a subject's hash.
+/// The number of shards. A power of two, because some bits of a subject's hash select the shard.
 const SHARDS: usize = 256;
 
-/// How many other shards a newcomer that finds no room looks into for expired entries.
+/// The number of other shards that are searched for expired entries when a new subject finds no
+/// room.
 const RECLAIMED_SHARDS: usize = 8;
 
-/// What a store holds when nothing else is said: 256 MiB.
+/// The default bound of a store: 256 MiB.
 pub const DEFAULT_BYTES: usize = 256 << 20;
 
 const _: () = assert!(size_of::<Padded>() == 64, "lock and shard fit into one cache line");
 
-/// A shard on a cache line of its own.
+/// A shard on its own cache line.
 #[repr(align(64))]
 struct Padded(Mutex<Shard>);
 
-/// Counts in this process. Cheap to clone: clones share the counts.
+/// Counts in this process. Clones are cheap and share the counts.
 ///
-/// It holds at most a bound of bytes (256 MiB unless said otherwise), counted as they are
-/// allocated: counts, and the sets of limits that they are written under. When it is full, expired
-/// entries go first; then new subjects share one state per shard and identity of limits, until
-/// there is room. Under limits for which there is no room either they are denied. A subject that
-/// finds room while such a shared state still counts starts with a copy of it. An entry that still
-/// counts is never dropped: nobody gets a free reset by flooding the store with subjects. A log
-/// that finds no room for another event moves its newest one to now instead, which counts longer
+/// The store is bounded in bytes (256 MiB by default), measured by what it allocates: counts, and
+/// the limit sets that they are written under. When it is full, it first removes expired entries.
+/// Then new subjects share one state per shard and identity of limits until there is room. New
+/// subjects under limits without room even for a shared state are denied. A subject that finds room
+/// while its shared state still counts starts with a copy of it.
+///
+/// An entry that still counts is never evicted: flooding the store with subjects does not reset any
+/// count. A log without room for another event moves its newest event to now instead. That event
+/// then counts longer than necessary, never shorter.
 /// than it must and never less.
-///
-/// No thread is needed: every new subject pays for looking at a few others. [`MemoryStore::sweep`]
-/// gives memory back at a time of your choosing.
+/// No thread is needed: every new subject examines a few other entries. [`MemoryStore::sweep`]
+/// frees memory at a time of your choice.
 ///
 /// ```
 /// use tollgate::{Limiter, MemoryStore};
@@ -83,21 +85,22 @@ struct Inner {
     clock: StoreClock,
     budget: Arc<Budget>,
     sets: Arc<Sets>,
-    /// Checks so far with a subject that shared a state, and with one that could not even do that.
+    /// The number of checks with a subject on a shared state, and of checks denied for lack of even
+    /// that.
     shared: AtomicU64,
     refused: AtomicU64,
     identity: u64,
-    /// The stores whose counts this one took over, the oldest first.
+    /// The saved stores whose counts were restored into this one, the oldest first.
     ancestors: Vec<Ancestor>,
     sweep_next: AtomicUsize,
     board: Mutex<Board>,
 }
 
-/// A store that was saved, and from which this one was restored.
+/// A store that was saved and restored into this one.
 #[derive(Clone, Copy, Debug)]
 struct Ancestor {
     identity: u64,
-    /// Its charges up to this number are counted here; a later one was made after it was saved.
+    /// Its charges up to this number are counted here; later charges were made after the snapshot.
     charges: u64,
 }
 
@@ -120,57 +123,57 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// A store of your own making.
+    /// A builder for a store with other options.
     #[must_use]
     pub fn builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder::new()
     }
 
-    /// The bytes held now.
+    /// The bytes in use.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.budget.used()
     }
 
-    /// The bytes that it may hold.
+    /// The most bytes that it may use.
     #[must_use]
     pub fn max_bytes(&self) -> usize {
         self.0.budget.bound()
     }
 
-    /// How many sets of limits it keeps, because states are written under them.
+    /// The number of limit sets in use by stored states.
     #[must_use]
     pub fn limit_sets(&self) -> usize {
         self.0.sets.len()
     }
 
-    /// How many checks so far were over a subject that found no room and counted with others.
-    /// While it grows, the store is full.
+    /// The number of checks so far over a subject on a shared state. While it grows, the store is
+    /// full.
     #[must_use]
     pub fn shared(&self) -> u64 {
         self.0.shared.load(Ordering::Relaxed)
     }
 
-    /// How many checks so far were denied because there was no room even to count with others:
-    /// under limits that were new to a full store. While it grows, the store is full.
+    /// The number of checks so far that were denied for lack of room even for a shared state, under
+    /// limits new to a full store. While it grows, the store is full.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// How many subjects have an entry of their own. Looks at every shard.
+    /// The number of subjects with an entry of their own. Locks every shard in turn.
     #[must_use]
     pub fn subjects(&self) -> usize {
         self.0.shards.iter().map(|shard| shard.0.lock().len()).sum()
     }
 
-    /// Removes what has expired and gives memory back. Answers how many entries went. Each shard
-    /// is locked for as long as its own part takes.
+    /// Removes expired entries and frees memory. Returns the number of entries removed. Each shard
+    /// is locked while it is swept.
     pub fn sweep(&self) -> usize {
         (0..SHARDS).map(|index| self.sweep_shard(index)).sum()
     }
 
-    /// Sweeps one shard of 256, another each time: for those who spread the work themselves.
+    /// Sweeps one of the 256 shards, the next one on each call, for callers that spread the work.
     pub fn sweep_some(&self) -> usize {
         self.sweep_shard(self.0.sweep_next.fetch_add(1, Ordering::Relaxed) % SHARDS)
     }
@@ -184,7 +187,7 @@ impl MemoryStore {
         gone
     }
 
-    /// The store's time.
+    /// The store's current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.clock.now()
@@ -195,7 +198,7 @@ impl MemoryStore {
         self.0.hash.hash(subject, limits)
     }
 
-    /// The shard of a hash: bits that the shard's table does not use itself.
+    /// The shard of a hash, from bits that the shard's table does not use.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // eight bits
     fn shard_of(hash: u64) -> usize {
@@ -206,25 +209,26 @@ impl MemoryStore {
         self.0.shards[index].0.lock()
     }
 
-    /// A receipt's number: the shard's own count, and which shard.
+    /// A receipt's number, made of the shard's charge number and the shard.
     fn number(charge: u64, shard: usize) -> u64 {
         charge * SHARDS as u64 + shard as u64
     }
 
-    /// The shard's count of a receipt's charge, and the shard.
+    /// The charge number within its shard, and the shard, of a receipt's number.
     #[allow(clippy::cast_possible_truncation)] // a remainder below 256
     fn charge_of(number: u64) -> (u64, usize) {
         (number / SHARDS as u64, (number % SHARDS as u64) as usize)
     }
 
-    /// The bytes of a subject with their hash, which is worked out once for each count.
+    /// The bytes of a subject with their hash, which is computed once per count.
     #[inline]
     fn key<'k>(&self, subject: &'k Subject, limits: &LimitSet) -> Key<'k> {
         let bytes = subject.as_str().as_bytes();
         Key::new(bytes, self.hash(bytes, limits))
     }
 
-    /// Gives back one subject's part of a charge, under the limits its state is written under now.
+    /// Refunds one subject's part of a charge, under the limits that its state is written under
+    /// now.
     fn refund_part_of(
         &self,
         charges: &Charges,
@@ -241,7 +245,7 @@ impl MemoryStore {
             if numbered_by == index {
                 charge <= reset.charges
             } else {
-                // Another shard counted this charge: only the times can be compared.
+                // Another shard counted this charge, so only times can be compared.
                 at_us.iter().any(|at_us| *at_us <= reset.at_us)
             }
         });
@@ -261,7 +265,7 @@ impl MemoryStore {
             let mut shard = self.lock(index);
             let now = self.0.clock.now();
             let (marks, budget) = shard.marks();
-            // Also one that no longer counts: it might again after a clock that steps back.
+            // Marked even if it no longer counts: it might count again after the clock steps back.
             let until_us = engine::receipt_until_us(receipt).max(now.as_micros());
             let portion = marks.spend(charge, receipt.cost, units, until_us, now, budget);
             shard.settle();

@@ -1,5 +1,5 @@
-//! The sets of limits that states are written under. The store keeps each once, for all shards
-//! that use it; a shard finds those that it uses by their serials.
+//! The limit sets that states are written under. The store keeps each set once for all shards that
+//! use it. A shard finds its sets by their serials.
 
 use core::hash::BuildHasher;
 use std::hash::RandomState;
@@ -14,17 +14,17 @@ use super::slot::MAX_SETS;
 use super::state::{Budget, State};
 use crate::limit::LimitSet;
 
-/// How many equal sets find their states by serial beside the one that is kept. Limits that are
-/// read anew, as when a configuration is loaded again, are another set that counts the same;
-/// without this, whoever was known before would take the long way from then on. Two: what was, and
-/// what is.
+/// The number of equal sets that find their states by serial, beside the kept set. Limits parsed
+/// anew, for example by a configuration reload, are another set with the same counts. Without this,
+/// known subjects would take the slow path after a reload. Two cover the old and the new
+/// configuration.
 const SERIALS: usize = 2;
 
-/// The sets of a store: each is kept once, and paid for once.
+/// The limit sets of a store. Each is kept once and charged to the byte budget once.
 #[derive(Debug)]
 pub(super) struct Sets {
     kept: Mutex<HashTable<Kept>>,
-    /// Callers write the texts: nobody is to know which of them collide.
+    /// Random keys: callers choose the texts, and must not know which of them collide.
     hash: RandomState,
     budget: Arc<Budget>,
 }
@@ -32,9 +32,9 @@ pub(super) struct Sets {
 #[derive(Debug)]
 struct Kept {
     limits: LimitSet,
-    /// Of its texts, which are long.
+    /// The hash of its texts, which are long.
     hash: u64,
-    /// How many shards use it.
+    /// The number of shards that use it.
     shards: usize,
 }
 
@@ -52,21 +52,21 @@ impl Sets {
         self.hash.hash_one((limits.identity(), limits.full_text()))
     }
 
-    /// The serial of the set that is kept and counts as this one does.
+    /// The serial of the kept set that counts the same as this one.
     fn serial_of(&self, limits: &LimitSet) -> Option<u64> {
         let hash = self.hash_of(limits);
         let kept = self.kept.lock();
         kept.find(hash, |kept| alike(&kept.limits, limits)).map(|kept| kept.limits.serial())
     }
 
-    /// The bytes that one more set would take.
+    /// The bytes that this set would add.
     fn room_for(&self, limits: &LimitSet) -> usize {
         let kept = self.kept.lock();
         let grows = kept.len() == kept.capacity();
         limits.bytes() + if grows { kept.allocation_size().max(256) } else { 0 }
     }
 
-    /// One more shard uses a set: this one, or the one that is kept and counts as it does.
+    /// Registers one more shard for a set; returns the kept set that counts the same.
     fn enter(&self, limits: &LimitSet) -> LimitSet {
         let hash = self.hash_of(limits);
         let mut kept = self.kept.lock();
@@ -83,7 +83,7 @@ impl Sets {
         limits
     }
 
-    /// One shard less uses a set that is kept.
+    /// Removes one shard from the users of a kept set.
     fn leave(&self, limits: &LimitSet) {
         let hash = self.hash_of(limits);
         let mut kept = self.kept.lock();
@@ -96,7 +96,7 @@ impl Sets {
         }
     }
 
-    /// Gives back what a table that was larger once keeps.
+    /// Frees the unused capacity of a table that has been larger.
     pub(super) fn shrink(&self) {
         let mut kept = self.kept.lock();
         if kept.len() < kept.capacity() / 4 || kept.is_empty() {
@@ -108,7 +108,7 @@ impl Sets {
     }
 }
 
-/// Whether two sets count the same: what is asked of those that a hash finds.
+/// Whether two sets count the same: the equality behind the hash.
 fn alike(one: &LimitSet, other: &LimitSet) -> bool {
     #[cfg(test)]
     tests::COMPARED.with(|compared| compared.set(compared.get() + 1));
@@ -118,14 +118,14 @@ fn alike(one: &LimitSet, other: &LimitSet) -> bool {
 /// A set that states of this shard are written under.
 #[derive(Debug)]
 pub(super) struct SetUse {
-    /// Those of sets that count the same, the newest first; 0 where there is none.
+    /// The serials of equal sets, the newest first; 0 for none.
     serials: [u64; SERIALS],
-    /// As the store keeps it.
+    /// The set that the store keeps.
     pub(super) limits: LimitSet,
-    /// The states that are written under it, and who else holds it.
+    /// The number of users: states written under it, and others that hold it.
     users: u32,
-    /// True while the room for a state that newcomers share is taken by that state, or by another
-    /// of the same identity.
+    /// True while the room reserved for the shared state of new subjects is taken, by that state or
+    /// by another of the same identity.
     redeemed: bool,
 }
 
@@ -136,21 +136,21 @@ impl SetUse {
     }
 }
 
-/// The sets of a shard. Each is promised room for one state that newcomers share when the store is
-/// full: by then there would be none.
+/// The sets of a shard. Each reserves room for one state that new subjects share when the store is
+/// full: there would be no room left by then.
 #[derive(Debug)]
 pub(super) struct ShardSets {
     used: Slab<SetUse>,
-    /// Serials, and where the sets are.
+    /// Serials and the indices of their sets.
     by_serial: HashTable<(u64, u32)>,
-    /// The bytes that are promised and not taken.
+    /// The bytes reserved but not taken.
     promised: usize,
-    /// For how many sets.
+    /// The number of sets with a reservation.
     promises: usize,
     store: Arc<Sets>,
 }
 
-/// Serials are numbers in a row: their low bits differ, and a few of the high ones must.
+/// Serials are consecutive: their low bits differ, and the table needs different high bits too.
 fn spread(serial: u64) -> u64 {
     let product = serial.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     product ^ product.rotate_left(32)
@@ -176,18 +176,18 @@ impl ShardSets {
         self.used.iter()
     }
 
-    /// Where the set with this serial is.
+    /// The index of the set with this serial.
     pub(super) fn by_serial(&self, serial: u64) -> Option<usize> {
         let found = self.by_serial.find(spread(serial), |(held, _)| *held == serial);
         found.map(|(_, index)| *index as usize)
     }
 
-    /// A hash of the identity that nobody can foresee.
+    /// A hash of the identity that callers cannot predict.
     pub(super) fn identity_hash(&self, limits: &LimitSet) -> u64 {
         self.store.hash.hash_one(limits.identity_hash())
     }
 
-    /// Where the set is that counts as this one does; from now on it is found by this serial too.
+    /// The index of the set that counts the same; afterwards this serial finds it too.
     pub(super) fn find(&mut self, limits: &LimitSet) -> Option<usize> {
         if let Some(index) = self.by_serial(limits.serial()) {
             return Some(index);
@@ -197,7 +197,7 @@ impl ShardSets {
         Some(index)
     }
 
-    /// Lets a set be found by this serial too, in place of the one that was learnt first.
+    /// Registers this serial for a set, in place of the one registered first.
     pub(super) fn know(&mut self, index: usize, serial: u64) {
         let Some(held) = self.used.get_mut(index) else { return };
         if held.is_known_as(serial) {
@@ -220,8 +220,8 @@ impl ShardSets {
         }
     }
 
-    /// The bytes that it takes to use a set: none when it is used; none at all when there are as
-    /// many as there can be.
+    /// The bytes needed to use a set: 0 if it is used already, `None` if the shard has as many sets
+    /// as it can have.
     pub(super) fn room_for(&mut self, limits: &LimitSet) -> Option<usize> {
         if self.find(limits).is_some() {
             return Some(0);
@@ -239,7 +239,7 @@ impl ShardSets {
         Some(kept + here + State::least_bytes(limits))
     }
 
-    /// The index of a set, with one user more, and whether it is new here.
+    /// Adds a user to a set. Returns its index, and whether it is new in this shard.
     pub(super) fn enter(&mut self, limits: &LimitSet) -> (usize, bool) {
         if let Some(index) = self.find(limits) {
             self.used[index].users += 1;
@@ -250,7 +250,7 @@ impl ShardSets {
         self.promised += State::least_bytes(&kept);
         self.promises += 1;
         if self.used.capacity() == 0 {
-            // Most shards have few sets: not four at once.
+            // Most shards have few sets, so capacity grows by one rather than four.
             self.used.reserve_exact(1);
         }
         let serials = [0; SERIALS];
@@ -260,7 +260,7 @@ impl ShardSets {
         (index, true)
     }
 
-    /// One user less. True when there is none left, and the set is gone.
+    /// Removes a user. True when it was the last one and the set is removed.
     pub(super) fn leave(&mut self, index: usize) -> bool {
         let Some(held) = self.used.get_mut(index) else { return false };
         held.users -= 1;
@@ -277,7 +277,7 @@ impl ShardSets {
         true
     }
 
-    /// Whether the room that a set is promised is taken.
+    /// Sets whether the room reserved for a set is taken.
     pub(super) fn set_redeemed(&mut self, index: usize, redeemed: bool) {
         let Some(held) = self.used.get_mut(index) else { return };
         let bytes = State::least_bytes(&held.limits);
@@ -295,17 +295,17 @@ impl ShardSets {
         held.redeemed = redeemed;
     }
 
-    /// How many sets are promised room for a state that newcomers share, and have none yet.
+    /// The number of sets with reserved room for a shared state that has not been created.
     pub(super) fn promises(&self) -> usize {
         self.promises
     }
 
-    /// What is allocated, and what is promised.
+    /// The bytes allocated and the bytes reserved.
     pub(super) fn bytes(&self) -> usize {
         slabs::bytes(&self.used) + self.by_serial.allocation_size() + self.promised
     }
 
-    /// The bytes that `shrink` would give back, about.
+    /// Approximately the bytes that `shrink` would free.
     pub(super) fn spare(&self) -> usize {
         slabs::spare(&self.used)
             + self.by_serial.allocation_size() / 2 * usize::from(self.by_serial.capacity() > 3)

@@ -1,5 +1,5 @@
-//! One shard: a table of small slots, what does not fit into them, and what happens when the
-//! store is full.
+//! One shard: a table of small slots, the data that does not fit into them, and the behaviour of a
+//! full store.
 
 use std::sync::Arc;
 
@@ -26,17 +26,17 @@ pub(super) use saved::{Kept, Sizes};
 use room::Fruitless;
 use shared::Shared;
 
-/// Where a state was found, and where it goes back to.
+/// Where a state was found, and where it is written back.
 #[derive(Clone, Copy, Debug)]
 enum Home {
-    /// The subject's own entry, in this bucket, written under this set.
+    /// The subject's own entry, in this bucket.
     Own { bucket: usize },
-    /// Nowhere yet: there is room for an entry.
+    /// No entry yet; there is room for one.
     New,
-    /// The state it shares with others, in this bucket: there is no room. It goes back under this
-    /// set, which is held for it.
+    /// The state shared with others, in this bucket, for lack of room. It is written back under
+    /// this set, which is held for it.
     Shared { bucket: usize, set: usize },
-    /// Nowhere: there is no room even to share.
+    /// No entry, and no room even for a shared state.
     Nowhere,
 }
 
@@ -45,32 +45,32 @@ enum Home {
 pub(super) struct Taken {
     home: Home,
     pub(super) state: State,
-    /// Whether it is one that several subjects share, or a copy of it.
+    /// Whether it is a shared state or a copy of one.
     shared: bool,
-    /// The state as it was found, when it was counted under other numbers.
+    /// The state as it was found, if it was counted under other numbers.
     before: Option<State>,
     pub(super) carried: engine::Carries,
 }
 
 impl Taken {
-    /// True when the state goes to a new entry.
+    /// True when the state is written to a new entry.
     pub(super) fn is_new(&self) -> bool {
         matches!(self.home, Home::New)
     }
 
-    /// True when the subject has no state of its own, for want of room: who was charged to a copy
-    /// of what it shared has one from now on.
+    /// True when the subject has no separate state for lack of room. A subject that was charged on
+    /// a copy of the shared state has a state of its own from now on.
     pub(super) fn is_shared(&self, charged: bool) -> bool {
         self.shared && !(charged && self.is_new())
     }
 }
 
-/// What the shortest path needs lies first and fits, with the lock, into one cache line.
+/// The fields of the fast path come first and fit into one cache line together with the lock.
 #[derive(Debug)]
 pub(super) struct Shard {
     table: HashTable<Slot>,
-    /// The set that was used last, nearly always the one asked for: its serial above its index.
-    /// A serial too large to fit just never takes the shortest path.
+    /// The set used last, nearly always the one wanted next: its serial above its index. A serial
+    /// too large to fit never takes the fast path.
     usual: u64,
     charges: u64,
     rest: Box<Rest>,
@@ -83,7 +83,7 @@ struct Rest {
     sets: ShardSets,
     shared: HashTable<Shared>,
     marks: Marks,
-    /// The buckets that were looked at last for what has expired.
+    /// The position of the search for expired entries, as a bucket index.
     hand: usize,
     shared_hand: usize,
     fruitless: Fruitless,
@@ -92,7 +92,7 @@ struct Rest {
 }
 
 impl Shard {
-    /// An empty shard, whose charges are numbered after `charges`.
+    /// An empty shard that numbers its charges from `charges` + 1.
     pub(super) fn new(sets: &Arc<Sets>, budget: &Arc<Budget>, charges: u64) -> Self {
         let rest = Rest {
             long_keys: Slab::new(),
@@ -110,14 +110,14 @@ impl Shard {
         Self { table: HashTable::new(), usual: 0, charges, rest: rest.into() }
     }
 
-    /// A number no other charge of this shard has.
+    /// The next charge number, unique in this shard.
     #[inline]
     pub(super) fn next_charge(&mut self) -> u64 {
         self.charges += 1;
         self.charges
     }
 
-    /// Whether a slot is `key`'s count under `limits`.
+    /// Whether a slot is the count of `key` under `limits`.
     #[inline]
     fn is(
         slot: &Slot,
@@ -148,7 +148,8 @@ impl Shard {
         self.table.find_bucket_index(key.hash, |s| Self::is(s, key, limits, sets, long_keys))
     }
 
-    /// Takes the state of a subject out, or makes one, as there is `room`. `put` must follow.
+    /// Takes a subject's state out of its slot, or creates one, as `room` allows. `put` must
+    /// follow.
     pub(super) fn take(
         &mut self,
         key: &Key<'_>,
@@ -172,7 +173,7 @@ impl Shard {
         }
     }
 
-    /// The state of a newcomer. What it may have charged while it had no entry counts on.
+    /// The state of a new subject. Charges to a shared state before it had an entry still count.
     fn take_new(&mut self, limits: &LimitSet, now: Time) -> Taken {
         let found = self.find_shared(limits, 0).filter(|at| !self.is_shared_expired(*at, now));
         let shared = found.and_then(|bucket| self.rest.shared.get_bucket(bucket));
@@ -209,7 +210,7 @@ impl Shard {
         self.taken(Home::Own { bucket }, written_under, state, limits, now)
     }
 
-    /// A state on its way to a check: carried over when it was counted under other numbers.
+    /// Prepares a state for a check: carries it over if it was counted under other numbers.
     fn taken(
         &mut self,
         home: Home,
@@ -231,7 +232,7 @@ impl Shard {
         Taken { home, state: over, shared: false, before: Some(state), carried }
     }
 
-    /// The state out of a slot.
+    /// Takes the state out of a slot.
     fn lift(&mut self, bucket: usize) -> State {
         let Some(slot) = self.table.get_bucket(bucket) else { return State::Pair([0; 2]) };
         if slot.is_large() {
@@ -241,7 +242,7 @@ impl Shard {
         State::Pair(slot.pair())
     }
 
-    /// Puts a state back: `keep` says that it has changed, `charged` that it was charged.
+    /// Writes a state back. `keep`: it has changed. `charged`: it was charged.
     pub(super) fn put(
         &mut self,
         key: &Key<'_>,
@@ -274,7 +275,7 @@ impl Shard {
         }
     }
 
-    /// Lays a state into a slot, written under another set when one is given.
+    /// Writes a state into a slot, under another set if one is given.
     fn lay(&mut self, bucket: usize, state: State, limits: Option<&LimitSet>) {
         let Some(slot) = self.table.get_bucket(bucket).copied() else { return };
         let mut new = slot;
@@ -339,7 +340,7 @@ impl Shard {
         self.settle();
     }
 
-    /// The index of a set, with one user more.
+    /// Adds a user to a set, and returns the set's index.
     fn use_set(&mut self, limits: &LimitSet) -> usize {
         let (index, new) = self.rest.sets.enter(limits);
         if new {
@@ -354,8 +355,8 @@ impl Shard {
         }
     }
 
-    /// Forgets a subject. As long as anything charged before could be given back under its limits,
-    /// these or those that it was written under, nothing is. True when it had an entry.
+    /// Resets a subject. Charges before the reset are not refunded, for as long as their limits, or
+    /// those that the state was written under, would allow it. True when the subject had an entry.
     pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet, now: Time) -> bool {
         let found = self.find(key, limits);
         if let Some(bucket) = found {
@@ -371,8 +372,8 @@ impl Shard {
         found.is_some()
     }
 
-    /// Runs `visit` on what a subject's count is, its own or the one it shares: the limits that it
-    /// is written under, its state, and whether it is shared. Nothing when it has none.
+    /// Runs `visit` on a subject's count, its own or the shared one: the limits that it is written
+    /// under, its state, and whether it is shared. `None` when there is no count.
     pub(super) fn visit<T>(
         &mut self,
         key: &Key<'_>,
@@ -394,18 +395,18 @@ impl Shard {
         Some(visit(&sets.get(*set)?.limits, state, true))
     }
 
-    /// What must be remembered of refunds, for as long as it matters; `settle` follows a change.
+    /// The marks of refunds and resets. Call `settle` after a change.
     pub(super) fn marks(&mut self) -> (&mut Marks, &Budget) {
         let Rest { marks, budget, .. } = &mut *self.rest;
         (marks, budget)
     }
 
-    /// How many subjects have an entry of their own.
+    /// The number of subjects with an entry of their own.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Pays for what is allocated now.
+    /// Updates the budget to what is allocated now.
     pub(super) fn settle(&mut self) {
         let rest = &*self.rest;
         let owed = self.table.allocation_size()
@@ -423,7 +424,7 @@ impl Shard {
     }
 }
 
-/// How many entries a table of so many buckets holds before it grows.
+/// The number of entries that a table with this number of buckets holds before it grows.
 fn capacity_of(buckets: usize) -> usize {
     if buckets < 8 { buckets.saturating_sub(1) } else { buckets / 8 * 7 }
 }

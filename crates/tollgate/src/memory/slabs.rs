@@ -1,17 +1,17 @@
-//! What a shard needs of its slabs and tables beside what they offer.
+//! Helpers for a shard's slabs and tables: sizes, growth and compaction.
 
 use std::collections::HashMap;
 
 use slab::Slab;
 
-/// A place of a slab: as its own, which nobody else can name.
+/// The layout of a slab's entry, whose own type is private.
 #[allow(dead_code, reason = "only its size is asked for")]
 enum Cell<T> {
     Vacant(usize),
     Occupied(T),
 }
 
-/// Closes the gaps of a slab. Answers which places moved where.
+/// Closes the gaps of a slab. Returns the old and new index of each moved entry.
 pub(super) fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
     let mut moved = HashMap::new();
     slab.compact(|_, from, to| {
@@ -22,12 +22,12 @@ pub(super) fn compact<T>(slab: &mut Slab<T>) -> HashMap<usize, usize> {
     moved
 }
 
-/// The bytes that a slab takes.
+/// The bytes that a slab has allocated.
 pub(super) fn bytes<T>(slab: &Slab<T>) -> usize {
     slab.capacity() * size_of::<Cell<T>>()
 }
 
-/// The bytes of the places that nothing lies in.
+/// The bytes of a slab's unused entries.
 pub(super) fn spare<T>(slab: &Slab<T>) -> usize {
     (slab.capacity() - slab.len()) * size_of::<Cell<T>>()
 }
@@ -37,7 +37,7 @@ pub(super) fn growth_of<T>(slab: &Slab<T>) -> usize {
     if slab.len() < slab.capacity() { 0 } else { slab.capacity().max(4) * size_of::<Cell<T>>() }
 }
 
-/// The bytes of a hash table with room for so many entries of a size, at most.
+/// The most bytes of a hash table with room for this number of entries.
 pub(super) fn table_bytes<T>(capacity: usize) -> usize {
     let buckets = match capacity {
         0 => return 0,
@@ -46,11 +46,11 @@ pub(super) fn table_bytes<T>(capacity: usize) -> usize {
         8..15 => 16,
         _ => (capacity * 8 / 7).next_power_of_two(),
     };
-    // A byte beside each, and a group of them at the end.
+    // One control byte per entry, and a group of them at the end.
     buckets * (size_of::<T>() + 1) + 32
 }
 
-/// Indices of a shard's slabs: they stay far below 2^32, which would not fit into memory.
+/// Converts an index of a shard's slab: it stays far below 2^32, which would not fit into memory.
 pub(super) fn to_u32(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(u32::MAX)
 }

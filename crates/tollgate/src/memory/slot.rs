@@ -1,30 +1,30 @@
 //! A subject's entry in a shard's table, and the key that finds it.
 
-/// The longest subject that a slot holds itself, in bytes.
+/// The longest subject that a slot stores inline, in bytes.
 const SHORT_KEY_BYTES: usize = 16;
 
-/// A subject's entry: 36 bytes, so that a table at the worst point of its growth (16/7 buckets an
-/// entry, one control byte each) takes 85 bytes for a subject, its key within.
+/// A subject's entry: 36 bytes. A table at the worst point of its growth (16/7 buckets per entry,
+/// one control byte each) takes 85 bytes per subject, including its key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// The subject's bytes, or for a longer one 8 bytes of its hash and its place in `long_keys`.
+    /// The subject's bytes. For a longer subject, 8 bytes of its hash and its index in `long_keys`.
     pub(super) key: [u8; SHORT_KEY_BYTES],
-    /// Two words, or the place of the state in `large`.
+    /// Two words, or the index of the state in `large`.
     pub(super) state: [u32; 4],
-    /// Bits 0-4: the length of the key, or `LONG`; bit 5: the state is in `large`; bit 6: the key
-    /// has no `,` and no `%`; above: the set.
+    /// Bits 0-4: the length of the key, or `LONG`. Bit 5: the state is in `large`. Bit 6: the key
+    /// contains no `,` and no `%`. The bits above: the index of the set.
     pub(super) meta: u32,
 }
 
 pub(super) const KEY_BITS: u32 = 31;
 pub(super) const LONG: u32 = 31;
 pub(super) const LARGE: u32 = 1 << 5;
-/// The key means the same as literal text and as a written form: text that equals it needs no
-/// look of its own.
+/// The key means the same as literal text and as a written form, so text that equals it need not be
+/// parsed.
 pub(super) const PLAIN: u32 = 1 << 6;
 pub(super) const SET_SHIFT: u32 = 7;
 
-/// The most sets in one shard: what the bits above `SET_SHIFT` hold.
+/// The bits for the index of a set, above `SET_SHIFT`: they bound the sets of one shard.
 pub(super) const SET_BITS: u32 = 25;
 pub(super) const MAX_SETS: usize = 1 << SET_BITS;
 
@@ -43,7 +43,7 @@ impl Slot {
 
     pub(super) fn long_key(&self) -> usize {
         let [.., a, b, c, d] = self.key;
-        // A shard never holds 2^32 keys: they would not fit into memory.
+        // Cannot overflow: a shard with 2^32 keys would not fit into memory.
         u32::from_le_bytes([a, b, c, d]) as usize
     }
 
@@ -65,7 +65,7 @@ impl Slot {
     }
 }
 
-/// The bytes of a subject, as a slot compares them.
+/// The bytes of a subject, in the form that a slot compares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Key<'a> {
     pub(super) bytes: &'a [u8],
@@ -77,9 +77,9 @@ pub(super) struct Key<'a> {
 impl<'a> Key<'a> {
     #[inline]
     pub(super) fn new(bytes: &'a [u8], hash: u64) -> Self {
-        // The first and the last bytes overlap, and agree where they do. In registers: a copy of a
-        // length that only the run knows is a call, and reading as a whole what it wrote in pieces
-        // stalls the processor.
+        // The first and the last bytes overlap, and agree where they do. This stays in registers: a
+        // copy of variable length is a call, and a wide read of what was written in pieces stalls
+        // the processor.
         if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk())
             && let Ok(length @ ..=16) = u32::try_from(bytes.len())
         {
@@ -90,7 +90,7 @@ impl<'a> Key<'a> {
         Self::odd(bytes, hash)
     }
 
-    /// The same for fewer than 8 bytes, and for more than a slot holds.
+    /// As above for fewer than 8 bytes, and for more than a slot stores inline.
     #[inline(never)]
     fn odd(bytes: &'a [u8], hash: u64) -> Self {
         let mut short = [0; SHORT_KEY_BYTES];

@@ -1,4 +1,4 @@
-//! What a subject's state weighs: the byte budget, and states too large for a slot.
+//! The size of a subject's state: the byte budget, and states too large for a slot.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
@@ -9,17 +9,17 @@ use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
 
-/// The bytes a store may hold, counted as they are allocated.
+/// The byte budget of a store, measured by what it allocates.
 #[derive(Debug)]
 pub(super) struct Budget {
     used: AtomicUsize,
     bound: usize,
-    /// What of it entries may take. The rest is for sets that come when the store is full, and for
-    /// what their newcomers share.
+    /// The part for entries. The rest is for limit sets first used when the store is full, and for
+    /// the states that their new subjects share.
     for_entries: usize,
 }
 
-/// One part in so many is kept for sets of limits that come when the store is full.
+/// One part in this many is reserved for limit sets first used when the store is full.
 const KEPT_BACK: usize = 32;
 
 impl Budget {
@@ -27,7 +27,7 @@ impl Budget {
         Self { used: AtomicUsize::new(0), bound, for_entries: bound - bound / KEPT_BACK }
     }
 
-    /// Takes `bytes` if that stays within what entries may take.
+    /// Takes `bytes` if that stays within the part for entries.
     pub(super) fn try_take(&self, bytes: usize) -> bool {
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             used.checked_add(bytes).filter(|sum| *sum <= self.for_entries)
@@ -35,7 +35,7 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// Whether `bytes` more would stay within what entries may take.
+    /// Whether `bytes` more would stay within the part for entries.
     pub(super) fn has(&self, bytes: usize) -> bool {
         bytes == 0 || self.used().checked_add(bytes).is_some_and(|sum| sum <= self.for_entries)
     }
@@ -45,7 +45,7 @@ impl Budget {
         bytes == 0 || self.used().checked_add(bytes).is_some_and(|sum| sum <= self.bound)
     }
 
-    /// Takes `bytes` that are already allocated, past the bound if need be.
+    /// Takes `bytes` that are already allocated, beyond the bound if necessary.
     pub(super) fn take(&self, bytes: usize) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -63,8 +63,8 @@ impl Budget {
     }
 }
 
-/// A log that pays for its entries. When the budget has no room for another it moves its newest
-/// entry to now instead: that counts longer than it must, and never less.
+/// A log that takes its entries from the budget. When the budget is exhausted, it moves its newest
+/// entry to now instead of adding one. That entry then counts longer than necessary, never shorter.
 #[derive(Debug)]
 pub(super) struct BoundedLog {
     base: u64,
@@ -73,10 +73,10 @@ pub(super) struct BoundedLog {
     paid: usize,
 }
 
-/// The entries a log starts with room for.
+/// The initial capacity of a log, in entries.
 const FIRST_ENTRIES: usize = 4;
 
-/// The entries that a saved log starts with room for, if it has so many.
+/// The most initial capacity of a restored log, in entries.
 const RESTORED_ENTRIES: usize = 1 << 10;
 
 impl BoundedLog {
@@ -84,7 +84,7 @@ impl BoundedLog {
         Self { base: 0, entries: VecDeque::new(), budget: Arc::clone(budget), paid: 0 }
     }
 
-    /// Pays for the capacity as it is now.
+    /// Updates the budget to the current capacity.
     fn settle(&mut self) {
         let owed = self.entries.capacity() * size_of::<Entry>();
         if owed > self.paid {
@@ -109,7 +109,7 @@ impl BoundedLog {
         true
     }
 
-    /// A copy that pays for itself, past the bound if need be.
+    /// A copy with its own share of the budget, beyond the bound if necessary.
     fn copy(&self) -> Self {
         let mut copy = Self {
             base: self.base,
@@ -131,9 +131,9 @@ impl BoundedLog {
         })
     }
 
-    /// Adds an entry of a saved log that had `count` in all, past the bound of bytes if need be:
-    /// whoever restores looks at the bound itself. It ends with room for just these, and never
-    /// has room for more than twice those that have come, whatever `count` claims.
+    /// Adds an entry of a saved log that had `count` in all, beyond the byte bound if necessary:
+    /// the restore checks the bound itself. The log ends with exactly the capacity it needs. It
+    /// never has capacity for more than twice the entries added, whatever `count` claims.
     pub(super) fn restore(&mut self, entry: Entry, count: usize) {
         let held = self.entries.len();
         if held == self.entries.capacity() {
@@ -169,7 +169,7 @@ impl Log for BoundedLog {
             self.base = last.total;
             self.entries.drain(..count);
         }
-        // A log that was long once gives its room back.
+        // A log that was long before frees its unused capacity.
         if self.entries.capacity() > FIRST_ENTRIES
             && self.entries.len() < self.entries.capacity() / 4
         {
@@ -182,7 +182,8 @@ impl Log for BoundedLog {
         if self.has_room() {
             self.entries.push_back(entry);
         } else if self.entries.is_empty() {
-            // The first entry is always paid for: a state without it would forget the charge.
+            // The first entry is always taken from the budget: a state without it would lose the
+            // charge.
             self.entries.reserve_exact(1);
             self.entries.push_back(entry);
             self.settle();
@@ -215,8 +216,8 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// A fresh state that is paid for even when there is no room: shared slots, of which there
-    /// are few, and states that only live while a check looks at them.
+    /// A fresh state that is taken from the budget even when it is exhausted: for shared states, of
+    /// which there are few, and for states that live only during a check.
     pub(super) fn fresh_anyway(limits: &LimitSet, budget: &Arc<Budget>) -> Self {
         budget.take(Self::bytes(limits.words(), limits.logs()));
         let logs = (0..limits.logs()).map(|_| BoundedLog::new(budget));
@@ -231,18 +232,18 @@ impl Large {
         Self { words: words.into(), logs: logs.collect(), budget: Arc::clone(budget) }
     }
 
-    /// A copy that pays for itself, past the bound if need be.
+    /// A copy with its own share of the budget, beyond the bound if necessary.
     fn copy(&self) -> Self {
         self.budget.take(Self::bytes(self.words.len(), self.logs.len()));
         Self::built(self.words.to_vec(), self.logs.iter().map(BoundedLog::copy), &self.budget)
     }
 
-    /// What a state takes with room for one event in each log.
+    /// The bytes of a state with room for one event in each log.
     pub(super) fn least_bytes(limits: &LimitSet) -> usize {
         Self::bytes(limits.words(), limits.logs()) + limits.logs() * size_of::<Entry>()
     }
 
-    /// What a state takes with the first event of each log.
+    /// The bytes of a state with the first event of each log.
     pub(super) fn first_bytes(limits: &LimitSet) -> usize {
         Self::bytes(limits.words(), limits.logs())
             + limits.logs() * FIRST_ENTRIES * size_of::<Entry>()
@@ -271,7 +272,7 @@ impl States for Large {
 /// A subject's state, taken out of its slot.
 #[derive(Debug)]
 pub(super) enum State {
-    /// Two words: one limit of any strategy but the log and the sliding window.
+    /// Two words: one limit under any strategy but `sliding_log` and `sliding_window`.
     Pair([u64; 2]),
     Large(Large),
 }
@@ -285,7 +286,7 @@ impl State {
         }
     }
 
-    /// A state in which nothing is left: all of each limit was taken now.
+    /// An exhausted state: the full capacity of each limit was charged now.
     pub(super) fn spent(limits: &LimitSet, now: Time, budget: &Arc<Budget>) -> Self {
         let mut state = Self::fresh_anyway(limits, budget);
         engine::adjust(limits, &mut state, i64::MIN, now);
@@ -299,12 +300,12 @@ impl State {
         }
     }
 
-    /// The least that it has to allocate: one event in each log.
+    /// The bytes that a state allocates at least: one event in each log.
     pub(super) fn least_bytes(limits: &LimitSet) -> usize {
         if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
     }
 
-    /// What it has allocated.
+    /// The bytes that a state has allocated.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Pair(_) => 0,

@@ -1,5 +1,5 @@
-//! What people bring from other tools: read where it means one of our limits and no other, and
-//! translated in the error where the tool counts in a way of its own.
+//! Notations of other tools. They are accepted if they mean exactly one of our limits. If the tool
+//! counts differently, the error contains a translation.
 
 /// The digits of a whole number with an exponent: `1e3` is `1000`, `1.5e3` is `1500`.
 pub(super) fn digits(text: &str) -> Option<String> {
@@ -10,14 +10,14 @@ pub(super) fn digits(text: &str) -> Option<String> {
     if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) {
         return None;
     }
-    // More digits than any quota has are too large in whatever form.
+    // More digits than any quota has are out of range in any case.
     let zeros = exponent.checked_sub(fraction.len()).filter(|zeros| *zeros <= 20)?;
     let digits = [whole, fraction, &"0".repeat(zeros)].concat();
     let digits = digits.trim_start_matches('0');
     Some(if digits.is_empty() { "0".to_owned() } else { digits.to_owned() })
 }
 
-/// A quota of nginx, `5r/s`, or of tools that write `10-M`: what it is, and what to write.
+/// A quota of nginx, `5r/s`, or of tools that write `10-M`: its name, and what to write instead.
 pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((number, unit)) = text.split_once("r/")
@@ -51,14 +51,14 @@ pub(super) fn quota(text: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// A `RateLimit-Policy` header, as `100;w=60` or `"api";q=100;w=60`: what to write for its first
-/// window.
+/// A `RateLimit-Policy` header, such as `100;w=60` or `"api";q=100;w=60`: what to write for its
+/// first window.
 pub(super) fn header(text: &str) -> Option<String> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     text.split(',').find_map(|policy| {
         let parts = || policy.split(';').map(str::trim);
         let seconds = parts().find_map(|part| part.strip_prefix("w=")).filter(is_number)?;
-        // Drafts before the eighth say it first, those after it by a key.
+        // Drafts before the eighth have the quota first; later ones use the key `q`.
         let said = parts().find_map(|part| part.strip_prefix("q=")).or_else(|| parts().next());
         let units = said.filter(is_number).unwrap_or("N");
         Some(format!(
@@ -68,7 +68,7 @@ pub(super) fn header(text: &str) -> Option<String> {
     })
 }
 
-/// The strategy that an algorithm is here, by the names that it has elsewhere.
+/// The strategy that corresponds to another tool's name for an algorithm.
 pub(super) fn strategy(name: &str) -> Option<&'static str> {
     let plain: String = name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).collect();
     let ours = match &*plain.to_ascii_lowercase() {
@@ -87,7 +87,7 @@ pub(super) fn strategy(name: &str) -> Option<&'static str> {
             "limits here count events over time; how many are at work at once is what `tollgate \
              queue` bounds"
         }
-        // Among them what is nearly one of our names.
+        // Includes misspellings of our own names.
         _ => return None,
     };
     Some(ours)

@@ -1,11 +1,11 @@
-//! What an error says to write instead.
+//! The advice in error messages.
 
 use super::foreign;
 use crate::error::ParseError;
 use crate::limit::Quota;
 use crate::strategy::Strategy;
 
-/// One line per strategy: what `quota` would mean under it.
+/// One line per strategy: what `quota` means under it.
 pub(super) fn choices(quota: &Quota) -> String {
     let lines: Vec<String> = Strategy::ALL
         .iter()
@@ -27,7 +27,7 @@ pub(super) fn choices(quota: &Quota) -> String {
     lines.join("\n")
 }
 
-/// `did you mean `x`? ` when a name is near, else nothing.
+/// `did you mean `x`? ` if a name is similar, else empty.
 pub(super) fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     names
         .into_iter()
@@ -37,7 +37,7 @@ pub(super) fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n s
         .map_or_else(String::new, |(_, name)| format!("did you mean `{name}`? "))
 }
 
-/// All strategies, after the one whose name is nearly this.
+/// All strategies, after the one with the most similar name.
 pub(super) fn similar_names(word: &str) -> String {
     let names = Strategy::ALL.iter().map(|strategy| strategy.name());
     let hint = did_you_mean(word, names.clone());
@@ -48,8 +48,8 @@ pub(super) fn similar_names(word: &str) -> String {
 impl core::str::FromStr for Strategy {
     type Err = ParseError;
 
-    /// The strategy of that name, as [`Strategy::named`]. The error of a name that an algorithm has
-    /// elsewhere says which strategy it is here.
+    /// The strategy of that name, as [`Strategy::named`]. If the name is another tool's name for an
+    /// algorithm, the error contains the strategy's name here.
     ///
     /// ```
     /// use tollgate::Strategy;
@@ -59,7 +59,7 @@ impl core::str::FromStr for Strategy {
     /// ```
     fn from_str(name: &str) -> Result<Self, ParseError> {
         Self::named(name).ok_or_else(|| {
-            // No `via` stands before a name that stands for itself.
+            // A name on its own is written without `via`.
             let remedy = foreign::strategy(name)
                 .map_or_else(|| similar_names(name), |remedy| remedy.replace("`via ", "`"));
             let what = format!("unknown strategy `{}`", name.escape_default());

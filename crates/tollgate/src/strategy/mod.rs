@@ -1,26 +1,26 @@
 //! The strategies: pure steps over small states.
 //!
-//! A step does no I/O and never fails. It sees a state through a [`Cell`], the store's time and a
-//! cost, and says what would happen or makes it happen.
-//! `docs/definitions.md` says what each means; this is the only code that does it.
+//! A step does no I/O and never fails. Its input is a state in a [`Cell`], the store's time and a
+//! cost. It computes what would happen, or makes it happen. `docs/definitions.md` defines each
+//! strategy; no other code implements it.
 
 use smallvec::SmallVec;
 
 use crate::limit::Quota;
 use crate::time::Time;
 
-/// Where one limit's state lives while a step works on it. All zero, or an empty log, is fresh.
+/// The state of one limit while a step works on it. All zeros, or an empty log, is fresh.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_enums)] // a store builds it: another form of state must be seen there
 pub enum Cell<'a> {
-    /// The state of every strategy but `sliding_log`: a short row of integers.
+    /// The state of every strategy but `sliding_log`: a few integers.
     Words(&'a mut [u64]),
-    /// The state of `sliding_log`, behind what the store supplies.
+    /// The state of `sliding_log`, in a log that the store provides.
     Log(&'a mut dyn Log),
 }
 
 impl Cell<'_> {
-    /// The words. A store gives each step the form of state that its [`Shape`] names.
+    /// The words. A store passes each step the kind of state that its [`Shape`] requires.
     #[inline]
     fn words(&mut self) -> &mut [u64] {
         match self {
@@ -29,7 +29,7 @@ impl Cell<'_> {
         }
     }
 
-    /// Takes over a state of the same shape as it is.
+    /// Copies a state of the same shape.
     pub(crate) fn copy(&mut self, from: &mut Self) {
         match (self, from) {
             (Self::Words(words), Self::Words(from)) => words.copy_from_slice(from),
@@ -38,7 +38,6 @@ impl Cell<'_> {
         }
     }
 
-    /// The log.
     fn log(&mut self) -> &mut dyn Log {
         match self {
             Self::Log(log) => &mut **log,
@@ -47,40 +46,40 @@ impl Cell<'_> {
     }
 }
 
-/// One event of a log: its time and the cost of all events up to and with it.
+/// One event of a log: its time, and the total cost of all events up to and including it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it
 pub struct Entry {
-    /// When the event was recorded, in microseconds since the epoch.
+    /// When the event was recorded, in microseconds since the Unix epoch.
     pub at_us: u64,
-    /// The cost of this event and of all before it, counted from the log's beginning.
+    /// The cost in units of this event and all before it, counted from the log's beginning.
     pub total: u64,
 }
 
-/// What a store supplies for `sliding_log`: entries in order of time. A store whose reads can
-/// fail answers with anything, remembers the fault, and throws the step's result away.
+/// The log of `sliding_log`, provided by the store: entries in order of time. A store whose reads
+/// can fail may return any entry; it must remember the failure and discard the step's result.
 pub trait Log: core::fmt::Debug {
-    /// How many entries are held.
+    /// The number of entries.
     fn len(&self) -> usize;
-    /// True when none is held.
+    /// True when there is no entry.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Entry `index`, counted from the oldest held.
+    /// The entry at `index`, counted from the oldest.
     fn entry(&self, index: usize) -> Entry;
-    /// The total of the last entry dropped, 0 when none was.
+    /// The total of the last dropped entry; 0 if none was dropped.
     fn base(&self) -> u64;
-    /// Drops the `count` oldest entries; the base becomes the total of the last of them.
+    /// Drops the `count` oldest entries. The base becomes the total of the last of them.
     fn drop_front(&mut self, count: usize);
     /// Adds an entry after the newest.
     fn push(&mut self, entry: Entry);
     /// Replaces the newest entry.
     fn amend(&mut self, entry: Entry);
-    /// Replaces all entries, with a base of 0: for the rare operations.
+    /// Replaces all entries and sets the base to 0, for the rare operations.
     fn replace(&mut self, entries: &[Entry]);
 }
 
-/// Makes `log`, which is fresh, hold what `from` holds.
+/// Copies the entries of `from` into `log`, which is fresh.
 pub(crate) fn copy_log(log: &mut dyn Log, from: &dyn Log) {
     let base = from.base();
     let entries: Vec<Entry> = (0..from.len())
@@ -90,45 +89,46 @@ pub(crate) fn copy_log(log: &mut dyn Log, from: &dyn Log) {
     log.replace(&entries);
 }
 
-/// What a step sees at a time, before anything is charged.
+/// The view of a step before anything is charged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Judgement {
-    /// The largest cost that would be admitted now.
+    /// The largest cost that would be admitted now, in units.
     pub(crate) remaining: u64,
-    /// The least wait until the cost is admitted: 0 now, [`NEVER_US`] never.
+    /// The shortest wait in microseconds until the cost is admitted: 0 for now, [`NEVER_US`] for
+    /// never.
     pub(crate) retry_after_us: u64,
-    /// The least wait until everything is free.
+    /// The shortest wait in microseconds until the state is fresh.
     pub(crate) reset_after_us: u64,
-    /// The state lies in the future by more than a skew: `docs/definitions.md`, section 3.
+    /// The state is more than the skew in the future: `docs/definitions.md`, section 3.
     pub(crate) stepped_back: bool,
 }
 
-/// No time and no sum of a state reaches this: the bound of exact integers in a double.
+/// An upper bound of all times and sums of a state: a double holds every integer below it exactly.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
-/// A `retry_after_us` that says *never*.
+/// The `retry_after_us` that means *never*.
 pub(crate) const NEVER_US: u64 = u64::MAX;
 
-/// What a charge did.
+/// The result of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Charged {
-    /// The time at which the charge is recorded: now, or the newest stored time under skew.
+    /// The recorded time of the charge: now, or the newest stored time if the clock is behind it.
     pub(crate) at_us: u64,
-    /// The least wait until everything is free, after the charge.
+    /// The shortest wait in microseconds until the state is fresh, after the charge.
     pub(crate) reset_after_us: u64,
 }
 
-/// A charge, and what is given back of it.
+/// A charge, and the part of it to refund.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Charge {
     pub(crate) at_us: u64,
-    /// What was not given back before.
+    /// The units that were not refunded before.
     pub(crate) left: u64,
-    /// What is given back now: at most `left`.
+    /// The units to refund now, at most `left`.
     pub(crate) units: u64,
 }
 
-/// What shape of state a step works on.
+/// The kind of state that a step works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)]
 pub enum Shape {
@@ -138,74 +138,74 @@ pub enum Shape {
     Log,
 }
 
-/// One strategy with its numbers fixed. Costs are 1 and up; `charge` is only called with a cost
-/// that `judge` admits.
+/// One compiled strategy with fixed numbers. Costs are at least 1. `charge` is only called with a
+/// cost that `judge` admits.
 pub(crate) trait Step {
-    /// The shape of its state.
+    /// The kind of its state.
     fn shape(&self) -> Shape;
-    /// What a fresh subject can take: `limit`.
+    /// The capacity: the most units that a fresh subject can take at once.
     fn capacity(&self) -> u64;
-    /// What a check of `cost` would see at `now`. Changes nothing.
+    /// Judges a check of `cost` at `now` without a change of state.
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
     /// Charges an admitted cost.
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged;
-    /// Mends a state that lies in the future.
+    /// Repairs a state that is in the future.
     fn repair(&self, cell: &mut Cell<'_>, now: Time);
-    /// When a state means the same as a fresh one, in microseconds since the epoch.
+    /// When a state equals a fresh one, in microseconds since the Unix epoch.
     fn fresh_at_us(&self, cell: &mut Cell<'_>) -> u64;
-    /// Gives back what still counts of a charge.
+    /// Refunds what still counts of a charge.
     fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge);
-    /// When a charge of `cost` can no longer be given back, in microseconds since the epoch.
+    /// When a charge of `cost` can no longer be refunded, in microseconds since the Unix epoch.
     fn spent_until_us(&self, at_us: u64, cost: u64) -> u64;
-    /// Gives back `units` without a receipt, the oldest first.
+    /// Returns `units` without a receipt, the oldest first.
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
-    /// Takes over the state `old` that was counted under `was`, into the fresh `cell`.
+    /// Carries the state `old`, counted under `was`, over into the fresh `cell`.
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
-    /// True for words that a count can have: every step is exact for those, and for no others.
-    /// What comes from outside is asked this first.
+    /// True if a count can have these words: every step is exact for those only. Untrusted states
+    /// must be checked first.
     fn is_sound(&self, words: &[u64]) -> bool;
 }
 
-/// Work with a step that calls it more than once: which strategy it is, is asked once.
+/// A function that calls a step more than once: the strategy is dispatched only once.
 pub(crate) trait WithStep {
-    /// What comes of it.
+    /// The result.
     type Answer;
-    /// Does the work.
+    /// Runs the function.
     fn with_step(self, step: &impl Step) -> Self::Answer;
 }
 
-/// A step in Lua: the text of its functions, told apart by a name.
+/// A step in Lua: the source of its functions, distinguished by a name.
 ///
-/// The text has a line `-- cold` after the functions that a check calls. Functions are named
-/// `NAME_view`, `NAME_judge`, `NAME_charge`, and after that line `NAME_numbers`, `NAME_migrate`,
-/// `NAME_refund`, `NAME_grant`; the step's arguments are always the last ones.
+/// The source has a line `-- cold` after the functions that a check calls. These are `NAME_view`,
+/// `NAME_judge` and `NAME_charge`. After the line come `NAME_numbers`, `NAME_migrate`,
+/// `NAME_refund` and `NAME_grant`. The step's arguments are always the last parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LuaStep {
-    /// What its functions are called, before the underscore.
+    /// The prefix of its functions, before the underscore.
     pub name: &'static str,
-    /// The letter that names it in a stored state.
+    /// The letter for it in a stored state.
     pub code: char,
-    /// How many numbers its states are written under: the first two are at least 1.
+    /// The number of parameters stored with its states. The first two are at least 1.
     pub numbers: usize,
-    /// How many integers its states hold; none for a row, which holds two more than its third
-    /// number.
+    /// The number of integers in its states. `None` for a row of buckets, which has two more than
+    /// its third parameter.
     pub words: Option<usize>,
-    /// Whether a limit can have the numbers `n`, as an expression: a bound of every product that
-    /// its functions form.
+    /// A Lua expression: whether a limit can have the parameters `n`. It bounds every product that
+    /// the functions form.
     pub sound_numbers: &'static str,
-    /// Whether a count under the numbers `n` can have the integers `w`, as an expression. That the
-    /// first is below 2^53 is asked of every step.
+    /// A Lua expression: whether a count under the parameters `n` can have the integers `w`. Every
+    /// step also requires that the first integer is below 2^53.
     pub sound_words: &'static str,
-    /// Its functions.
+    /// The source of its functions.
     pub text: &'static str,
 }
 
 impl LuaStep {
-    /// Whether a state of this step has so many integers under such numbers. What is not was
-    /// written by nobody, and must not be counted with.
+    /// Whether a state of this step can have this number of integers under these parameters. Any
+    /// other state was not written by a step, and must not be used.
     #[must_use]
     pub fn is_sound(&self, words: usize, numbers: &[u64]) -> bool {
         let bounds = |(i, number): (usize, &u64)| {
@@ -219,21 +219,21 @@ impl LuaStep {
     }
 }
 
-/// What a limit is to a store whose steps run in Lua.
+/// A limit as a store needs it that runs its steps in Lua.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LuaSpec {
-    /// The step that counts; none where there is none in Lua yet.
+    /// The step; `None` if it has no Lua version yet.
     pub step: Option<&'static LuaStep>,
-    /// What the step's `NAME_numbers` takes: the numbers that a state is written under, each at
-    /// most 2^53. Equal numbers of the same step mean equal counting.
+    /// The arguments of `NAME_numbers`: the parameters stored with a state, each at most 2^53.
+    /// Equal parameters of the same step mean equal counting.
     pub numbers: SmallVec<[u64; 4]>,
-    /// What its other functions take last: what `NAME_numbers` answers.
+    /// The last arguments of its other functions: the result of `NAME_numbers`.
     pub arguments: SmallVec<[u64; 8]>,
 }
 
 impl LuaSpec {
-    /// A step whose functions take its numbers as they are.
+    /// A spec whose functions take the parameters unchanged.
     pub(crate) fn plain(step: &'static LuaStep, numbers: &[u64]) -> Self {
         Self {
             step: Some(step),
@@ -243,14 +243,15 @@ impl LuaSpec {
     }
 }
 
-/// The exact product that several Lua steps need.
+/// The Lua source of the exact product that several steps need.
 pub const LUA_MUL_DIV: &str = include_str!("period.lua");
 
-/// What a strategy is, for help, docs, charts and tests: everything that iterates over them.
+/// The properties of a strategy, for help, docs, charts and tests: everything that iterates over
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) name: &'static str,
-    /// The letter that names it where every byte counts.
+    /// The letter for it where every byte counts.
     pub(crate) code: char,
     pub(crate) summary: &'static str,
     pub(crate) page: &'static str,
@@ -261,28 +262,28 @@ pub(crate) struct Descriptor {
     pub(crate) traits: fn(&Quota) -> Traits,
 }
 
-/// What a quota means under a strategy: one row of the "which one?" table.
+/// The properties of a quota under a strategy: one row of the "which one?" table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Traits {
     /// The most units admitted in any half-open window as long as the quota's duration.
     pub worst_window: u64,
-    /// The rate that goes on for ever when demand never ends, in words.
+    /// The sustained rate under constant demand, as text.
     pub sustained: String,
-    /// Bytes of state per subject in the memory store, its key apart, in words.
+    /// The bytes of state per subject in the memory store, without its key, as text.
     pub bytes: String,
-    /// What a burst meets, in words.
+    /// How bursts are handled, as text.
     pub burst: String,
-    /// How a denied caller knows when to come back, in words.
+    /// When a denied caller may retry, as text.
     pub retry: &'static str,
 }
 
-/// Writes the registry: the public name of each strategy, and a compiled step of any of them.
+/// Generates the registry: the public name of each strategy, and an enum of compiled steps.
 macro_rules! strategies {
     ($($variant:ident = $folder:ident in $path:literal),+ $(,)?) => {
         $(#[path = $path] pub(crate) mod $folder;)+
 
-        /// The algorithm that counts.
+        /// The algorithm of a limit.
         ///
         /// ```
         /// use tollgate::Strategy;
@@ -315,14 +316,14 @@ macro_rules! strategies {
             }
         }
 
-        /// A strategy with its numbers fixed.
+        /// A strategy with fixed numbers.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub(crate) enum Compiled {
             $($variant($folder::Step),)+
         }
 
         impl Compiled {
-            /// Does `work` with the step of this strategy.
+            /// Calls `work` with the step of this strategy.
             #[inline(always)]
             pub(crate) fn with_step<W: WithStep>(&self, work: W) -> W::Answer {
                 match self { $(Self::$variant(step) => work.with_step(step),)+ }
@@ -372,7 +373,7 @@ macro_rules! strategies {
                     $((Self::$variant(step), Self::$variant(was)) => {
                         step.migrate(cell, was, old, now);
                     })+
-                    // Another strategy starts fresh; the engine says so in the decision.
+                    // Another strategy starts fresh; the engine reports it in the decision.
                     _ => {}
                 }
             }
@@ -399,38 +400,38 @@ impl Strategy {
         Self::ALL.iter().copied().find(|strategy| strategy.name() == name)
     }
 
-    /// The letter that names it in a stored state.
+    /// The letter for it in a stored state.
     #[must_use]
     pub const fn code(self) -> char {
         self.descriptor().code
     }
 
-    /// Its steps in Lua: a state may have been written by any of them. None where there is none
-    /// yet: such a strategy works on Redis by comparing and swapping.
+    /// Its steps in Lua: any of them may have written a state. Empty if there is none yet; such a
+    /// strategy runs on Redis with compare-and-swap.
     #[must_use]
     pub const fn lua_steps(self) -> &'static [&'static LuaStep] {
         self.descriptor().steps
     }
 
-    /// What it does, in one line.
+    /// A summary in one line.
     #[must_use]
     pub const fn summary(self) -> &'static str {
         self.descriptor().summary
     }
 
-    /// Its page, in Markdown: what it promises, its worst case and cost, when to choose it.
+    /// Its page in Markdown: its guarantee, its worst case and cost, when to choose it.
     #[must_use]
     pub const fn page(self) -> &'static str {
         self.descriptor().page
     }
 
-    /// The words of the notation that it takes beside `N/D` and `via`.
+    /// Its options in the notation, besides `N/D` and `via`.
     #[must_use]
     pub const fn options(self) -> &'static [&'static str] {
         self.descriptor().options
     }
 
-    /// What `quota` means under this strategy: one row of the "which one?" table.
+    /// The properties of `quota` under this strategy: one row of the "which one?" table.
     #[must_use]
     pub fn traits(self, quota: &Quota) -> Traits {
         (self.descriptor().traits)(quota)
@@ -443,7 +444,7 @@ impl core::fmt::Display for Strategy {
     }
 }
 
-/// Every step that there is in Lua; one that several strategies share comes several times.
+/// All steps that have a Lua version. A step that several strategies share occurs several times.
 pub fn lua_steps() -> impl Iterator<Item = &'static LuaStep> {
     Strategy::ALL.iter().flat_map(|strategy| strategy.descriptor().steps).copied()
 }

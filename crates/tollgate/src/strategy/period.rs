@@ -1,6 +1,6 @@
-//! The exact time one unit takes to come back, and multiples of it.
+//! The exact time until one unit is replenished, and multiples of it.
 
-/// A span or point of time, exact: whole microseconds and a fraction of one.
+/// An exact duration or point in time: whole microseconds and a fraction of one.
 ///
 /// The fraction is a numerator below the denominator of the [`Emission`] that made it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -10,17 +10,17 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// The least number of whole microseconds that is not less.
+    /// The value in microseconds, rounded up.
     #[inline]
     pub(crate) const fn ceil_us(self) -> u64 {
         self.us + (self.num > 0) as u64
     }
 }
 
-/// `T = D/N` in lowest terms: `numerator / denominator` microseconds for one unit.
+/// `T = D/N` in lowest terms: `numerator / denominator` microseconds per unit.
 ///
-/// Multiples are computed from the whole and the fractional part apart, so that no product
-/// reaches 2^53 and the Lua twin can do the same in doubles.
+/// Multiples are computed separately for the whole and the fractional part. No product then reaches
+/// 2^53, and the Lua version can do the same in doubles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Emission {
     numerator: u64,
@@ -39,7 +39,7 @@ const fn gcd(mut a: u64, mut b: u64) -> u64 {
 }
 
 impl Emission {
-    /// The time between units of `units` per `period_us`, neither of them 0.
+    /// The time between units at `units` per `period_us`; neither is 0.
     pub(crate) const fn new(units: u64, period_us: u64) -> Self {
         let common = gcd(units, period_us);
         let (numerator, denominator) = (period_us / common, units / common);
@@ -52,34 +52,34 @@ impl Emission {
         }
     }
 
-    /// The time of one unit is this over the denominator, in lowest terms.
+    /// The numerator of the time per unit in microseconds, in lowest terms.
     pub(crate) const fn numerator(self) -> u64 {
         self.numerator
     }
 
-    /// The denominator of every fraction of a microsecond.
+    /// The denominator of the time per unit, and of every fraction of a microsecond.
     pub(crate) const fn denominator(self) -> u64 {
         self.denominator
     }
 
-    /// The time of `units` units.
+    /// The time that `units` units take.
     #[inline]
     pub(crate) const fn times(self, units: u64) -> Exact {
         if self.denominator == 1 {
             return Exact { us: units * self.whole_us, num: 0 };
         }
         let (us, parts) = (units * self.whole_us, units * self.part);
-        // So it is for one unit, and a division takes longer than the rest of a step.
+        // True for one unit; the test avoids a division, which takes longer than the rest of a
+        // step.
         if parts < self.denominator { Exact { us, num: parts } } else { self.carry(us, parts) }
     }
 
-    /// Microseconds and parts of one, which are one or more.
+    /// Normalizes microseconds and a fraction that is one or more.
     #[inline(never)]
     const fn carry(self, us: u64, parts: u64) -> Exact {
         Exact { us: us + parts / self.denominator, num: parts % self.denominator }
     }
 
-    /// `a + b`.
     #[inline]
     pub(crate) const fn add(self, a: Exact, b: Exact) -> Exact {
         let num = a.num + b.num;
@@ -90,7 +90,7 @@ impl Emission {
         }
     }
 
-    /// `a - b`, or zero when `b` is more.
+    /// `a - b`, or zero when `b` is larger.
     #[inline]
     pub(crate) const fn minus(self, a: Exact, b: Exact) -> Exact {
         let borrow = (a.num < b.num) as u64;
@@ -100,7 +100,7 @@ impl Emission {
         Exact { us: a.us - b.us - borrow, num: a.num + borrow * self.denominator - b.num }
     }
 
-    /// The part of a unit that `rest`, less than one unit of `was`, is, in time of this emission:
+    /// Converts `rest`, less than one unit of `was`, into the same part of a unit of this emission,
     /// rounded up to a whole microsecond.
     pub(crate) fn scaled_us(self, was: Self, rest: Exact) -> u64 {
         let parts = rest.us * was.denominator + rest.num;
@@ -112,14 +112,14 @@ impl Emission {
     pub(crate) fn units_in(self, span: Exact) -> u64 {
         let parts = u128::from(span.us) * u128::from(self.denominator) + u128::from(span.num);
         let Ok(parts) = u64::try_from(parts) else { return self.units_in_many(parts) };
-        // The estimate is the quotient or one less.
+        // The estimate is the quotient, or one less.
         #[allow(clippy::cast_possible_truncation)] // the upper half
         let estimate = ((u128::from(parts) * u128::from(self.inverse)) >> 64) as u64;
         let rest = parts - estimate * self.numerator;
         estimate + u64::from(rest >= self.numerator)
     }
 
-    /// The same for a span that is longer in parts of a microsecond than 64 bits hold.
+    /// The same for a span that does not fit into 64 bits, in parts of a microsecond.
     #[cold]
     fn units_in_many(self, parts: u128) -> u64 {
         u64::try_from(parts / u128::from(self.numerator)).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! The strategies. Adding one is a folder beside this file and a line here.
+//! The registry of strategies. To add one, add a folder beside this file and a line here.
 
 use super::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Step, WithStep};
 use crate::limit::{Quota, Refusal};

@@ -1,11 +1,11 @@
-//! What limits take in memory.
+//! The memory that limit sets take.
 
 use super::{Inner, LimitSet, Place};
 use crate::limit::Limit;
 
-/// What an allocator takes for a block of so many bytes: 8 of its own, multiples of 16, at least
-/// 32. As glibc does; others round no coarser by much. A set is many small blocks, for which this
-/// is much.
+/// The bytes that an allocator uses for a block of this size: 8 of its own, in multiples of 16, at
+/// least 32. This is what glibc does; other allocators round little more. A set is many small
+/// blocks, so the overhead is a large part.
 const fn block(bytes: usize) -> usize {
     let taken = (bytes + 8).next_multiple_of(16);
     match (bytes, taken < 32) {
@@ -16,8 +16,8 @@ const fn block(bytes: usize) -> usize {
 }
 
 impl LimitSet {
-    /// The bytes that the set takes, its clones together, with what the allocator adds: 608 for
-    /// `10/s via gcra`, and 12 KiB for 32 limits with short names.
+    /// The bytes that the set and its clones take together, including the allocator's overhead: 608
+    /// for `10/s via gcra`, and 12 KiB for 32 limits with short names.
     ///
     /// ```
     /// use tollgate::LimitSet;
@@ -30,7 +30,7 @@ impl LimitSet {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let Inner { limits, places, identity, full_text, .. } = &*self.0;
-        // The two counters of an `Arc` lie before what it holds.
+        // The two counters of an `Arc` are allocated together with its value.
         block(2 * size_of::<usize>() + size_of::<Inner>())
             + block(size_of_val(&limits[..]))
             + limits.iter().map(Limit::texts).sum::<usize>()

@@ -1,4 +1,4 @@
-//! How a shard makes room: what has expired goes, tables grow, and who finds none.
+//! How a shard makes room: expired entries are removed and tables grow, or a subject finds no room.
 
 use super::{KEY_BITS, Key, LONG, Large, Shard, Slot, capacity_of, hash_of};
 use crate::engine;
@@ -7,45 +7,46 @@ use crate::memory::slabs::{compact, growth_of, to_u32};
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
 
-/// The buckets that are looked at for expired entries when a subject finds no room.
+/// The buckets searched for expired entries when a new subject finds no room.
 const HAND_WHEN_FULL: usize = 64;
 
-/// The buckets that are looked at for expired entries whenever a subject comes in.
+/// The buckets searched for expired entries on each new subject.
 const HAND_PER_INSERT: usize = 4;
 
-/// The same while the store is full, and somebody has looked far a moment ago.
+/// The same while the store is full and a recent long search found nothing.
 const HAND_WHEN_FRUITLESS: usize = 2;
 
-/// How many newcomers of a shard do not look far after one that looked and found nothing, ...
+/// How many new subjects of a shard skip the long search after one that found nothing, ...
 const FRUITLESS_NEWCOMERS: u32 = 256;
 
 /// ... and for how long.
 const FRUITLESS_US: u64 = 100_000;
 
-/// What a subject finds in a shard.
+/// What a subject gets in a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::memory) enum Room {
     /// An entry of its own, or room for one.
     Own,
-    /// No room: it counts with others that find none. The set is held until the state is put back.
+    /// No room: it shares a state with other new subjects. The set is held until the state is put
+    /// back.
     Shared { set: usize, nth: usize },
-    /// Not even that.
+    /// No room even for a shared state.
     None,
 }
 
-/// The last look far afield that found nothing.
+/// The last long search that found nothing.
 #[derive(Debug, Default)]
 pub(super) struct Fruitless {
     at_us: u64,
-    /// How many newcomers still go by it.
+    /// How many more new subjects skip the search.
     newcomers: u32,
 }
 
 impl Shard {
-    /// Makes room for a subject that has no entry, before any state is taken: later, nothing may
-    /// move. `before` newcomers of the same check were promised room already. `far` says that it
-    /// looks at many buckets for expired entries. `Room::Own`, or what it has to do without:
-    /// nothing when it may share.
+    /// Makes room for a subject without an entry, before any state is taken: afterwards, nothing
+    /// may move. `before` new subjects of the same check were promised room already. With `far`,
+    /// many buckets are searched for expired entries. Returns `Room::Own`, or what the subject gets
+    /// instead; `None` when it may share.
     pub(in crate::memory) fn prepare(
         &mut self,
         key: &Key<'_>,
@@ -63,7 +64,7 @@ impl Shard {
         self.has_room(key, limits, now, before, far, rehash).then_some(Room::Own)
     }
 
-    /// What a subject finds that only looks.
+    /// What a subject finds without a change to the shard.
     pub(in crate::memory) fn look(&mut self, key: &Key<'_>, limits: &LimitSet) -> Room {
         if let Some(bucket) = self.find(key, limits) {
             return if self.may_change(bucket, limits) { Room::Own } else { Room::None };
@@ -75,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// Whether an entry may be written under these limits: other numbers are another set, and may
-    /// have a larger state.
+    /// Whether an entry may be written under these limits: other numbers are another set, and their
+    /// state may be larger.
     fn may_change(&mut self, bucket: usize, limits: &LimitSet) -> bool {
         let set = self.table.get_bucket(bucket).map(Slot::set);
         let was = set.and_then(|set| self.rest.sets.get(set));
@@ -91,8 +92,8 @@ impl Shard {
         self.rest.budget.has_in_all(set + state)
     }
 
-    /// Whether a newcomer that finds no room looks far for expired entries. Who looked a moment ago
-    /// and found nothing has looked for those that come after, too.
+    /// Whether a new subject without room does the long search for expired entries. A recent search
+    /// that found nothing also holds for the subjects after it.
     pub(in crate::memory) fn looks_far(&mut self, now: Time) -> bool {
         let Fruitless { at_us, newcomers } = &mut self.rest.fruitless;
         if *newcomers == 0 || now.as_micros().abs_diff(*at_us) >= FRUITLESS_US {
@@ -102,14 +103,14 @@ impl Shard {
         false
     }
 
-    /// A newcomer has looked far, and there was no room even so.
+    /// Records that a long search by a new subject made no room.
     pub(in crate::memory) fn found_nothing(&mut self, now: Time) {
         let (at_us, newcomers) = (now.as_micros(), FRUITLESS_NEWCOMERS);
         self.rest.fruitless = Fruitless { at_us, newcomers };
     }
 
-    /// Makes room for one more entry: expired entries go first, then the table grows while the
-    /// budget lasts. False when the store is full.
+    /// Makes room for one more entry. Expired entries are removed first, then the table grows
+    /// within the budget. False when the store is full.
     fn has_room(
         &mut self,
         key: &Key<'_>,
@@ -139,14 +140,14 @@ impl Shard {
         }
         let whole = capacity_of(self.table.num_buckets());
         if whole >= self.table.len() + wanted + whole / 16 {
-            // Removed entries left marks that count as taken: write the table anew.
+            // Removed entries left tombstones that count as taken: the table is rebuilt.
             self.rebuild(whole, rehash);
             return true;
         }
         if !grows {
             return false;
         }
-        // Looking through the whole shard is paid for by the growth that it may spare.
+        // A sweep of the whole shard is worth its cost, as it may avoid the growth.
         self.sweep(now);
         if self.table.len() + wanted <= whole / 4 * 3 {
             self.rebuild(whole, rehash);
@@ -158,8 +159,8 @@ impl Shard {
         true
     }
 
-    /// The bytes of what a slot cannot hold itself: a set that is new here, a long key, a large
-    /// state, which may be a copy of the one that newcomers share. None where there is no room.
+    /// The bytes of what the slot itself cannot hold: a set new to this shard, a long key, or a
+    /// large state, which may be a copy of the shared one. `None` if there is no room.
     fn room_beside(&mut self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {
         let mut needed = self.adoption_bytes(limits)?;
         let Self { rest, .. } = self;
@@ -174,7 +175,7 @@ impl Shard {
         self.rest.budget.has(needed).then_some(needed)
     }
 
-    /// Removes what has expired in the next few buckets: what others do for a store that is full.
+    /// Removes expired entries in the next few buckets, on behalf of other shards of a full store.
     pub(in crate::memory) fn reclaim(&mut self, now: Time) {
         self.turn_shared_hand(now);
         self.turn_hand(HAND_WHEN_FULL, now);
@@ -191,7 +192,7 @@ impl Shard {
         self.settle();
     }
 
-    /// Looks at the next `count` buckets and removes what has expired there.
+    /// Examines the next `count` buckets and removes their expired entries.
     fn turn_hand(&mut self, count: usize, now: Time) {
         let buckets = self.table.num_buckets();
         for _ in 0..count.min(buckets) {
@@ -212,7 +213,7 @@ impl Shard {
         let fresh_at_us = if slot.is_large() {
             match self.rest.large.get_mut(slot.index()) {
                 Some(Some(large)) => engine::fresh_at_us(&held.limits, large),
-                // Taken out by a check that is at work: it is not expired.
+                // A check in progress has taken the state out, so it has not expired.
                 _ => return false,
             }
         } else {
@@ -240,7 +241,7 @@ impl Shard {
         self.leave_set(slot.set());
     }
 
-    /// Removes everything that has expired, and gives memory back.
+    /// Removes all expired entries and frees memory.
     pub(in crate::memory) fn sweep(&mut self, now: Time) -> usize {
         let before = self.table.len();
         for bucket in 0..self.table.num_buckets() {
@@ -256,7 +257,7 @@ impl Shard {
         before - self.table.len()
     }
 
-    /// Gives back the room that swept entries left.
+    /// Frees the room that swept entries left.
     pub(in crate::memory) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
         let Self { table, rest, .. } = self;
         let super::Rest { sets, long_keys, large, marks, .. } = &mut **rest;

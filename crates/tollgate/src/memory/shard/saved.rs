@@ -1,4 +1,4 @@
-//! What a shard writes into a snapshot, and takes from one.
+//! What a shard writes to a snapshot and reads from one.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,11 +15,11 @@ use crate::memory::state::{Budget, Large};
 use crate::strategy::{Entry, MAX_EXACT};
 use crate::time::{SKEW_US, Time};
 
-/// The most entries, and states beside them, for which a shard makes room because a snapshot says
-/// that they come. Above that, room grows with what does come.
+/// The most entries, and large states, for which a shard reserves room because a snapshot announces
+/// them. Beyond that, room grows with what is read.
 const FORESEEN: u32 = 1 << 16;
 
-/// What a shard holds, to make room for it.
+/// The numbers of items in a shard, to reserve room for them.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::memory) struct Sizes {
     pub(in crate::memory) entries: u32,
@@ -27,8 +27,7 @@ pub(in crate::memory) struct Sizes {
     pub(in crate::memory) large: u32,
 }
 
-/// A state from a snapshot, the set it is written under, and when it means the same as a fresh
-/// one.
+/// A state from a snapshot, the set it is written under, and when it equals a fresh one.
 #[derive(Debug)]
 pub(in crate::memory) struct Kept {
     state: State,
@@ -37,8 +36,8 @@ pub(in crate::memory) struct Kept {
 }
 
 impl Kept {
-    /// Reads a state of `limits`. Nothing is believed: what comes out is one that steps can work
-    /// on. `check` says when there is no room for more.
+    /// Reads a state of `limits`. The input is not trusted: the result is a state that the steps
+    /// can work on. `check` reports when there is no room for more.
     pub(in crate::memory) fn read<R: Read>(
         from: &mut ChunkReader<R>,
         limits: &LimitSet,
@@ -120,12 +119,11 @@ fn write_logs<W: Write>(large: &Large, out: &mut ChunkWriter<W>) -> Result<(), S
 }
 
 impl Shard {
-    /// The charges so far.
     pub(in crate::memory) fn charges(&self) -> u64 {
         self.charges
     }
 
-    /// Numbers what is charged from now on after `charges`, which is not less than before.
+    /// Continues the numbers of charges after `charges`, which is not less than before.
     pub(in crate::memory) fn number_after(&mut self, charges: u64) {
         self.charges = charges;
     }
@@ -135,12 +133,13 @@ impl Shard {
         self.rest.sets.iter().map(|(_, held)| &held.limits)
     }
 
-    /// How many states several subjects share.
+    /// The number of states that several subjects share.
     pub(in crate::memory) fn shared(&self) -> usize {
         self.rest.shared.len()
     }
 
-    /// Writes everything, which was swept. `numbers` says by their serials where the sets are.
+    /// Writes the whole shard, which has been swept. `numbers` maps the serials of sets to their
+    /// positions.
     pub(in crate::memory) fn write<W: Write>(
         &self,
         index: u32,
@@ -155,7 +154,7 @@ impl Shard {
         if self.table.is_empty() && self.rest.shared.is_empty() && marks.is_empty() {
             return Ok(());
         }
-        // No shard has 2^32 of anything: that would not fit into memory.
+        // Cannot overflow: 2^32 items of a shard would not fit into memory.
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes();
         out.put(&[tag::SHARD])?;
         out.put(&index.to_le_bytes())?;
@@ -177,7 +176,7 @@ impl Shard {
             }
         }
         if let Some(until_us) = marks.outlived_us() {
-            // As a reset of nothing: so every version can read it.
+            // Written as a reset of nothing, so that every version can read it.
             out.put(&[tag::RESET])?;
             for number in [0, 0, 0, until_us] {
                 out.put(&number.to_le_bytes())?;
@@ -209,13 +208,13 @@ impl Shard {
             line.clear();
             line.push(tag::ENTRY);
             line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
-            // A subject has at most 64 KiB.
+            // Cannot overflow: a subject has at most 64 KiB.
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
             line.extend_from_slice(&length.to_le_bytes());
             line.extend_from_slice(key);
             if slot.is_large() {
                 out.put(&line)?;
-                // Nothing is taken out while the shard is locked and no check is at work.
+                // No state is taken out: the shard is locked and no check is in progress.
                 if let Some(Some(large)) = self.rest.large.get(slot.index()) {
                     for word in &large.words {
                         out.put(&word.to_le_bytes())?;
@@ -232,7 +231,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Makes room for what a snapshot says comes, within reason.
+    /// Reserves room for what a snapshot announces, within limits.
     pub(in crate::memory) fn foresee(
         &mut self,
         sizes: Sizes,
@@ -246,7 +245,7 @@ impl Shard {
         self.settle();
     }
 
-    /// Gives back the room that grew for more than came.
+    /// Frees the room that was reserved in excess.
     pub(in crate::memory) fn trim(&mut self) {
         self.rest.long_keys.shrink_to_fit();
         self.rest.large.shrink_to_fit();
@@ -255,7 +254,7 @@ impl Shard {
         self.settle();
     }
 
-    /// The bytes that `trim` would give back.
+    /// The bytes that `trim` would free.
     pub(in crate::memory) fn spare(&self) -> usize {
         let rest = &self.rest;
         slabs::spare(&rest.long_keys)
@@ -264,8 +263,8 @@ impl Shard {
             + self.spare_shared()
     }
 
-    /// Takes a subject's state over, past the bound of bytes if need be. False when the subject
-    /// has one already.
+    /// Restores a subject's state, beyond the byte bound if necessary. False when the subject
+    /// already has one.
     pub(in crate::memory) fn restore(
         &mut self,
         key: &Key<'_>,
@@ -280,8 +279,7 @@ impl Shard {
         true
     }
 
-    /// Takes a state over that several subjects share. False when there are more of its identity
-    /// than one check can have.
+    /// Restores a shared state. False when there are more of its identity than one check can use.
     pub(in crate::memory) fn restore_shared(&mut self, kept: Kept) -> bool {
         let Kept { state, limits, .. } = kept;
         let Some(nth) = self.shared_of(&limits, MAX_PARTS) else { return false };

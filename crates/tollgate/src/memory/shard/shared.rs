@@ -1,4 +1,4 @@
-//! The states that newcomers share while the store is full.
+//! The states that new subjects share while the store is full.
 
 use super::{Room, Shard, State};
 use crate::engine;
@@ -6,22 +6,22 @@ use crate::limit::LimitSet;
 use crate::memory::slabs::table_bytes;
 use crate::time::{SKEW_US, Time};
 
-/// How many shared states are looked at for expired ones whenever a subject comes in.
+/// The number of shared states examined for expiry on each new subject.
 const HAND_PER_NEWCOMER: usize = 2;
 
-/// A state that the newcomers of one identity share. Found by that, not by the numbers: other
-/// numbers are no way to a fresh count.
+/// A state that the new subjects of one identity share. It is found by the identity, not by the
+/// numbers: other numbers must not give a fresh count.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// The set that it is written under.
     pub(super) set: usize,
-    /// 0, or for newcomers of one check, which need one each, 1 and up.
+    /// 0, or from 1 up for further new subjects of one check, which need one state each.
     pub(super) nth: usize,
     pub(super) state: State,
 }
 
 impl Shard {
-    /// Where the state is that newcomers of these limits share.
+    /// The index of the state that new subjects of these limits share.
     pub(super) fn find_shared(&self, limits: &LimitSet, nth: usize) -> Option<usize> {
         let rest = &*self.rest;
         if rest.shared.is_empty() {
@@ -35,15 +35,15 @@ impl Shard {
         })
     }
 
-    /// A share in the state of newcomers: its set, held until `put`. `nth` newcomers of the same
-    /// check share a state of this shard and identity already: each needs another. `Room::None`
-    /// when there is no room for the set, or for another state.
+    /// A share in the state of new subjects, with its set held until `put`. `nth` new subjects of
+    /// the same check already share states of this shard and identity: each needs another.
+    /// `Room::None` when there is no room for the set, or for another state.
     pub(in crate::memory) fn share(&mut self, limits: &LimitSet, nth: usize, now: Time) -> Room {
         self.drop_shared_if_expired(limits, nth, now);
         let found = self.find_shared(limits, nth).is_some();
         let Some(mut needed) = self.adoption_bytes(limits) else { return Room::None };
         if !found && nth > 0 {
-            // Promised to nobody.
+            // This state has no reserved room.
             needed += State::least_bytes(limits) + self.places_growth(1);
         }
         if !self.rest.budget.has_in_all(needed) {
@@ -58,7 +58,7 @@ impl Shard {
         Room::Shared { set, nth }
     }
 
-    /// Adds a state, which uses its set. There is a place for each first one.
+    /// Adds a state, which uses its set. The first of each set has a reserved place.
     pub(super) fn insert_shared(&mut self, new: Shared) {
         let (set, first) = (new.set, new.nth == 0);
         let Some(limits) = self.rest.sets.get(set).map(|held| held.limits.clone()) else { return };
@@ -78,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// Puts a shared state back, written under `set` from now on, which somebody held for it.
+    /// Writes a shared state back under `set`, which was held for it.
     pub(super) fn put_shared(&mut self, bucket: usize, set: usize, state: State) {
         let Some(shared) = self.rest.shared.get_bucket_mut(bucket) else { return };
         shared.state = state;
@@ -90,7 +90,7 @@ impl Shard {
         self.leave_set(was);
     }
 
-    /// Gives a shared state back as it was.
+    /// Writes a shared state back unchanged.
     pub(super) fn give_shared(&mut self, bucket: usize, state: State) {
         if let Some(shared) = self.rest.shared.get_bucket_mut(bucket) {
             shared.state = state;
@@ -105,7 +105,7 @@ impl Shard {
             self.rest.sets.set_redeemed(set, false);
         }
         self.leave_set(set);
-        // The set is promised room for another: what the state gave back is not anybody's.
+        // The set reserves room for another state, so the freed bytes are not available.
         self.settle();
     }
 
@@ -126,7 +126,7 @@ impl Shard {
         }
     }
 
-    /// Looks at the next few shared states, and drops what has expired.
+    /// Examines the next few shared states, and drops the expired ones.
     pub(super) fn turn_shared_hand(&mut self, now: Time) {
         if self.rest.shared.is_empty() {
             return;
@@ -148,14 +148,15 @@ impl Shard {
         }
     }
 
-    /// The bytes that it takes to write under a set; nothing when there are as many as can be.
+    /// The bytes needed to write under a set; `None` when the shard has as many sets as it can
+    /// have.
     pub(super) fn adoption_bytes(&mut self, limits: &LimitSet) -> Option<usize> {
         let bytes = self.rest.sets.room_for(limits)?;
         Some(if bytes == 0 { 0 } else { bytes + self.places_growth(1) })
     }
 
-    /// The bytes by which the table of shared states grows to have places for all that are
-    /// promised one, and for some more.
+    /// The bytes by which the table of shared states grows to hold all reserved places, and some
+    /// more.
     fn places_growth(&self, more: usize) -> usize {
         let table = &self.rest.shared;
         let wanted = self.rest.sets.promises() + more;
@@ -166,7 +167,7 @@ impl Shard {
         bytes.saturating_sub(table.allocation_size())
     }
 
-    /// Makes the places that are promised, and some more.
+    /// Makes the reserved places, and some more.
     pub(super) fn keep_places(&mut self, more: usize) {
         let table = &self.rest.shared;
         let wanted = self.rest.sets.promises() + more;
@@ -175,7 +176,7 @@ impl Shard {
         }
     }
 
-    /// Removed states leave marks that count as taken: the table is written anew, as large.
+    /// Rebuilds the table at the same size: removed states leave tombstones that count as taken.
     fn make_place(&mut self) {
         let table = &self.rest.shared;
         if table.capacity() == table.len() {
@@ -183,7 +184,7 @@ impl Shard {
         }
     }
 
-    /// Gives back the places that nobody is promised.
+    /// Frees the places that are not reserved.
     pub(super) fn shrink_shared(&mut self) {
         let table = &self.rest.shared;
         let wanted = table.len() + self.rest.sets.promises();
@@ -204,20 +205,20 @@ impl Shard {
         }
     }
 
-    /// How many newcomers of one check share states of this shard and identity, for a snapshot.
+    /// How many new subjects of one check share states of this shard and identity, for a snapshot.
     pub(super) fn shared_of(&self, limits: &LimitSet, most: usize) -> Option<usize> {
         (0..most).find(|nth| self.find_shared(limits, *nth).is_none())
     }
 
-    /// The bytes that `shrink_shared` would give back, about.
+    /// Approximately the bytes that `shrink_shared` would free.
     pub(super) fn spare_shared(&self) -> usize {
         let wanted = self.rest.shared.len() + self.rest.sets.promises();
         self.rest.shared.allocation_size().saturating_sub(table_bytes::<Shared>(wanted))
     }
 }
 
-/// Some more places than are wanted, so that the marks of removed states do not have the table
-/// written anew each time. Few are looked through in no time.
+/// Some spare places, so that tombstones do not force a rebuild each time. A small table is
+/// searched quickly.
 fn with_slack(places: usize) -> usize {
     places + places / 8
 }

@@ -1,38 +1,39 @@
-//! How a snapshot is cut: a head, then chunks that each carry a checksum of everything before.
+//! The framing of a snapshot: a header, then chunks, each with a checksum of everything before.
 //!
-//! What is read is looked at only once its chunk is known to be as it was written; so whatever is
-//! wrong after that was written so.
+//! Bytes are interpreted only after the checksum of their chunk has been verified. An error found
+//! after that was in the data when it was written.
 
 use std::io::{self, Read, Write};
 
 use super::crc::Crc;
 use super::error::{SnapshotError, SnapshotFault};
 
-/// The first bytes. As those of PNG: no text begins so, and a copy that changes line ends, stops
-/// at the end-of-file mark of DOS, or drops the eighth bit is noticed here.
+/// The first bytes, modelled on PNG: no text begins like this. They detect a copy that changed line
+/// ends, stopped at the end-of-file mark of DOS, or dropped the eighth bit.
 const MAGIC: [u8; 8] = *b"\x89TGS\r\n\x1a\n";
 
-/// The version of the format that this build writes; it reads those before it, too.
+/// The version of the format that this build writes. It reads the versions before it too.
 const VERSION: u32 = 2;
 
-/// The most bytes in a chunk: what is held of a snapshot at a time, whatever it says of itself.
+/// The most bytes in a chunk. It bounds the memory used to read a snapshot, whatever the snapshot
+/// claims.
 pub(super) const CHUNK_BYTES: usize = 1 << 16;
 
-/// The bytes of a chunk's length, before it.
+/// The bytes of the length in front of each chunk.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 /// Writes a snapshot.
 #[derive(Debug)]
 pub(in crate::memory) struct ChunkWriter<W> {
     to: W,
-    /// The length of the chunk at work, to be filled in, and its bytes so far.
+    /// The current chunk: room for its length, and its bytes so far.
     chunk: Vec<u8>,
     crc: Crc,
     written: u64,
 }
 
 impl<W: Write> ChunkWriter<W> {
-    /// Begins with the head.
+    /// Starts a snapshot with its header.
     pub(super) fn begin(to: W) -> Result<Self, SnapshotError> {
         let mut chunk = Vec::with_capacity(LENGTH_BYTES + CHUNK_BYTES + size_of::<u64>());
         chunk.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -59,7 +60,7 @@ impl<W: Write> ChunkWriter<W> {
         }
     }
 
-    /// Ends the snapshot with an empty chunk. Answers the bytes of the whole.
+    /// Ends the snapshot with an empty chunk. Returns the total number of bytes.
     pub(super) fn end(mut self) -> Result<u64, SnapshotError> {
         if self.chunk.len() > LENGTH_BYTES {
             self.close_chunk()?;
@@ -71,12 +72,12 @@ impl<W: Write> ChunkWriter<W> {
     }
 
     fn close_chunk(&mut self) -> Result<(), SnapshotError> {
-        // At most CHUNK_BYTES.
+        // Cannot overflow: at most CHUNK_BYTES.
         let length = u32::try_from(self.chunk.len() - LENGTH_BYTES).unwrap_or(u32::MAX);
         self.chunk[..LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         self.crc.add(&self.chunk);
-        // The checksum is not summed itself: a CRC of anything and its own CRC is a constant, and
-        // the next chunk would no longer know what came before.
+        // The checksum is not part of the next checksum: the CRC of any data followed by its own
+        // CRC is a constant, so the next chunk would no longer depend on what came before.
         self.chunk.extend_from_slice(&self.crc.value().to_le_bytes());
         let done = self.to.write_all(&self.chunk);
         self.done(done, self.chunk.len())?;
@@ -96,17 +97,16 @@ impl<W: Write> ChunkWriter<W> {
 pub(in crate::memory) struct ChunkReader<R> {
     from: R,
     chunk: Vec<u8>,
-    /// The next byte of the chunk.
+    /// The position of the next byte in the chunk.
     next: usize,
-    /// Where the chunk begins.
+    /// The position of the chunk in the snapshot.
     start: u64,
-    /// The bytes read.
+    /// The number of bytes read.
     read: u64,
     crc: Crc,
 }
 
 impl<R: Read> ChunkReader<R> {
-    /// Reads the head.
     pub(super) fn begin(from: R) -> Result<Self, SnapshotError> {
         let mut reader =
             Self { from, chunk: Vec::new(), next: 0, start: 0, read: 0, crc: Crc::new() };
@@ -136,7 +136,7 @@ impl<R: Read> ChunkReader<R> {
         Ok(reader)
     }
 
-    /// The byte that is read next.
+    /// The position of the next byte in the snapshot.
     pub(in crate::memory) fn at(&self) -> u64 {
         self.start + self.next as u64
     }
@@ -176,8 +176,8 @@ impl<R: Read> ChunkReader<R> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Makes sure that this is the end: of the last chunk, of the chunks, and of the file. Answers
-    /// the bytes of the whole.
+    /// Verifies that the last chunk, the list of chunks and the input end here. Returns the total
+    /// number of bytes.
     pub(super) fn end(mut self) -> Result<u64, SnapshotError> {
         if self.next < self.chunk.len() || self.open_chunk()? {
             return Err(SnapshotError::damaged(self.at(), "something follows the last part"));
@@ -189,7 +189,7 @@ impl<R: Read> ChunkReader<R> {
         Ok(at)
     }
 
-    /// Reads the next chunk and compares its checksum. False for the empty one, the last.
+    /// Reads the next chunk and verifies its checksum. False for the empty chunk, the last one.
     fn open_chunk(&mut self) -> Result<bool, SnapshotError> {
         let length_at = self.read;
         let mut length = [0; LENGTH_BYTES];
@@ -225,13 +225,13 @@ impl<R: Read> ChunkReader<R> {
         if self.read_some(out)? == out.len() { Ok(()) } else { Err(self.truncated()) }
     }
 
-    /// Reads until `out` is full or nothing is left.
+    /// Reads until `out` is full or the input ends.
     fn read_some(&mut self, out: &mut [u8]) -> Result<usize, SnapshotError> {
         let mut got = 0;
         while got < out.len() {
             match self.from.read(&mut out[got..]) {
                 Ok(0) => break,
-                // A reader that claims more than there was room for is not believed.
+                // Guards against a reader that reports more bytes than the buffer holds.
                 Ok(more) => got = (got + more).min(out.len()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {

@@ -1,10 +1,10 @@
-//! The checksum of a snapshot: CRC-64/XZ, which finds every damage of up to 64 bits in a row.
+//! The checksum of a snapshot: CRC-64/XZ, which detects every error burst of up to 64 bits.
 
-/// The polynomial of ECMA-182, its bits in reverse.
+/// The polynomial of ECMA-182, bit-reversed.
 const POLYNOMIAL: u64 = 0xc96c_5795_d787_0f42;
 
-/// `TABLES[k][b]` is what byte `b` leaves after `k` bytes of zero: eight bytes go in one step, so
-/// that the checksum takes a small part of the time of a snapshot.
+/// `TABLES[k][b]` is the checksum of byte `b` followed by `k` zero bytes. One step takes eight
+/// bytes, so the checksum takes a small part of the time of a snapshot.
 const TABLES: [[u64; 256]; 8] = tables();
 
 const fn tables() -> [[u64; 256]; 8] {

@@ -1,30 +1,30 @@
-//! Why a snapshot could not be written or read.
+//! Errors of writing and reading a snapshot.
 
 use core::fmt;
 use std::io;
 
-/// What kind of thing is wrong with a snapshot.
+/// The kind of a snapshot error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SnapshotFault {
-    /// It could not be read or written at all: a full disk, a closed pipe.
+    /// Reading or writing failed: a full disk, a closed pipe.
     Io,
-    /// It is something else: no memory store wrote it.
+    /// The data is not a snapshot of a memory store.
     Foreign,
-    /// It has a version of the format that this build does not read.
+    /// This build cannot read the version of the format.
     Version,
-    /// It stops before its end.
+    /// The data ends before the snapshot does.
     Truncated,
-    /// It is not as it was written, or nothing that a store writes.
+    /// The data was changed after it was written, or no store writes such data.
     Damaged,
-    /// The store that is to hold it has not the bytes for it.
+    /// The snapshot does not fit into the store's byte bound.
     TooLarge,
-    /// It was saved by a full store that hashed subjects in another way: nobody can tell which of
-    /// the shared states a subject has to do with.
+    /// The snapshot was saved by a full store with another hash: the shared states cannot be
+    /// matched to their subjects.
     Shared,
 }
 
-/// Why a snapshot could not be written or read: what is wrong, at which byte, and what to do.
+/// An error of writing or reading a snapshot: what is wrong, at which byte, and what to do.
 ///
 /// ```
 /// use tollgate::{MemoryStore, SnapshotFault};
@@ -53,7 +53,7 @@ impl SnapshotError {
         Self { fault, at, what: what.into(), remedy: remedy.into(), source: None }
     }
 
-    /// The file says what no store writes, or not what it said when it was written.
+    /// The data was changed after it was written, or no store writes such data.
     pub(in crate::memory) fn damaged(at: u64, what: impl Into<String>) -> Self {
         Self::new(
             SnapshotFault::Damaged,
@@ -69,13 +69,13 @@ impl SnapshotError {
         Self { source: Some(source), ..Self::new(SnapshotFault::Io, at, what, remedy) }
     }
 
-    /// What kind of thing is wrong.
+    /// The kind of the error.
     #[must_use]
     pub fn fault(&self) -> SnapshotFault {
         self.fault
     }
 
-    /// The byte of the snapshot, counted from 0, at which it was seen.
+    /// The offset in the snapshot at which the error was found, in bytes from 0.
     #[must_use]
     pub fn at(&self) -> u64 {
         self.at
@@ -93,7 +93,7 @@ impl SnapshotError {
         &self.remedy
     }
 
-    /// True when trying again later may succeed: reading or writing failed, not what was read.
+    /// True when a retry may succeed: reading or writing failed, and the data may be intact.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.fault == SnapshotFault::Io

@@ -1,7 +1,7 @@
-//! A memory store's counts in a file: saved before the process ends, restored by the next one.
+//! Snapshots of a memory store: saved before the process ends, restored by the next one.
 //!
-//! The format is written down in `docs/memory.md`. [`chunks`] cuts it into checked pieces,
-//! `shard/saved.rs` writes and reads what a shard holds, and the rest is here and in [`restore`].
+//! `docs/memory.md` specifies the format. [`chunks`] frames it in checked pieces, and
+//! `shard/saved.rs` writes and reads the contents of a shard. The rest is here and in [`restore`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,23 +23,23 @@ pub(super) use chunks::{ChunkReader, ChunkWriter};
 pub use error::{SnapshotError, SnapshotFault};
 pub use restore::Restored;
 
-/// The byte that each part of a snapshot begins with.
+/// The byte that each record of a snapshot begins with.
 pub(super) mod tag {
-    /// What the store is: first, and once.
+    /// The store itself: first, and exactly once.
     pub(in crate::memory) const STORE: u8 = b'T';
-    /// A store whose counts that one had taken over.
+    /// A store whose counts the saved store had restored.
     pub(in crate::memory) const ANCESTOR: u8 = b'A';
-    /// A set of limits; they are numbered from 0.
+    /// A limit set; sets are numbered from 0.
     pub(in crate::memory) const SET: u8 = b'L';
-    /// A shard: what follows belongs to it.
+    /// A shard: the records that follow belong to it.
     pub(in crate::memory) const SHARD: u8 = b'S';
-    /// A charge that was given back.
+    /// A charge that was refunded in full.
     pub(in crate::memory) const SPENT: u8 = b'G';
-    /// A charge of which a part was given back.
+    /// A charge that was refunded in part.
     pub(in crate::memory) const SPENT_PART: u8 = b'P';
     /// A subject that was reset.
     pub(in crate::memory) const RESET: u8 = b'R';
-    /// A state that subjects share for which there was no room.
+    /// A state that new subjects share for lack of room.
     pub(in crate::memory) const SHARED: u8 = b'C';
     /// A subject and its state.
     pub(in crate::memory) const ENTRY: u8 = b'E';
@@ -51,32 +51,32 @@ pub(super) mod tag {
     pub(in crate::memory) const END: u8 = b'Z';
 }
 
-/// What a snapshot holds.
+/// The contents of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Saved {
-    /// The store's time: what it holds, it held then.
+    /// The store's time of the snapshot.
     pub at: Time,
-    /// The subjects with an entry of their own.
+    /// The number of subjects with an entry of their own.
     pub subjects: u64,
-    /// The states that subjects share for which there was no room.
+    /// The number of states that new subjects share for lack of room.
     pub shared: u64,
-    /// The bytes written.
+    /// The number of bytes written.
     pub bytes: u64,
 }
 
 impl MemoryStore {
-    /// Writes every count that still matters into `to`, for [`MemoryStoreBuilder::restore`]: so
-    /// that a restart forgets nobody who owes. What has expired is swept out first.
+    /// Writes every count that still matters to `to`, for [`MemoryStoreBuilder::restore`]. A
+    /// restart then does not reset any limit. Expired entries are removed first.
     ///
-    /// All shards are locked while it writes, and checks wait: what is written is the store at one
-    /// time, and of a check over several subjects it holds all or nothing. (A refund at work may
-    /// be remembered as made before it has given anything back.) So save when the last question
-    /// was answered, or where a wait does no harm. Beside the store it takes 64 KiB and a list of
-    /// the limit sets in use.
+    /// All shards are locked during the write, and checks wait. The snapshot shows the store at one
+    /// moment: it contains a check over several subjects in full or not at all. (A refund in
+    /// progress may be recorded before it has returned anything.) So save after the last check was
+    /// answered, or when a wait does no harm. Saving takes 64 KiB of memory and a list of the limit
+    /// sets in use.
     ///
-    /// A snapshot holds the subjects in clear text: give the file permissions accordingly. Write
-    /// another file, then rename it; a snapshot that was not written to its end is refused.
+    /// A snapshot contains the subjects in clear text: set the file's permissions accordingly.
+    /// Write to a new file, then rename it. An incomplete snapshot is rejected.
     ///
     /// ```
     /// use tollgate::{Limiter, MemoryStore};
@@ -98,14 +98,14 @@ impl MemoryStore {
     /// [`MemoryStoreBuilder::restore`]: crate::MemoryStoreBuilder::restore
     ///
     /// # Errors
-    /// `to` could not be written. The counts are as they were.
+    /// `to` could not be written. The counts are unchanged.
     pub fn save(&self, to: impl Write) -> Result<Saved, SnapshotError> {
-        // In the order in which checks lock several.
+        // Locked in the same order as a check locks several shards.
         let mut shards: Vec<MutexGuard<'_, Shard>> = (0..SHARDS).map(|i| self.lock(i)).collect();
         let at = self.0.clock.now();
         let charges = shards.iter().map(|shard| shard.charges()).max().unwrap_or(0);
         for shard in &mut shards {
-            // So that one number tells what is charged later, in whatever shard.
+            // One number then separates later charges, in every shard.
             shard.number_after(charges);
         }
         let mut out = ChunkWriter::begin(to)?;
@@ -114,8 +114,8 @@ impl MemoryStore {
         let numbers = write_sets(&shards, &mut out)?;
         let (mut subjects, mut shared) = (0, 0);
         for (index, shard) in (0..).zip(&mut shards) {
-            // Just before it is written, while it is in the processor's cache: sweeping all of
-            // them first took more time than all the rest.
+            // Swept just before it is written, while the shard is in the processor's cache.
+            // Sweeping all shards first took longer than the rest of the snapshot.
             shard.sweep(at);
             shard.write(index, &numbers, &mut out)?;
             subjects += shard.len() as u64;
@@ -177,20 +177,20 @@ fn write_notices<W: Write>(
     Ok(())
 }
 
-/// Writes each set of limits once. Answers their numbers by their serials.
+/// Writes each limit set once. Returns their numbers by serial.
 fn write_sets<W: Write>(
     shards: &[MutexGuard<'_, Shard>],
     out: &mut ChunkWriter<W>,
 ) -> Result<HashMap<u64, u32>, SnapshotError> {
     let mut numbers = HashMap::new();
-    // Sets that were read anew count the same under another serial.
+    // Sets parsed anew count the same under another serial.
     let mut same: HashMap<(&str, &str), u32> = HashMap::new();
     for limits in shards.iter().flat_map(|shard| shard.sets()) {
         if numbers.contains_key(&limits.serial()) {
             continue;
         }
         let texts = (limits.identity(), limits.full_text());
-        // There are at most 2^25 sets.
+        // Cannot overflow: there are at most 2^25 sets.
         let next = u32::try_from(same.len()).unwrap_or(u32::MAX);
         let number = *same.entry(texts).or_insert(next);
         numbers.insert(limits.serial(), number);

@@ -1,4 +1,4 @@
-//! A memory store out of a snapshot: all of it, or an error and no store.
+//! Restores a memory store from a snapshot: all of it, or an error and no store.
 
 use core::time::Duration;
 use std::io::Read;
@@ -17,57 +17,54 @@ use crate::strategy::MAX_EXACT;
 use crate::subject::{self, MAX_SUBJECT_BYTES, Subject};
 use crate::time::{SKEW_US, Time};
 
-/// The most bytes of a set's text: 32 limits with all that can be said of each take less.
+/// The longest text of a set, in bytes: 32 limits with every option take less.
 const MAX_SET_BYTES: u32 = 1 << 14;
 
-/// The most charges that a snapshot may speak of, so that the numbers of receipts never wrap.
+/// The most charges that a snapshot may claim, so that the numbers of receipts never wrap.
 const MAX_CHARGES: u64 = 1 << 54;
 
-/// How many restarts back a receipt may be from; those between which nothing was charged are not
-/// counted. An older one is that of another store.
+/// The most restarts that a receipt can be refunded after. A restart without a charge since the
+/// previous one does not count. An older receipt is rejected as one of another store.
 const MAX_ANCESTORS: usize = 1 << 10;
 
-/// How far a store of few bytes may have been over its bound: versions before sets of limits were
-/// counted held those and shared states whatever the bound.
+/// How far a small store may have exceeded its bound, in bytes: older versions did not count limit
+/// sets, and kept them and shared states beyond the bound.
 const OVER_BYTES: usize = 1 << 20;
 
-/// What came of a snapshot.
+/// The result of a restore.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Restored {
-    /// The time of the store that was saved.
+    /// The time of the saved store at the snapshot.
     pub saved_at: Time,
-    /// How far the clock of this store is behind that: zero when time has gone on. By up to a
-    /// second it is skew, by more a step back; `docs/definitions.md`, section 3, says what either
-    /// means.
+    /// How far this store's clock is behind that time; zero if time has moved on. Up to one second
+    /// is skew, more is a step back. `docs/definitions.md`, section 3, defines the effect of both.
     pub behind: Duration,
-    /// The subjects with an entry of their own.
+    /// The number of subjects with an entry of their own.
     pub subjects: u64,
-    /// The subjects that were left out, because what they had been charged no longer counts.
+    /// The number of subjects left out because their charges no longer count.
     pub expired: u64,
-    /// The states that subjects share for which there was no room.
+    /// The number of states that new subjects share for lack of room.
     pub shared: u64,
-    /// True when receipts from before can be refunded. False when the store that was saved hashed
-    /// in another way ([`MemoryStoreBuilder::sip_hash`], or a build with another version of the
-    /// hash): then they are receipts of another store, and refused.
+    /// True when receipts from before the restart can be refunded. False when the saved store used
+    /// another hash ([`MemoryStoreBuilder::sip_hash`], or a build with another version of the
+    /// hash). Such receipts are rejected as those of another store.
     pub receipts: bool,
-    /// The bytes of the snapshot.
+    /// The number of bytes of the snapshot.
     pub bytes: u64,
 }
 
 impl MemoryStoreBuilder {
-    /// A store with the counts of a snapshot, as [`MemoryStore::save`] wrote them: it answers as
-    /// the one that was saved would, at the time that its clock says. All of it is restored, or
-    /// nothing.
+    /// A store with the counts of a snapshot that [`MemoryStore::save`] wrote. It answers as the
+    /// saved store would at the time of this store's clock. All of it is restored, or nothing.
     ///
-    /// It fits every store that may hold as many bytes as the one that was saved. A store with a
-    /// smaller bound takes it if it fits, and refuses it otherwise: who owes is not forgotten for
-    /// want of room. Limits may have changed: counts are carried over as they would have been.
+    /// It fits every store with at least the byte bound of the saved one. A store with a smaller
+    /// bound accepts the snapshot if it fits, and rejects it otherwise: counts are not dropped for
+    /// lack of room. Limits may have changed: counts are carried over as usual.
     ///
-    /// Restore a snapshot once. Two stores from one snapshot count apart, and both admit what was
-    /// left; after a crash an old one knows nothing of what was charged since. Nothing is charged
-    /// to a receipt's account twice in either case: receipts of charges that a snapshot does not
-    /// hold are refused.
+    /// Restore a snapshot once. Two stores from one snapshot count separately, and both admit what
+    /// was left. After a crash, an old snapshot lacks the charges made since. No charge is refunded
+    /// twice in either case: receipts of charges that the snapshot does not contain are rejected.
     ///
     /// ```
     /// use std::fs::File;
@@ -97,9 +94,9 @@ impl MemoryStoreBuilder {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, at which byte, and what to do: `from` could not be read; it is no snapshot,
-    /// has another version, stops before its end, or is damaged; it does not fit. And, seldom: it
-    /// was saved by a full store that hashed in another way.
+    /// What is wrong, at which byte, and what to do: `from` could not be read; it is not a
+    /// snapshot, has another version, is truncated or damaged; or it does not fit. In rare cases,
+    /// the snapshot was saved by a full store with another hash.
     pub fn restore(self, from: impl Read) -> Result<(MemoryStore, Restored), SnapshotError> {
         let mut from = ChunkReader::begin(from)?;
         let file = StoreText::read(&mut from)?;
@@ -119,8 +116,8 @@ impl MemoryStoreBuilder {
         let hash = KeyHash::from_text(file.hash, self.sip).filter(|_| file.shards == SHARDS as u64);
         let same_hash = hash.is_some();
         if !same_hash {
-            // What is remembered of refunds belongs to shards as well. Without it no receipt from
-            // before may be given back.
+            // The marks of refunds and resets belong to shards too. Without them, no receipt from
+            // before the restart may be refunded.
             ancestors.clear();
         }
         ancestors.drain(..ancestors.len().saturating_sub(MAX_ANCESTORS));
@@ -159,20 +156,20 @@ impl MemoryStoreBuilder {
     }
 }
 
-/// The bytes that a store with this bound may hold of a snapshot. A store holds a little more than
-/// its bound at times, and one that may hold as much as the other may hold that too; but not
-/// whatever a snapshot says.
+/// The most bytes that a store with this bound may use for a snapshot. A store exceeds its bound
+/// slightly at times, so a store with an equal bound must accept that; but not whatever a snapshot
+/// claims.
 fn allowed(bound: usize, file: &StoreText) -> usize {
     if (bound as u64) < file.bound {
         return bound;
     }
     let used = usize::try_from(file.used).unwrap_or(usize::MAX);
-    // What was not counted then is now.
+    // Includes what older versions did not count.
     let now = used.max(bound).saturating_add(bound / 8).saturating_add(OVER_BYTES);
     now.min(bound.saturating_mul(2).saturating_add(OVER_BYTES))
 }
 
-/// What a snapshot says of the store that was saved.
+/// The record of the saved store.
 #[derive(Clone, Copy, Debug)]
 struct StoreText {
     saved_at: Time,
@@ -195,7 +192,7 @@ impl StoreText {
         let (identity, charges) = (from.u64()?, from.u64()?);
         let (shards, kind) = (from.u64()?, from.u64()?);
         let seeds = [from.u64()?, from.u64()?];
-        // A kind that is none is another than ours.
+        // An unknown kind is treated as another hash.
         let hash =
             HashText { kind: u8::try_from(kind).unwrap_or(u8::MAX), seeds, probe: from.u64()? };
         if charges > MAX_CHARGES {
@@ -205,20 +202,20 @@ impl StoreText {
     }
 }
 
-/// A store on the way.
+/// A store during its restore.
 struct Restoring {
     store: MemoryStore,
     file: StoreText,
     now: Time,
-    /// The bytes that it may hold.
+    /// The most bytes that it may use.
     allowed: usize,
     sets: Vec<LimitSet>,
-    /// The shard that is read.
+    /// The shard that is being read.
     shard: Option<usize>,
     notices: usize,
     entries: u64,
     restored: Restored,
-    /// The text that is read, kept for the next one.
+    /// A buffer for texts, reused.
     text: Vec<u8>,
 }
 
@@ -318,7 +315,7 @@ impl Restoring {
         Ok(())
     }
 
-    /// What is left over of a shard is given back; then it must fit.
+    /// Frees the unused room of the last shard; then the store must fit.
     fn close_shard(&self, at: u64) -> Result<(), SnapshotError> {
         if let (Some(index), true) = (self.shard, self.restored.receipts) {
             self.store.lock(index).trim();
@@ -326,8 +323,8 @@ impl Restoring {
         self.check(at, 0)
     }
 
-    /// The shard that is read, to which what belongs to shards is restored. None when subjects
-    /// are in other shards now.
+    /// The shard that is being read, for the records of that shard. `None` when subjects are in
+    /// other shards now.
     fn home<R: Read>(&self, from: &ChunkReader<R>) -> Result<Option<usize>, SnapshotError> {
         let Some(index) = self.shard else {
             return Err(SnapshotError::damaged(from.at() - 1, "a part before the first shard"));
@@ -335,7 +332,7 @@ impl Restoring {
         Ok(self.restored.receipts.then_some(index))
     }
 
-    /// Whether what must be remembered until a time must be so still.
+    /// Whether a mark that must be kept until `until_us` is still needed.
     fn matters(&self, until_us: u64) -> bool {
         until_us + SKEW_US > self.now.as_micros()
     }
@@ -399,7 +396,7 @@ impl Restoring {
                  start with an empty store",
             ));
         };
-        // Shared states are held past the bound by every store.
+        // Every store keeps shared states beyond its bound.
         self.allowed = self.allowed.saturating_add(self.store.bytes() - before);
         if !self.store.lock(index).restore_shared(kept) {
             return Err(SnapshotError::damaged(at, "more shared states than one check can have"));
@@ -440,7 +437,8 @@ impl Restoring {
         self.check(at, spare)
     }
 
-    /// Whether it fits so far: nothing is left out for want of room. `spare` will be given back.
+    /// Whether the store fits so far: nothing is left out for lack of room. `spare` bytes will be
+    /// freed.
     fn check(&self, at: u64, spare: usize) -> Result<(), SnapshotError> {
         let held = self.store.bytes();
         if held.saturating_sub(spare) <= self.allowed {
@@ -475,12 +473,12 @@ impl Restoring {
     }
 }
 
-/// A bound of a text, which is far below 4 GiB.
+/// A bound on the bytes of a text, far below 4 GiB.
 fn most(bytes: usize) -> u32 {
     u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
-/// True for a subject's own written form: what was saved, and what can be asked for.
+/// True for the written form of a subject: the only form that is saved and can be looked up.
 fn is_written_form(text: &str) -> bool {
     subject::is_plain(text) || Subject::parse(text).is_ok_and(|subject| subject.as_str() == text)
 }

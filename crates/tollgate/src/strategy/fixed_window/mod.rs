@@ -1,7 +1,7 @@
-//! Fixed windows: a count that starts again at each window.
+//! The fixed window: a count that restarts with each window.
 //!
-//! Two words: the start of the window, and what was admitted in it. Windows start at multiples of
-//! `D` since the epoch, or at the first admitted check.
+//! The state has two words: the start of the window, and the units admitted in it. Windows start at
+//! multiples of `D` since the Unix epoch, or at the first admitted check.
 
 use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
 use crate::strategy::{
@@ -39,11 +39,11 @@ pub(crate) struct Step {
     anchor: Anchor,
 }
 
-/// The window that counts at a time.
+/// The current window.
 struct View {
     start_us: u64,
     count: u64,
-    /// The time that counts: now, or the window's start under skew.
+    /// The effective time: now, or the window's start if the clock is behind it.
     at_us: u64,
     stepped_back: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
 }
 
 impl Step {
-    /// Where the window that a charge at `us` opens or joins begins.
+    /// The start of the window that a charge at `us` opens or joins.
     fn start(&self, us: u64) -> u64 {
         match self.anchor {
             Anchor::Epoch => us - us % self.period_us,
@@ -168,7 +168,7 @@ impl super::Step for Step {
 fn traits(quota: &Quota) -> Traits {
     let worst_window = match quota.anchor.unwrap_or_default() {
         Anchor::Epoch => quota.units * 2,
-        // A window that opens at a hit holds that hit at its very start.
+        // A window that opens at its first hit contains that hit at its start.
         Anchor::FirstHit => quota.units * 2 - 1,
     };
     Traits {

@@ -1,7 +1,7 @@
-//! The generic cell rate algorithm: the one step that `uniform` and greedy `token_bucket` share.
+//! The generic cell rate algorithm: the step that `uniform` and the greedy `token_bucket` share.
 //!
-//! The state is the theoretical arrival time (TAT): when everything that was charged has come
-//! back. Two words: whole microseconds, and the fraction's numerator.
+//! The state is the theoretical arrival time (TAT): the time at which everything charged has been
+//! replenished. It has two words: whole microseconds, and the numerator of the fraction.
 
 use crate::limit::{Quota, Refusal, Element};
 use crate::strategy::period::{Emission, Exact};
@@ -33,12 +33,12 @@ pub(crate) const LUA: LuaStep = LuaStep {
     text: include_str!("gcra.lua"),
 };
 
-/// A burst of units, each of which takes `emission` to come back.
+/// A burst of units, each of which takes `emission` to be replenished.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Step {
     burst: u64,
     emission: Emission,
-    /// The debt at which nothing is left: `B*T`.
+    /// The debt of an exhausted state: `B*T`.
     full: Exact,
 }
 
@@ -47,10 +47,10 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
 }
 
 impl Step {
-    /// `units` per `period_us`, with `burst` of them at once.
+    /// `units` per `period_us`, of which `burst` can be taken at once.
     pub(crate) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
         let emission = Emission::new(units, period_us);
-        // Every product the Lua twin forms stays below 2^53 under these two bounds.
+        // Under these two bounds, every product in the Lua version stays below 2^53.
         if burst.checked_mul(emission.denominator()).is_none_or(|product| product >= 1 << 53) {
             return Err(Refusal::new(
                 Element::Units,
@@ -74,7 +74,7 @@ impl Step {
         Ok(Self { burst, emission, full: emission.times(burst) })
     }
 
-    /// The debt at `now`: how long until everything has come back. More than `full` never is.
+    /// The debt at `now`: the time until everything is replenished, at most `full`.
     #[inline(always)]
     fn debt(&self, cell: &mut Cell<'_>, now: Time) -> (Exact, bool) {
         let words = cell.words();
@@ -145,10 +145,11 @@ impl super::Step for Step {
     fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
         let (debt, _) = self.debt(cell, now);
         if charge.at_us > now.as_micros() + SKEW_US {
-            // The clock stepped back since: what was refilled for this charge is not known.
+            // The clock has stepped back since the charge: how much of it was replenished is
+            // unknown.
             return;
         }
-        // What came back meanwhile came back of the units that are given back last.
+        // What was replenished in the meantime belongs to the units that are refunded last.
         let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
         let most = charge.left.min(self.burst);
         let left = self.emission.minus(self.emission.times(most), drained);

@@ -1,9 +1,9 @@
 //! The sliding log: every admitted event is remembered for `D`, so the bound is exact.
 //!
-//! Entries carry the running total of costs, so that what counts is one subtraction and the wait
-//! of a weighted cost is a binary search. Events of the same microsecond share an entry: they
-//! expire together. Nothing is trimmed on a denial. The total wraps around; only differences
-//! count, and they are far smaller.
+//! Entries contain the running total of costs. The units in the window are then one subtraction,
+//! and the wait of a weighted cost is a binary search. Events in the same microsecond share an
+//! entry, since they expire together. A denial drops no entries. The total wraps around; only
+//! differences are used, and they are far smaller.
 
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{
@@ -40,15 +40,15 @@ pub(crate) struct Step {
     period_us: u64,
 }
 
-/// What counts at a time.
+/// The events that count at one time.
 struct View {
-    /// The first entry that counts.
+    /// The index of the first entry that counts.
     first: usize,
     /// The running total before it.
     base: u64,
     used: u64,
     newest: Option<Entry>,
-    /// The time that counts: now, or the newest entry's under skew.
+    /// The effective time: now, or the newest entry's time if the clock is behind it.
     at_us: u64,
     stepped_back: bool,
 }
@@ -57,8 +57,8 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     Ok(Step { units: quota.units, period_us: quota.period.as_micros() })
 }
 
-/// The first index from `from` on at which `found` holds, `len` when none. `found` must stay true
-/// once it is: the search goes outward from `from` in doubling steps, then halves.
+/// The first index from `from` on for which `found` holds; `len` if there is none. `found` must
+/// stay true once it is true: the search doubles its steps from `from`, then bisects.
 fn first_index(from: usize, len: usize, found: impl Fn(usize) -> bool) -> usize {
     let mut reach = 1;
     let mut low = from;
@@ -67,7 +67,7 @@ fn first_index(from: usize, len: usize, found: impl Fn(usize) -> bool) -> usize 
         reach *= 2;
     }
     let mut high = (low + reach).min(len + 1);
-    // Everything below `low` fails; `high` is one past an index that holds, or past the end.
+    // All indices below `low` fail. `high` is one past an index that holds, or past the end.
     while low + 1 < high {
         let middle = low + (high - low - 1) / 2;
         if middle < len && !found(middle) {
@@ -111,7 +111,7 @@ impl Step {
         view
     }
 
-    /// The wait until `freed` units have left the window.
+    /// The wait in microseconds until `freed` units have left the window.
     fn wait_us(&self, log: &dyn Log, view: &View, now: Time, freed: u64) -> u64 {
         let leaving_us = if view.stepped_back {
             view.at_us
@@ -125,8 +125,8 @@ impl Step {
         leaving_us + self.period_us - now.as_micros()
     }
 
-    /// Lets `change` take from the costs of the events that count, oldest first, and writes the
-    /// log anew: for the rare operations. Events that no longer count stay as they are.
+    /// Applies `change` to the events that count, oldest first, and rewrites the log, for the rare
+    /// operations. Events that no longer count are unchanged.
     fn rewrite(&self, log: &mut dyn Log, now: Time, change: impl FnMut(&mut Event)) {
         let first = self.view(log, now).first;
         let mut events = events(log);
@@ -141,7 +141,7 @@ impl Step {
     }
 }
 
-/// What happened at one microsecond.
+/// The charges of one microsecond.
 struct Event {
     at_us: u64,
     cost: u64,
@@ -252,8 +252,8 @@ impl super::Step for Step {
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let (log, old) = (cell.log(), old.log());
-        // A longer window may still count what the shorter one no longer did: keep all that is
-        // held. A state from the future is mended under the old numbers.
+        // A longer window may still count what the shorter one no longer did, so all entries are
+        // kept. A state in the future is repaired under the old numbers.
         let view = was.view(old, now);
         if view.stepped_back {
             log.replace(&[Entry { at_us: view.at_us, total: view.used }]);

@@ -1,7 +1,8 @@
-//! The sliding window of sub-buckets: counts of `D/b` each, the straddling one by a rounding.
+//! The sliding window of sub-buckets: one count per `D/b`; a rounding applies to the bucket that is
+//! partly inside the window.
 //!
-//! Words: the index of the newest bucket with a cost, then `b + 1` counts; bucket `i` is kept at
-//! `i mod (b + 1)`. All zero is fresh.
+//! The words are the index of the newest bucket with a cost, then `b + 1` counts. Bucket `i` is at
+//! `i mod (b + 1)`. All zeros is fresh.
 
 use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Element};
 use crate::strategy::period::{mul_div, mul_div_up};
@@ -76,7 +77,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     Ok(Step { units: quota.units, precision_us, buckets, rounding })
 }
 
-/// A tenth of the duration, when that is whole.
+/// A tenth of the duration, if that is a whole number of microseconds.
 pub(crate) fn default_precision_us(period_us: u64) -> Option<u64> {
     period_us.is_multiple_of(10).then_some(period_us / 10)
 }
@@ -91,17 +92,17 @@ fn divisor(quota: &Quota, precision_us: u64) -> Period {
     Period::from_micros(period_us / buckets).unwrap_or(quota.period)
 }
 
-/// The counts as they stand at a time.
+/// The counts at one time.
 struct View {
-    /// The bucket that holds the time that counts.
+    /// The bucket of the effective time.
     bucket: u64,
-    /// The time that counts: now, or the newest bucket's start under skew.
+    /// The effective time: now, or the newest bucket's start if the clock is behind it.
     at_us: u64,
-    /// What counts in full: the buckets `bucket - b + 1` to `bucket`.
+    /// The units that count in full: the buckets `bucket - b + 1` to `bucket`.
     inside: u64,
-    /// The straddling bucket `bucket - b`.
+    /// The units of the bucket `bucket - b`, which is partly inside the window.
     straddling: u64,
-    /// Set when the state lies in the future: all it counts, to be placed at now.
+    /// True when the state is in the future: all of its units are then counted at now.
     stepped_back: bool,
 }
 
@@ -111,7 +112,7 @@ impl Step {
         1 + (bucket % (self.buckets + 1)) as usize
     }
 
-    /// The count of a bucket; 0 for one that is not held.
+    /// The count of a bucket; 0 if it is not stored.
     fn count(&self, words: &[u64], bucket: u64) -> u64 {
         let newest = words[0];
         if bucket > newest || bucket + self.buckets < newest {
@@ -120,7 +121,8 @@ impl Step {
         words[self.slot(bucket)]
     }
 
-    /// The straddling bucket of `bucket`, if there can be one.
+    /// The count of the bucket partly inside the window that ends with `bucket`, if there can be
+    /// one.
     fn straddling(&self, words: &[u64], bucket: u64) -> u64 {
         bucket.checked_sub(self.buckets).map_or(0, |oldest| self.count(words, oldest))
     }
@@ -152,13 +154,13 @@ impl Step {
         }
     }
 
-    /// What counts against the limit, rounded up to whole units.
+    /// The units that count against the limit, rounded up.
     fn used(&self, view: &View) -> u64 {
         let into_us = view.at_us - view.bucket * self.precision_us;
         view.inside + self.weight(view.straddling, into_us)
     }
 
-    /// What the straddling bucket counts, `into_us` after the newest bucket began.
+    /// The weight of the bucket partly inside the window, `into_us` after the newest bucket began.
     fn weight(&self, straddling: u64, into_us: u64) -> u64 {
         match self.rounding {
             Rounding::Conservative => straddling,
@@ -167,13 +169,14 @@ impl Step {
         }
     }
 
-    /// When `cost` is first admitted, in microseconds since the epoch, nothing else happening.
+    /// When `cost` is first admitted, in microseconds since the Unix epoch, if nothing else is
+    /// charged.
     fn ready_at_us(&self, words: &[u64], view: &View, cost: u64) -> u64 {
         let fits = |inside: u64, counted: u64| inside + counted + cost <= self.units;
         let counts = |bucket| if view.stepped_back { 0 } else { self.count(words, bucket) };
         let (mut inside, mut straddling) = (view.inside, view.straddling);
         let mut bucket = view.bucket;
-        // It ends: one bucket after the window nothing counts, and `cost` is at most `units`.
+        // The loop ends: one bucket after the window nothing counts, and `cost` is at most `units`.
         loop {
             let start_us = bucket * self.precision_us;
             let from_us = start_us.max(view.at_us);
@@ -181,11 +184,11 @@ impl Step {
                 return from_us;
             }
             if self.rounding == Rounding::Interpolate && fits(inside, 0) {
-                // Within this bucket: enough of the straddling one has slid out.
+                // Within this bucket, enough of the partial one leaves the window.
                 let surplus = inside + straddling + cost - self.units;
                 return start_us + mul_div_up(surplus, self.precision_us, straddling);
             }
-            // The next bucket begins: the oldest one inside becomes the straddling one.
+            // At the next bucket, the oldest full bucket becomes the partial one.
             straddling = if view.stepped_back && bucket + 1 == view.bucket + self.buckets {
                 view.inside
             } else {
@@ -196,7 +199,7 @@ impl Step {
         }
     }
 
-    /// How many buckets after the newest one its cost stops counting.
+    /// The number of buckets after the newest one until its cost stops counting.
     fn lifetime(&self) -> u64 {
         match self.rounding {
             Rounding::Truncate => self.buckets,
@@ -204,12 +207,12 @@ impl Step {
         }
     }
 
-    /// The wait until nothing counts.
+    /// The wait in microseconds until nothing counts.
     fn reset_us(&self, newest: u64, now: Time) -> u64 {
         ((newest + self.lifetime()) * self.precision_us).saturating_sub(now.as_micros())
     }
 
-    /// Makes `bucket` the newest, forgetting what no longer counts.
+    /// Makes `bucket` the newest, and clears what no longer counts.
     fn advance(&self, words: &mut [u64], bucket: u64) {
         let newest = words[0];
         if bucket > newest + self.buckets {
@@ -222,12 +225,12 @@ impl Step {
         words[0] = words[0].max(bucket);
     }
 
-    /// Writes the first word anew after counts were taken away.
+    /// Recomputes the first word after counts were reduced.
     fn settle(&self, words: &mut [u64]) {
         let held = words[0].saturating_sub(self.buckets)..=words[0];
         match held.rev().find(|bucket| self.count(words, *bucket) > 0) {
-            // The slots above it are zero, and the ones that it lets in at the bottom must be:
-            // none of them is held any more.
+            // The slots above it are zero. The slots that move into the window at its start must be
+            // zero too: none of their buckets is stored any more.
             Some(newest) => words[0] = newest,
             None => words.fill(0),
         }
@@ -348,8 +351,8 @@ impl super::Step for Step {
             words.copy_from_slice(old);
             return;
         }
-        // Another rounding may have let twice the largest limit be held: one bucket never counts so
-        // much, and no limit tells the difference.
+        // Another rounding may have allowed twice the largest limit. One bucket never counts that
+        // much, and no limit can tell the difference.
         let used = was.used(&view).min(MAX_UNITS);
         if used > 0 {
             let bucket = view.at_us / self.precision_us;

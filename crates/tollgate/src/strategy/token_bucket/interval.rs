@@ -1,13 +1,13 @@
-//! Whole refills: `N` tokens at every multiple of `D` since the epoch.
+//! Interval refills: `N` tokens at every multiple of `D` since the Unix epoch.
 //!
-//! Two words: the multiple of `D` at which the state was last brought up to date, and how many
-//! tokens were missing then.
+//! The state has two words: the multiple of `D` at which the state was last updated, and the number
+//! of tokens missing then.
 
 use crate::limit::{Refusal, Element};
 use crate::strategy::{Cell, Charge, Charged, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US};
 use crate::time::{SKEW_US, Time};
 
-/// The step of whole refills in Lua.
+/// The step of interval refills in Lua.
 pub(super) const LUA: LuaStep = LuaStep {
     name: "interval",
     code: 'i',
@@ -26,19 +26,19 @@ pub(crate) struct Interval {
     burst: u64,
 }
 
-/// The state as it counts at a time.
+/// The state at one time.
 struct View {
-    /// The last refill, and the tokens missing since.
+    /// The last refill, in microseconds since the Unix epoch, and the tokens missing since.
     refilled_us: u64,
     missing: u64,
-    /// The time that counts: now, or the stored refill under skew.
+    /// The effective time: now, or the stored refill if the clock is behind it.
     at_us: u64,
     stepped_back: bool,
 }
 
 impl Interval {
     pub(super) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
-        // The longest wait, burst/units intervals, must stay exact in a double beside a time.
+        // The longest wait, burst/units intervals, plus a time must be exact in a double.
         if u128::from(burst.div_ceil(units)) * u128::from(period_us) > 1 << 51 {
             return Err(Refusal::new(
                 Element::Burst,
@@ -72,7 +72,7 @@ impl Interval {
         View { refilled_us: current, missing, at_us: now, stepped_back: false }
     }
 
-    /// The wait from `now` until `tokens` more have come.
+    /// The wait in microseconds from `now` until `tokens` more tokens were added.
     fn wait_us(&self, view: &View, now: Time, tokens: u64) -> u64 {
         if tokens == 0 {
             return 0;
@@ -151,7 +151,7 @@ impl Interval {
         matches!(words, [refilled, missing] if *refilled < MAX_EXACT && *missing <= self.burst)
     }
 
-    /// Only with the same beat: the missing tokens, never more than the new burst.
+    /// Only for the same refill times: keeps the missing tokens, at most the new burst.
     pub(super) fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
         Self::store(cell, view.refilled_us, view.missing.min(self.burst));

@@ -1,4 +1,4 @@
-//! The token bucket: a burst that refills greedily (the step of `gcra`), or whole at intervals.
+//! The token bucket: a burst that refills continuously (the step of `gcra`) or at intervals.
 
 use crate::limit::{Quota, Refill, Refusal};
 use crate::strategy::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Traits};
@@ -119,7 +119,7 @@ impl super::Step for Step {
             (Self::Interval(step), Self::Interval(was)) if step.same_beat(was) => {
                 step.migrate(cell, was, old, now);
             }
-            // Another way of refilling, or another beat: the units consumed, placed at now.
+            // Another kind of refill, or other refill times: the consumed units, as if charged now.
             _ => {
                 let consumed = was.capacity() - was.judge(old, now, 1).remaining;
                 let consumed = consumed.min(self.capacity());
@@ -142,7 +142,7 @@ fn traits(quota: &Quota) -> Traits {
             retry: "the exact time at which the missing tokens are back",
         },
         Refill::Interval => Traits {
-            // A full bucket just before a refill, and what the refill brings just after.
+            // A full bucket just before a refill, plus that refill.
             worst_window: burst + burst.min(quota.units),
             sustained: if burst < quota.units {
                 format!("{burst} per {}", quota.period)

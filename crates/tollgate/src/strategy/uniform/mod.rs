@@ -1,4 +1,5 @@
-//! The uniform gate: one unit per span, nothing at once. The step of `gcra` with a burst of 1.
+//! The uniform strategy: one unit per interval, without a burst. The step of `gcra` with a burst of
+//! 1.
 
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{Descriptor, Traits};
