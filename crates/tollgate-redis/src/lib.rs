@@ -1,4 +1,4 @@
-//! The Redis and Valkey store of Tollgate: the strategies in Lua, one round trip.
+//! The Redis and Valkey store of Tollgate: strategies as Lua scripts, one round trip per check.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

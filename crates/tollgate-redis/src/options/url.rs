@@ -1,4 +1,4 @@
-//! Options as a URL says them.
+//! Parses options from a URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,21 +14,21 @@ const NO_FRAGMENT: &str = "`#` means nothing here, and certificates are always c
                            is no `#insecure`: SSL_CERT_FILE names an authority of your own";
 
 impl Options {
-    /// Reads a URL:
+    /// Parses a URL:
     ///
-    /// | URL | means |
+    /// | URL | meaning |
     /// | --- | --- |
     /// | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]` | plain text over TCP, port 6379 |
     /// | `rediss://...` | the same over TLS |
-    /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
+    /// | `redis+unix:///PATH`, `unix:///PATH` | a unix socket; `?db=N` is the database |
     ///
-    /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (a whole number
-    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
-    /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
+    /// Options follow `?`, separated by `&`: `deadline=50ms` and `breaker_timeout=50ms` (an integer and
+    /// us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In the user,
+    /// the password and the path, `%XX` is the byte XX. Write an IPv6 address in brackets.
     ///
     /// # Errors
-    /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
-    /// never shows the password, nor a part that may belong to one.
+    /// The scheme is unknown, a part is missing or invalid, or an option is unknown. The error never
+    /// contains the password, nor a part that may belong to one.
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         read(text).map_err(|what| StoreError::permanent(format!("the URL of the store: {what}")))
     }
@@ -43,7 +43,7 @@ fn read(text: &str) -> Result<Options, String> {
     let mut options = match scheme {
         "redis" | "rediss" => tcp(scheme == "rediss", authority, path, query)?,
         "redis+unix" | "unix" => unix(authority, path, query)?,
-        // What looks like a scheme may be anything when the URL is something else.
+        // The scheme is not quoted: in a malformed URL it may be part of a password.
         _ => return Err(format!("the scheme is unknown: {SCHEMES}")),
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -86,7 +86,7 @@ fn time(key: &str, value: &str) -> Result<Duration, String> {
 }
 
 fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
-    // A password with a bare `/` or `?` ends there; nothing of it may be shown.
+    // A password with an unescaped `/` or `?` ends here, so the error must not quote any of it.
     if path.contains('@') || query.contains('@') {
         return Err(format!("there is an `@` after the host: {ESCAPES}"));
     }
@@ -143,7 +143,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Options, String> {
     Ok(login.apply(Options::new(Address::Unix(PathBuf::from(path)))))
 }
 
-/// A user and a password, as far as there are.
+/// The user and the password, where given.
 struct Login {
     user: Option<String>,
     password: Option<String>,
@@ -155,7 +155,7 @@ impl Login {
     }
 }
 
-/// Splits `[[USER]:PASSWORD@]PLACE`. The last `@` counts: an unescaped one is in the password.
+/// Splits `[[USER]:PASSWORD@]PLACE` at the last `@`: an unescaped `@` belongs to the password.
 fn login(authority: &str) -> Result<(Login, &str), String> {
     let Some((login, place)) = authority.rsplit_once('@') else {
         return Ok((Login { user: None, password: None }, authority));
@@ -170,7 +170,7 @@ fn login(authority: &str) -> Result<(Login, &str), String> {
     Ok((Login { user, password: Some(read(password)?) }, place))
 }
 
-/// A whole number in digits alone: no sign, no blanks.
+/// Parses an unsigned integer: digits only, without sign or blanks.
 fn number<T: core::str::FromStr>(text: &str) -> Option<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
