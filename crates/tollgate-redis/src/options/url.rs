@@ -22,13 +22,14 @@ impl Options {
     /// | `rediss://...` | the same over TLS |
     /// | `redis+unix:///PATH`, `unix:///PATH` | a unix socket; `?db=N` is the database |
     ///
-    /// Options follow `?`, separated by `&`: `deadline=50ms` and `breaker_timeout=50ms` (an integer and
-    /// us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In the user,
-    /// the password and the path, `%XX` is the byte XX. Write an IPv6 address in brackets.
+    /// Options follow `?`, separated by `&`: `deadline=50ms` and `breaker_timeout=50ms` (an integer
+    /// and us, ms or s), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
+    /// the user, the password and the path, `%XX` is the byte XX. Write an IPv6 address in
+    /// brackets.
     ///
     /// # Errors
-    /// The scheme is unknown, a part is missing or invalid, or an option is unknown. The error never
-    /// contains the password, nor a part that may belong to one.
+    /// The scheme is unknown, a part is missing or invalid, or an option is unknown. The error
+    /// never contains the password, nor a part that may belong to one.
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         read(text).map_err(|what| StoreError::permanent(format!("the URL of the store: {what}")))
     }
