@@ -1,11 +1,12 @@
 //! The embedded durable store of Tollgate: SQLite, several processes, crash-safe.
 //!
-//! [`SqliteStore`] is a [`tollgate::Store`] in one file. Every check is one transaction: exact
-//! across processes, and what was answered survives `kill -9`. See [`Sync`] for power losses.
+//! [`SqliteStore`] is a [`tollgate::Store`] in one file. Every check is one transaction, so it is
+//! exact across processes, and an answered check survives `kill -9`. See [`Sync`] for power losses.
 //!
-//! A set's identity and full form are written into the file once and stay there, some 100 bytes
-//! for each set of limits that was ever used: other processes know it by its number, and would
-//! count under a number that means nothing. Everything else goes when it has expired, but for the
+//! The identity and full form of a set are written into the file once and never removed, some 100
+//! bytes for each set of limits. Other processes refer to a set by its number, and must never find
+//! a number without its set. All other rows are deleted when they have expired. The exception are
+//! the events of a damaged state that was reset, since nothing identifies them.
 //! events of a damaged state that was reset: nobody knows which they were.
 
 /// The example of the README compiles.
