@@ -1,7 +1,8 @@
 //! The leaky bucket coupled with processing: a bounded queue whose workers set the pace.
 //!
-//! The strategies of [`tollgate`] count time. A [`Queue`] does not: at most so many jobs wait, and
-//! how fast they leave is up to those who work on them. `docs/queue.md` says what is promised.
+//! The strategies of [`tollgate`] measure time. A [`Queue`] does not: it bounds the number of
+//! waiting jobs, and its workers determine how fast jobs leave. `docs/queue.md` lists its
+//! guarantees.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -29,7 +30,7 @@
 //! ```
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
-// How settings and jobs are written down is for places outside of the process, and not all alike.
+// Only the stores outside of the process serialize settings and jobs, and not all in the same way.
 #![cfg_attr(not(all(feature = "redis", feature = "sqlite")), allow(dead_code))]
 
 /// The example of the README compiles.
