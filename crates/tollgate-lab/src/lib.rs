@@ -1,11 +1,12 @@
-//! What a rate limit would do: to real traffic, by replay of access logs, and to traffic that is
-//! made up, by experiments.
+//! What a rate limit would do: to real traffic, by replaying access logs, and to generated traffic,
+//! in experiments.
 //!
 //! [`Reading`] turns a log into [`Traffic`]: its events in exact order, the names of its clients,
-//! and a [`Summary`]. [`parse`] says which lines are events, [`order`] how any number of them is
-//! put in order, [`generate`] writes large logs to try it on. [`replay()`](replay::replay) runs
-//! limits over the events: a [`replay::Plan`] in, a [`replay::Report`] out. [`experiment`] makes
-//! traffic and measures what each strategy lets through. What [`decide`]s is memory or Redis.
+//! and a [`Summary`]. [`parse`] decides which lines are events, [`order`] sorts any number of them,
+//! and [`generate`] writes large logs for tests. [`replay()`](replay::replay) runs limits over the
+//! events: it takes a [`replay::Plan`] and returns a [`replay::Report`]. [`experiment`] generates
+//! traffic and measures what each strategy admits. [`decide`] contains the interface to the store,
+//! in memory or in Redis.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

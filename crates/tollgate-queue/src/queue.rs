@@ -96,8 +96,8 @@ impl<B: Backend> Queue<B> {
     }
 
     /// Changes the settings of the queue. Producers and consumers with the previous settings are
-    /// refused from then on. The visibility timeouts of delivered jobs stay the same, and waiting jobs
-    /// beyond a lower bound stay in the queue.
+    /// refused from then on. The visibility timeouts of delivered jobs stay the same, and waiting
+    /// jobs beyond a lower bound stay in the queue.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
